@@ -1,0 +1,68 @@
+# Everything a newcomer needs:  make demo   and   make test.  Both set up .venv from a bare Python >= 3.11.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+  if $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo $$p; break; fi; done)
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+export TASKVEIL_DATA ?= $(wildcard ../shared/data)
+export FLWR_TELEMETRY_ENABLED := 0
+export FLWR_DISABLE_UPDATE_CHECK := 1
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: setup demo test lint bench docs faults audit test-network reproduce-quick test-all clean
+
+$(BIN)/python:
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "taskveil needs Python 3.11 or newer; none of python3.11, python3.12, python3.13, python3 is. Install one (Debian: apt-get install python3.11 python3.11-venv) or run: make PYTHON=/path/to/python"; exit 4; fi
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module. On Debian or Ubuntu: apt-get install python3-venv"; exit 4; }
+	@echo "Creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Two stamps in one environment: what the demo needs, and what the tests need on top.
+$(VENV)/.stamp-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing taskveil and the report (first time: a minute or two)"
+	@$(PIP) -e '.[report]'
+	@touch $@
+
+$(VENV)/.stamp-test: $(VENV)/.stamp-demo
+	@echo "Installing what the tests need (first time: a few minutes)"
+	@$(PIP) -e '.[nn,federated,postgres,report,docs,dev]'
+	@bash tools/find_chromium.sh install || true
+	@touch $@
+
+setup: $(VENV)/.stamp-test
+
+demo: $(VENV)/.stamp-demo
+	@$(BIN)/taskveil demo --out demo-report
+
+test: $(VENV)/.stamp-test lint
+	@CHROMIUM="$$(bash tools/find_chromium.sh)" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+lint: $(VENV)/.stamp-test
+	@$(BIN)/ruff check src tests benchmarks experiments tools
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.stamp-test
+	@$(BIN)/python -m benchmarks.run
+
+docs: $(VENV)/.stamp-test
+	@$(BIN)/mkdocs build --strict --quiet
+
+faults: $(VENV)/.stamp-test
+	@$(BIN)/python -m pytest -m faults -s $(ARGS)
+
+audit: $(VENV)/.stamp-test
+	@$(BIN)/python -m pytest -m audit -s $(ARGS)
+
+test-network: $(VENV)/.stamp-test
+	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s $(ARGS)
+
+reproduce-quick: $(VENV)/.stamp-test
+	@$(BIN)/taskveil reproduce all --quick
+
+clean:
+	rm -rf $(VENV) demo-report test-artefacts .pytest_cache .mypy_cache .ruff_cache build dist site
