@@ -1,0 +1,1 @@
+"""Personal models that learn together, with privacy statements that are proved."""

@@ -1,0 +1,63 @@
+"""Exceptions of taskveil and the exit code each one gives the command line.
+
+    TaskveilError                 1   anything of ours that went wrong
+    |-- CheckFailed               1   a check said no (a certificate does not hold, an audit refutes a claim)
+    |-- InputError (ValueError)   2   what the caller gave cannot be used
+    |   |-- DataError             2   tables, arrays, files
+    |   |-- OptionError           2   parameters and their combinations
+    |   `-- UnknownName           2   a name that is in no table
+    |-- BudgetExceeded            3   the privacy budget refuses; nothing was released
+    `-- EnvironmentMissing        4   a missing extra, an unreachable server
+        `-- LedgerUnavailable     4   the ledger cannot be opened or locked
+
+Messages say what was expected, what came and what to do. They never contain values, norms or counts of
+private data.
+"""
+
+from __future__ import annotations
+
+
+class TaskveilError(Exception):
+    """Base class of all errors raised on purpose by taskveil."""
+
+    exit_code: int = 1
+
+
+class CheckFailed(TaskveilError):
+    """A check was carried out and its answer is no."""
+
+    exit_code = 1
+
+
+class InputError(TaskveilError, ValueError):
+    """What the caller gave cannot be used as it is."""
+
+    exit_code = 2
+
+
+class DataError(InputError):
+    """A table, an array or a file does not have the expected form."""
+
+
+class OptionError(InputError):
+    """A parameter, or a combination of parameters, is not allowed."""
+
+
+class UnknownName(InputError):
+    """A name that is not in the table it was looked up in."""
+
+
+class BudgetExceeded(TaskveilError):
+    """The privacy budget does not cover what was asked for; nothing was released."""
+
+    exit_code = 3
+
+
+class EnvironmentMissing(TaskveilError):
+    """Something outside the program is missing: an optional package, a server, a device."""
+
+    exit_code = 4
+
+
+class LedgerUnavailable(EnvironmentMissing):
+    """The ledger of privacy spending cannot be reached, locked or read."""
