@@ -1,0 +1,80 @@
+"""The smooth part of a joint problem, with intercepts in centred coordinates.
+
+    f(W, b) = sum_i L_i(w_i, b_i) + (ridge/2) |W|_F^2,       scores x'w + b
+
+Intercepts are local and unpenalised. Written as score = (x - xbar_i)'w + c with c = b + xbar_i'w, the
+curvature in w is that of the centred rows and no longer couples with c, so that a feature with a large mean
+does not slow the solver down. The rows themselves are never centred (that would copy X or break sparsity):
+the mean enters through gradients only.
+
+A task-output with one class has its optimal intercept at infinity. It is held at the smoothed log-odds
+instead (half a row added to each class); its slopes are then equal on all rows at w = 0, the centred gradient
+vanishes, and the task keeps w = 0 unless the structure moves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskveil.losses.base import Loss
+from taskveil.solvers.block_gradient import mean_gradients, task_means
+from taskveil.solvers.lipschitz import task_lipschitz
+from taskveil.tasks.block import TaskBlock
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """f and its gradient at one point."""
+
+    value: float
+    grad_W: Array  # (m, r, d), of f in w with c fixed
+    grad_c: Array  # (m, r), zero where the intercept is held
+
+
+class SmoothPart:
+    """f over one block; a point is (W (m, r, d), c (m, r)) with centred intercepts c."""
+
+    def __init__(self, block: TaskBlock, loss: Loss, ridge: float = 0.0, fit_intercept: bool = True) -> None:
+        self.block, self.loss, self.ridge, self.fit_intercept = block, loss, ridge, fit_intercept
+        self.shape = (block.n_tasks, block.n_outputs, block.n_features)
+        mean_x, mean_y, self.counts = task_means(block)
+        self.mean_x = mean_x if fit_intercept else np.zeros_like(mean_x)
+        held = (np.abs(mean_y) == 1.0) & np.isfinite(loss.lipschitz) & fit_intercept
+        self.free = fit_intercept & ~held
+        self.first_intercepts = np.zeros_like(mean_y)
+        self.first_intercepts[held] = _smoothed_log_odds(mean_y, self.counts)[held]
+
+    def lipschitz(self) -> Array:
+        """(m,) Lipschitz constants of the gradient in w, per task, rounded up."""
+        return task_lipschitz(self.block, self.loss, centred=self.fit_intercept) + self.ridge
+
+    def evaluate(self, W: Array, c: Array) -> Evaluation:
+        grad_W, grad_b, values = mean_gradients(self.block, W, self.intercepts(W, c), self.loss)
+        if self.fit_intercept:
+            grad_W -= grad_b[:, :, None] * self.mean_x[:, None, :]
+        value = float(values.sum())
+        if self.ridge:
+            grad_W += self.ridge * W
+            value += 0.5 * self.ridge * float(np.square(W).sum())
+        return Evaluation(value, grad_W, np.where(self.free, grad_b, 0.0))
+
+    def intercepts(self, W: Array, c: Array) -> Array:
+        """b = c - xbar'w."""
+        return c - np.einsum("mrd,md->mr", W, self.mean_x)
+
+    def centred(self, W: Array, b: Array) -> Array:
+        """c = b + xbar'w; held intercepts keep their value."""
+        c = b + np.einsum("mrd,md->mr", W, self.mean_x)
+        return np.where(self.free, c, self.first_intercepts)
+
+
+def _smoothed_log_odds(mean_y: Array, counts: Array) -> Array:
+    """log((n+ + 1/2) / (n- + 1/2)) for labels -1/+1 with these means and counts."""
+    n = counts[:, None]
+    mean_y = np.clip(mean_y, -1.0, 1.0)  # regression targets pass through here too, and are not used
+    return np.log((n * (1.0 + mean_y) + 1.0) / (n * (1.0 - mean_y) + 1.0))
