@@ -1,0 +1,264 @@
+"""Reading csv, tsv, parquet and npz files, with errors that name lines and columns but never values.
+
+csv files go through Arrow's reader; only when something is wrong is the file read a second time, line by line, to say
+where. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskveil.errors import DataError, EnvironmentMissing, OptionError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["BAD_ROWS", "FileTable", "read_npz", "read_table"]
+
+BAD_ROWS = ("error", "skip")
+MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
+MOSTLY = 0.9
+"""A text column in which at least this share of the cells are numbers is a numeric column with bad cells."""
+
+
+@dataclass(frozen=True)
+class FileTable:
+    """A table read from a file, and what had to be done to read it."""
+
+    frame: pd.DataFrame
+    notes: tuple[str, ...] = ()
+
+
+def read_table(path: Path, *, bad_rows: str = "error", text_columns: Iterable[str] = ()) -> FileTable:
+    """A csv, tsv or parquet file as a DataFrame. `text_columns` are categorical however their cells look."""
+    if bad_rows not in BAD_ROWS:
+        raise OptionError(f"bad_rows must be one of {', '.join(BAD_ROWS)}; got {bad_rows!r}.")
+    _check_file(path)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return FileTable(_read_parquet(path))
+    return _read_csv(path, bad_rows, frozenset(text_columns))
+
+
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an npz file; object arrays (pickles) are refused."""
+    _check_file(path)
+    try:
+        with np.load(path, allow_pickle=False) as z:
+            if not isinstance(z, np.lib.npyio.NpzFile):
+                raise DataError(f"{path.name} is a single array, not an npz with X, y and task.")
+            return {name: z[name] for name in z.files}
+    except DataError:
+        raise
+    except ValueError as e:
+        if "pickle" in str(e).lower() or "object" in str(e).lower():
+            raise DataError(
+                f"{path.name} holds Python objects, which are never unpickled; save plain arrays."
+            ) from None
+        raise DataError(
+            f"{path.name} is damaged or not an npz file; save it again with numpy.savez."
+        ) from None
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        OSError,
+        KeyError,
+        SyntaxError,
+        NotImplementedError,
+        AttributeError,
+    ):
+        raise DataError(f"{path.name} is damaged or truncated; copy or save it again.") from None
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder; give a csv, tsv, parquet or npz file.")
+    if not path.exists():
+        raise DataError(f"there is no file {str(path)!r}.")
+    try:
+        with path.open("rb") as f:
+            empty = not f.read(1)
+    except OSError as e:
+        raise DataError(f"cannot read {str(path)!r}: {e.strerror or type(e).__name__}.") from None
+    if empty:
+        raise DataError(f"the file {str(path)!r} is empty; expected a header line and rows.")
+
+
+def _arrow(module: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise EnvironmentMissing(
+            "reading csv and parquet files needs pandas and pyarrow: pip install pandas pyarrow"
+        ) from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    pa, pq = _arrow("pyarrow"), _arrow("pyarrow.parquet")
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowException, OSError, ValueError):
+        raise DataError(f"{path.name} is damaged, truncated or not a parquet file; write it again.") from None
+    _check_header(table.column_names, path.name)
+    return _to_pandas(table)
+
+
+def _read_csv(path: Path, bad_rows: str, text_columns: frozenset[str]) -> FileTable:
+    pa, pacsv = _arrow("pyarrow"), _arrow("pyarrow.csv")
+    delimiter, header = _header(path)
+    _check_header(header, path.name)
+    skipped: list[int] = []
+    parse = pacsv.ParseOptions(
+        delimiter=delimiter,
+        newlines_in_values=False,
+        invalid_row_handler=lambda row: (skipped.append(1), "skip")[1],
+    )
+    convert = pacsv.ConvertOptions(
+        null_values=MISSING_MARKS, strings_can_be_null=True, quoted_strings_can_be_null=True
+    )
+    try:
+        table = pacsv.read_csv(path, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid as e:
+        table = _second_try(path, pa, pacsv, delimiter, str(e))
+    if table.num_rows == 0:
+        raise DataError(f"{path.name} has a header but no usable rows.")
+    if skipped and bad_rows == "error":
+        raise _bad_rows_error(path, delimiter, header, ())
+    frame = _to_pandas(table)
+    return _fix_numbers(frame, path, delimiter, header, bad_rows, text_columns, bool(skipped))
+
+
+def _second_try(path: Path, pa: Any, pacsv: Any, delimiter: str, message: str) -> Any:
+    """Columns whose type changes late in the file, and quoted line breaks: slower options that take both."""
+    if "UTF8" in message or "utf" in message.lower():
+        raise DataError(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
+    names = _header(path)[1]
+    try:
+        return pacsv.read_csv(
+            path,
+            parse_options=pacsv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+            ),
+            convert_options=pacsv.ConvertOptions(
+                null_values=MISSING_MARKS,
+                strings_can_be_null=True,
+                column_types={n: pa.string() for n in names},
+            ),
+        )
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{path.name} cannot be read as a table; expected a header line and one row per line."
+        ) from None
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    """Delimiter and column names from the first line that is not blank."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as f:
+            line = next((text for text in f if text.strip()), "")
+    except UnicodeDecodeError:
+        raise DataError(
+            f"{path.name} is not UTF-8 text; save it as UTF-8, or check that it is a csv file."
+        ) from None
+    if not line.strip():
+        raise DataError(f"the file {path.name!r} is empty; expected a header line and rows.")
+    if "\x00" in line:
+        raise DataError(f"{path.name} is not a text file; expected csv.")
+    delimiter = max(",;\t|", key=line.count) if path.suffix.lower() != ".tsv" else "\t"
+    return delimiter, next(csv.reader([line], delimiter=delimiter))
+
+
+def _check_header(names: Sequence[str], file: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DataError(
+                f"{file} has two columns called {name!r}; column names must be unique. Rename one of them."
+            )
+        seen.add(name)
+    if any(not str(n).strip() for n in names[1:]):
+        raise DataError(f"{file} has a column without a name; give every column a name in the header line.")
+
+
+def _to_pandas(table: Any) -> pd.DataFrame:
+    _arrow("pandas")
+    return table.to_pandas(split_blocks=True, self_destruct=True)
+
+
+def _fix_numbers(
+    frame: pd.DataFrame,
+    path: Path,
+    delimiter: str,
+    header: list[str],
+    bad_rows: str,
+    text_columns: frozenset[str],
+    skipped: bool,
+) -> FileTable:
+    """Text columns that are mostly numbers become numeric; their other cells are bad rows."""
+    import pandas as pd
+
+    bad = np.zeros(len(frame), dtype=bool)
+    numeric: dict[str, Any] = {}
+    for name in frame.columns:
+        column = frame[name]
+        if name in text_columns or not (pd.api.types.is_string_dtype(column) or column.dtype == object):
+            continue
+        numbers = pd.to_numeric(column, errors="coerce")
+        present = column.notna().to_numpy()
+        wrong = present & numbers.isna().to_numpy()
+        if present.any() and wrong.sum() <= (1 - MOSTLY) * present.sum() and not wrong.all():
+            numeric[name] = numbers
+            bad |= wrong
+    if (bad.any() or skipped) and bad_rows == "error":
+        raise _bad_rows_error(path, delimiter, header, tuple(numeric))
+    frame = frame.assign(**numeric) if numeric else frame
+    if not (bad.any() or skipped):
+        return FileTable(frame)
+    frame = frame[~bad] if bad.any() else frame
+    return FileTable(frame, (f"rows of {path.name} that could not be read were skipped (bad_rows='skip')",))
+
+
+def _bad_rows_error(path: Path, delimiter: str, header: list[str], numeric: Sequence[str]) -> DataError:
+    """Read line by line and name up to five bad lines and what is wrong with them."""
+    where = {header.index(n): n for n in numeric if n in header}
+    found: list[str] = []
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as f:
+        reader = csv.reader(f, delimiter=delimiter)
+        next(reader)
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                found.append(f"line {reader.line_num} has {len(row)} fields instead of {len(header)}")
+            else:
+                found += [
+                    f"line {reader.line_num} has text in the numeric column {n!r}"
+                    for j, n in where.items()
+                    if not _is_number(row[j])
+                ]
+            if len(found) > 5:
+                break
+    shown = "; ".join(found[:5]) + ("; and more" if len(found) > 5 else "")
+    return DataError(
+        f"{path.name} has bad rows: {shown}. Correct them, or leave them out with bad_rows='skip'."
+    )
+
+
+def _is_number(cell: str) -> bool:
+    if cell.strip() in MISSING_MARKS:
+        return True
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

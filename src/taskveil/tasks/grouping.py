@@ -1,0 +1,116 @@
+"""From task identifiers to rows grouped by task.
+
+Two steps, each done once per data set: `factorize` turns any identifiers into codes 0..m-1 with sorted names,
+`group_rows` turns codes into a stable row order and offsets. Rows that are already grouped are not moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+
+__all__ = ["factorize", "group_rows", "row_chunks", "sums_by_group", "task_chunks", "task_label"]
+
+CHUNK_ROWS = 1 << 16
+"""Rows handled at once where a full-size temporary would double the memory."""
+
+
+def task_label(value: Any) -> str:
+    """The name of a task: its identifier as text; whole floats lose their '.0' so that 3, 3.0 and '3' are one task."""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, ...]]:
+    """Codes (N,) and the sorted names they stand for; missing identifiers are refused.
+
+    Numbers sort as numbers, text as text, so that the order of the tasks does not depend on the order of rows.
+    """
+    values = ids if hasattr(ids, "factorize") else np.asarray(ids)
+    if getattr(values, "ndim", 1) != 1:
+        raise DataError(
+            f"{what} identifiers must be one value per row, got an array of shape {values.shape}."
+        )
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuUS":
+        unique, codes = np.unique(values, return_inverse=True)
+    elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        if not np.isfinite(values).all():
+            raise _missing(what)
+        unique, codes = np.unique(values, return_inverse=True)
+    else:
+        codes, unique = _factorize_objects(values, what)
+    return _merge_equal_labels(np.asarray(codes), [task_label(u) for u in unique])
+
+
+def group_rows(codes: np.ndarray, n_groups: int) -> tuple[np.ndarray | None, np.ndarray]:
+    """Stable order of the rows (None when they are grouped already) and offsets (n_groups + 1,)."""
+    offsets = np.zeros(n_groups + 1, dtype=np.int64)
+    np.cumsum(np.bincount(codes, minlength=n_groups), out=offsets[1:])
+    if codes.size < 2 or bool((codes[1:] >= codes[:-1]).all()):
+        return None, offsets
+    small = codes.astype(np.int16) if n_groups <= np.iinfo(np.int16).max else codes  # 16 bits: radix sort
+    return np.argsort(small, kind="stable"), offsets
+
+
+def sums_by_group(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Sum of the rows of each group, (N, ...) -> (m, ...), in float64; empty groups give zero."""
+    sizes = np.diff(offsets)
+    out = np.zeros((sizes.size, *values.shape[1:]), dtype=np.float64)
+    filled = sizes > 0  # reduceat would give an empty group its neighbour's first row
+    if filled.any():
+        out[filled] = np.add.reduceat(values, offsets[:-1][filled], axis=0, dtype=np.float64)
+    return out
+
+
+def row_chunks(n_rows: int, rows: int = CHUNK_ROWS) -> Iterator[slice]:
+    """Slices that cover 0..n_rows in pieces."""
+    for start in range(0, n_rows, rows):
+        yield slice(start, min(start + rows, n_rows))
+
+
+def task_chunks(offsets: np.ndarray, rows: int = CHUNK_ROWS) -> Iterator[tuple[int, int]]:
+    """Ranges of whole tasks (first, past the last) with at most about `rows` rows each."""
+    m, first = offsets.size - 1, 0
+    while first < m:
+        last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
+        last = min(max(last, first + 1), m)
+        yield first, last
+        first = last
+
+
+def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
+    import pandas as pd
+
+    codes, unique = pd.factorize(values, use_na_sentinel=True)
+    if (codes < 0).any():
+        raise _missing(what)
+    found = list(unique)
+    numbers = all(isinstance(u, (int, float, np.integer, np.floating)) for u in found)
+    key = float if numbers else task_label
+    order = sorted(range(len(found)), key=lambda i: key(found[i]))
+    rank = np.empty(len(found), dtype=np.int64)
+    rank[order] = np.arange(len(found))
+    return rank[codes], [found[i] for i in order]
+
+
+def _merge_equal_labels(codes: np.ndarray, labels: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Identifiers with the same text (3 and '3' in one object column) are one task."""
+    names = tuple(dict.fromkeys(labels))
+    if len(names) == len(labels):
+        return codes.astype(np.int64, copy=False).reshape(-1), names
+    place = {name: i for i, name in enumerate(names)}
+    return np.asarray([place[label] for label in labels], dtype=np.int64)[codes], names
+
+
+def _missing(what: str) -> DataError:
+    return DataError(
+        f"the {what} column has missing values; every row needs its {what}. Fill or drop those rows first."
+    )

@@ -1,0 +1,206 @@
+"""Public bounds: ranges of features and target, category levels and label sets that somebody declared.
+
+They are never learned from the data: a statistic of the data would have to be paid for (THEORY section 0). With
+declared ranges every task scales in the same way, [low, high] -> [-1, 1], and values outside are clipped.
+
+A bounds file is JSON or TOML:
+
+    {"features": {"age": [0, 120], "*": [-1, 1]},      "*" covers every column not named
+     "target": [0, 70],
+     "levels": {"sex": ["female", "male"]},            categories of a text column, one-hot in this order
+     "classes": ["no", "yes"]}                         label set of a classification target
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+
+__all__ = ["PublicBounds"]
+
+KEYS = ("features", "target", "levels", "classes")
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class PublicBounds:
+    """Declared ranges. `features` maps a column (or "*") to (low, high); a one-hot column "sex=male" is 0 to 1."""
+
+    features: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    target: tuple[float, float] | None = None
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    classes: tuple[Any, ...] | None = None
+
+    def __post_init__(self) -> None:
+        checked = {str(name): _range(name, pair) for name, pair in self.features.items()}
+        object.__setattr__(self, "features", checked)
+        if self.target is not None:
+            object.__setattr__(self, "target", _range("target", self.target))
+        object.__setattr__(self, "levels", {str(k): _levels(k, v) for k, v in self.levels.items()})
+        if self.classes is not None:
+            object.__setattr__(self, "classes", _levels("classes", self.classes, text=False))
+
+    @classmethod
+    def same(cls, low: float, high: float, target: tuple[float, float] | None = None) -> PublicBounds:
+        """One range for every feature."""
+        return cls(features={ANY: (low, high)}, target=target)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        names: Sequence[str],
+        low: Iterable[float],
+        high: Iterable[float],
+        target: tuple[float, float] | None = None,
+    ) -> PublicBounds:
+        """Ranges given as arrays in the order of `names`."""
+        pairs = list(zip(low, high, strict=True))
+        if len(pairs) != len(names):
+            raise DataError(
+                f"bounds for {len(pairs)} features, but there are {len(names)}; give one range per feature."
+            )
+        return cls(features=dict(zip(names, pairs, strict=True)), target=target)
+
+    @classmethod
+    def from_dict(cls, declared: Mapping[str, Any]) -> PublicBounds:
+        """Read the layout shown at the top of this file; unknown keys are refused."""
+        unknown = sorted(set(declared) - set(KEYS))
+        if unknown:
+            raise DataError(
+                f"bounds have unknown entries {', '.join(map(repr, unknown))}; expected {', '.join(KEYS)}."
+            )
+        for key in ("features", "levels"):
+            if not isinstance(declared.get(key, {}), Mapping):
+                raise DataError(
+                    f"bounds entry {key!r} must map column names to values; see the bounds file layout."
+                )
+        classes = declared.get("classes")
+        return cls(
+            features=dict(declared.get("features", {})),
+            target=declared.get("target"),
+            levels=dict(declared.get("levels", {})),
+            classes=None if classes is None else tuple(classes),
+        )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> PublicBounds:
+        """Read a .json or .toml bounds file."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as e:
+            raise DataError(f"cannot read the bounds file {str(path)!r}: {type(e).__name__}.") from None
+        try:
+            declared = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
+        except ValueError as e:
+            raise DataError(
+                f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {e}."
+            ) from None
+        if not isinstance(declared, Mapping):
+            raise DataError(f"the bounds file {str(path)!r} must hold one object with {', '.join(KEYS)}.")
+        return cls.from_dict(declared)
+
+    @classmethod
+    def coerce(cls, value: Any) -> PublicBounds | None:
+        """None, a PublicBounds, a mapping, a (low, high) pair for all features, or a path to a bounds file."""
+        if value is None or isinstance(value, PublicBounds):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        if isinstance(value, (str, Path)):
+            return cls.from_file(value)
+        if isinstance(value, Sequence) and len(value) == 2 and all(np.isscalar(v) for v in value):
+            return cls.same(*value)
+        raise DataError("bounds must be a bounds file, a mapping, or one (low, high) pair for all features.")
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Whether every one of these columns has a declared range."""
+        return all(self._find(n) is not None for n in names)
+
+    def arrays(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Low and high ends, (d,) each, in the order of `names`; a column without a range is an error."""
+        pairs = [self._find(n) for n in names]
+        lost = [n for n, p in zip(names, pairs, strict=True) if p is None]
+        if lost:
+            shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+            raise DataError(
+                f'no declared range for column {shown}; add it to the bounds, or "*" for all the others.'
+            )
+        ends = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
+        return ends[:, 0].copy(), ends[:, 1].copy()
+
+    def clip_features(self, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """X with declared columns clipped to their range; X itself when nothing lies outside. NaN stays NaN."""
+        low, high = _open_ends([self._find(n) for n in names])
+        from taskveil.tasks.grouping import row_chunks
+
+        outside = any(bool(((X[r] < low) | (X[r] > high)).any()) for r in row_chunks(X.shape[0]))
+        return np.clip(X, low, high).astype(X.dtype, copy=False) if outside else X
+
+    def clip_target(self, y: np.ndarray) -> np.ndarray:
+        """A regression target clipped to its declared range."""
+        return y if self.target is None or y.dtype.kind != "f" else np.clip(y, *self.target)
+
+    def midpoint(self, name: str) -> float | None:
+        """Middle of a declared range: the public value that stands in for a missing one."""
+        pair = self._find(name)
+        return None if pair is None else 0.5 * (pair[0] + pair[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The bounds-file layout; `from_dict` reads it back."""
+        out: dict[str, Any] = {"features": {k: list(v) for k, v in self.features.items()}}
+        if self.target is not None:
+            out["target"] = list(self.target)
+        if self.levels:
+            out["levels"] = {k: list(v) for k, v in self.levels.items()}
+        if self.classes is not None:
+            out["classes"] = list(self.classes)
+        return out
+
+    def _find(self, name: str) -> tuple[float, float] | None:
+        if name in self.features:
+            return self.features[name]
+        if "=" in name and name.split("=", 1)[0] in self.levels:
+            return (0.0, 1.0)
+        return self.features.get(ANY)
+
+
+def _open_ends(pairs: list[tuple[float, float] | None]) -> tuple[np.ndarray, np.ndarray]:
+    ends = np.asarray([(-np.inf, np.inf) if p is None else p for p in pairs], dtype=np.float64).reshape(-1, 2)
+    return ends[:, 0], ends[:, 1]
+
+
+def _range(name: Any, pair: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(v) for v in pair)
+    except (TypeError, ValueError):
+        raise DataError(f"the declared range of {str(name)!r} must be two numbers [low, high].") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+        raise DataError(
+            f"the declared range of {str(name)!r} must be finite with low <= high, got [{low}, {high}]."
+        )
+    return low, high
+
+
+def _levels(name: Any, values: Any, text: bool = True) -> tuple[Any, ...]:
+    if isinstance(values, str) or not isinstance(values, (Sequence, np.ndarray)):
+        raise DataError(f"the declared levels of {str(name)!r} must be a list.")
+    levels = (
+        tuple(str(v) for v in values)
+        if text
+        else tuple(v.item() if hasattr(v, "item") else v for v in values)
+    )
+    if not levels or len(set(levels)) != len(levels):
+        raise DataError(
+            f"the declared levels of {str(name)!r} must be a list without repeats, with at least one entry."
+        )
+    return levels

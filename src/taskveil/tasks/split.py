@@ -1,0 +1,82 @@
+"""Training and test rows, task by task.
+
+Splits come from a seeded generator and positions, never from values. Every task that has rows keeps at least one for
+training. With `group`, rows of one group (a recording, a person) never fall on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError
+from taskveil.tasks.block import position_folds
+from taskveil.tasks.grouping import factorize
+from taskveil.tasks.task import TaskSet
+
+__all__ = ["k_fold", "split_rows", "train_mask"]
+
+
+def split_rows(
+    tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
+) -> tuple[TaskSet, TaskSet]:
+    """Random training and test parts of every task. `group` is a carried column's name or an array over the rows."""
+    mask = train_mask(tasks, train_fraction, seed, group)
+    return tasks.select(mask), tasks.select(~mask)
+
+
+def train_mask(
+    tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
+) -> np.ndarray:
+    """Which rows (N,) train: round(fraction * rows) of each task, at least 1; whole groups when `group` is given."""
+    if not 0 < train_fraction < 1:
+        raise OptionError(f"the training fraction must lie strictly between 0 and 1, got {train_fraction}.")
+    rng = np.random.default_rng(seed)
+    if group is None:
+        draw, task = rng.random(tasks.n_rows), tasks.task_of_row()
+        order = np.lexsort((draw, task))
+        rank = np.empty(tasks.n_rows, dtype=np.int64)
+        rank[order] = np.arange(tasks.n_rows) - np.repeat(tasks.offsets[:-1], tasks.sizes)
+        wanted = np.maximum(np.rint(train_fraction * tasks.sizes), 1)
+        return rank < wanted[task]
+    return _grouped_mask(tasks, train_fraction, rng, _group_codes(tasks, group))
+
+
+def k_fold(tasks: TaskSet, k: int, seed: int) -> Iterator[tuple[TaskSet, TaskSet]]:
+    """k pairs (training, held out); a task with fewer rows than folds is whole in some training parts."""
+    fold = position_folds(tasks.offsets, k, seed)
+    for i in range(k):
+        yield tasks.select(fold != i), tasks.select(fold == i)
+
+
+def _group_codes(tasks: TaskSet, group: str | np.ndarray) -> np.ndarray:
+    if not isinstance(group, str):
+        if len(group) != tasks.n_rows:
+            raise DataError(f"group has {len(group)} values for {tasks.n_rows} rows; give one per row.")
+        return factorize(group, what="group")[0]
+    if group == "person" and tasks.person is not None:
+        return tasks.person
+    if group not in tasks.groups:
+        known = ", ".join(sorted(tasks.groups)) or "none"
+        raise DataError(f"no column {group!r} to split by; columns carried along: {known}.")
+    return factorize(tasks.groups[group], what="group")[0]
+
+
+def _grouped_mask(tasks: TaskSet, fraction: float, rng: np.random.Generator, codes: np.ndarray) -> np.ndarray:
+    """Groups join the training part in random order until it holds the wanted share of the task's rows."""
+    mask = np.zeros(tasks.n_rows, dtype=bool)
+    for i in range(tasks.n_tasks):
+        rows = tasks.rows(i)
+        found, inverse, count = np.unique(codes[rows], return_inverse=True, return_counts=True)
+        order = rng.permutation(found.size)
+        before = np.cumsum(count[order]) - count[order]
+        # a group joins when more than half of it is still wanted; the first always does
+        joins = before + count[order] / 2 <= fraction * count.sum()
+        joins[:1] = True
+        if joins.all() and joins.size > 1:
+            joins[-1] = False
+        chosen = np.zeros(found.size, dtype=bool)
+        chosen[order[joins]] = True
+        mask[rows] = chosen[inverse]
+    return mask

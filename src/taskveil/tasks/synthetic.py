@@ -1,0 +1,291 @@
+"""Generators with known weights and known relations. Each seed is a fresh draw of everything.
+
+    low-rank      MP-MTL (journal version) section 5.4: m = 320, 30 training and 270 test rows, d = 30, rows of unit norm,
+                  noise N(0, 1), W ~ MVN(0, I, Sigma). The paper shows Sigma only as a picture; fixed here: 4 equal
+                  blocks of tasks, correlation 0.99 inside a block, 0 outside, variance 70.
+    group-sparse  the same section: the first 4 rows of W are uniform on [-50, -1] U [1, 50], all others zero
+                  (we read the union as: sign at random, magnitude uniform on [1, 50]).
+    hospitals     a demo that looks like a small consortium: named clinical columns, lengths of stay, most hospitals alike,
+                  a few that do not fit. `hospitals-readmission` is its classification twin.
+    tiny          180 tasks x 6 rows x 14 features, relation "related", "unrelated" or "noise": where sharing is easily overdone.
+
+Options are keyword arguments, or follow the name: `synthetic:low-rank?n_tasks=40,noise=0.5`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.registry import Table
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import TaskSet
+
+__all__ = ["PREFIX", "SyntheticData", "get_synthetic", "names"]
+
+PREFIX = "synthetic:"
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticData:
+    """Training and test tasks and the true weights (m, d) (in scaled units for `hospitals`)."""
+
+    train: TaskSet
+    test: TaskSet
+    weights: np.ndarray
+
+
+def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
+    """Draw the data set `name` (with or without the prefix `synthetic:`)."""
+    bare, inline = parse_name(name)
+    make = GENERATORS.get(bare)
+    chosen = {**inline, **options}
+    known = list(inspect.signature(make).parameters)[1:]
+    unknown = sorted(set(chosen) - set(known))
+    if unknown:
+        raise OptionError(
+            f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(known)}."
+        )
+    return make(np.random.default_rng(seed), **chosen)
+
+
+def names() -> list[str]:
+    """All generator names, with the prefix."""
+    return [PREFIX + n for n in GENERATORS.names()]
+
+
+def parse_name(name: str) -> tuple[str, dict[str, Any]]:
+    """'synthetic:low-rank?n_tasks=40' -> ('low-rank', {'n_tasks': 40})."""
+    bare, _, tail = name.removeprefix(PREFIX).partition("?")
+    options: dict[str, Any] = {}
+    for part in filter(None, tail.replace("&", ",").split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise OptionError(f"options of a synthetic data set are written name=value, got {part!r}.")
+        options[key.strip()] = _number(value.strip())
+    return bare, options
+
+
+def low_rank(
+    rng: np.random.Generator,
+    n_tasks: int = 320,
+    n_train: int = 30,
+    n_test: int | None = None,
+    n_features: int = 30,
+    noise: float = 1.0,
+    n_blocks: int = 4,
+    correlation: float = 0.99,
+    variance: float = 70.0,
+) -> SyntheticData:
+    """W = (d, m) with independent rows N(0, Sigma), Sigma of equal blocks: a shared part per block plus an own part."""
+    shared = rng.standard_normal((n_features, n_blocks))
+    own = rng.standard_normal((n_features, n_tasks))
+    block = np.arange(n_tasks) * n_blocks // n_tasks
+    W = np.sqrt(variance) * (np.sqrt(correlation) * shared[:, block] + np.sqrt(1 - correlation) * own)
+    return _linear(rng, W.T, n_train, n_test, noise)
+
+
+def group_sparse(
+    rng: np.random.Generator,
+    n_tasks: int = 320,
+    n_train: int = 30,
+    n_test: int | None = None,
+    n_features: int = 30,
+    noise: float = 1.0,
+    n_active: int = 4,
+    low: float = 1.0,
+    high: float = 50.0,
+) -> SyntheticData:
+    """Only the first `n_active` features matter, in every task."""
+    W = np.zeros((n_tasks, n_features))
+    W[:, :n_active] = rng.uniform(low, high, (n_tasks, n_active)) * rng.choice(
+        [-1.0, 1.0], (n_tasks, n_active)
+    )
+    return _linear(rng, W, n_train, n_test, noise)
+
+
+def tiny(
+    rng: np.random.Generator,
+    n_tasks: int = 180,
+    n_train: int = 6,
+    n_test: int = 100,
+    n_features: int = 14,
+    noise: float = 1.0,
+    relation: str = "related",
+    rank: int = 2,
+    unit_rows: bool = False,
+) -> SyntheticData:
+    """Fewer rows than features. related: one mean plus `rank` directions; unrelated: independent; noise: w = 0."""
+    if relation == "related":
+        scores = rng.standard_normal((n_tasks, rank + 1))
+        scores[:, 0] = 1.0
+        W = scores @ rng.standard_normal((rank + 1, n_features)) / np.sqrt(rank + 1)
+    elif relation == "unrelated":
+        W = rng.standard_normal((n_tasks, n_features))
+    elif relation == "noise":
+        W = np.zeros((n_tasks, n_features))
+    else:
+        raise OptionError(f"relation must be related, unrelated or noise; got {relation!r}.")
+    return _linear(rng, W, n_train, n_test, noise, unit_rows=unit_rows)
+
+
+# name, mean, spread, public low, public high, decimals
+CLINICAL: tuple[tuple[str, float, float, float, float, int], ...] = (
+    ("age", 62, 17, 18, 105, 0),
+    ("emergency", 0.5, 0.5, 0, 1, 0),
+    ("heart_rate", 84, 17, 30, 200, 0),
+    ("systolic_pressure", 132, 22, 60, 240, 0),
+    ("creatinine", 95, 32, 20, 400, 0),
+    ("sodium", 138.5, 4.2, 110, 165, 0),
+    ("haemoglobin", 12.6, 1.9, 4, 20, 1),
+    ("lactate", 1.9, 0.8, 0.2, 12, 1),
+    ("oxygen_saturation", 94.5, 3.2, 60, 100, 0),
+    ("comorbidities", 3.1, 1.8, 0, 12, 0),
+    ("earlier_admissions", 2.2, 1.5, 0, 15, 0),
+    ("frailty_score", 3.6, 1.6, 0, 9, 1),
+)
+DAYS = (0.0, 60.0)
+
+
+def hospitals(
+    rng: np.random.Generator,
+    n_tasks: int = 60,
+    min_rows: int = 25,
+    max_rows: int = 80,
+    n_test: int = 120,
+    rank: int = 2,
+    n_outsiders: int = 4,
+    noise: float = 3.2,
+) -> SyntheticData:
+    """Length of stay in days: a common pattern, two directions in which hospitals differ, and a few outsiders."""
+    W, sizes = (
+        _hospital_weights(rng, n_tasks, rank, n_outsiders),
+        rng.integers(min_rows, max_rows + 1, n_tasks),
+    )
+    base = 13.0 + 2.0 * rng.standard_normal(n_tasks)
+    parts = []
+    for n in (sizes, np.full(n_tasks, n_test)):
+        Z, X = _patients(rng, int(n.sum()))
+        of = np.repeat(np.arange(n_tasks), n)
+        days = base[of] + np.einsum("nd,nd->n", Z, W[of]) + noise * rng.standard_normal(of.size)
+        parts.append(_hospital_tasks(X, np.round(np.clip(days, *DAYS), 1), of, n_tasks, "days"))
+    return SyntheticData(parts[0], parts[1], W)
+
+
+def hospitals_readmission(
+    rng: np.random.Generator,
+    n_tasks: int = 60,
+    min_rows: int = 40,
+    max_rows: int = 120,
+    n_test: int = 120,
+    rank: int = 2,
+    n_outsiders: int = 4,
+    sharpness: float = 0.55,
+) -> SyntheticData:
+    """The same hospitals, asked whether a patient comes back within 30 days ('no', 'yes')."""
+    W, sizes = (
+        _hospital_weights(rng, n_tasks, rank, n_outsiders),
+        rng.integers(min_rows, max_rows + 1, n_tasks),
+    )
+    base = -0.4 + 0.4 * rng.standard_normal(n_tasks)
+    parts = []
+    for n in (sizes, np.full(n_tasks, n_test)):
+        Z, X = _patients(rng, int(n.sum()))
+        of = np.repeat(np.arange(n_tasks), n)
+        score = base[of] + sharpness * np.einsum("nd,nd->n", Z, W[of])
+        label = np.where(rng.random(of.size) < 1 / (1 + np.exp(-score)), "yes", "no")
+        parts.append(_hospital_tasks(X, label, of, n_tasks, "readmitted"))
+    return SyntheticData(parts[0], parts[1], W)
+
+
+def _linear(
+    rng: np.random.Generator,
+    W: np.ndarray,
+    n_train: int,
+    n_test: int | None,
+    noise: float,
+    unit_rows: bool = True,
+) -> SyntheticData:
+    """y = x'w + noise for rows of standard normals, scaled to unit norm; nine times as many test rows unless told."""
+    m = W.shape[0]
+    parts = []
+    for n in (n_train, 9 * n_train if n_test is None else n_test):
+        X = rng.standard_normal((m * n, W.shape[1]))
+        if unit_rows:
+            X /= np.linalg.norm(X, axis=1, keepdims=True)
+        of = np.repeat(np.arange(m), n)
+        y = np.einsum("nd,nd->n", X, W[of]) + noise * rng.standard_normal(m * n)
+        bounds = PublicBounds.same(-1.0, 1.0) if unit_rows else None
+        names = [f"task_{i:03d}" for i in range(m)]
+        parts.append(TaskSet.from_arrays(X, y, of, task_names=names, kind="regression", bounds=bounds))
+    return SyntheticData(parts[0], parts[1], W)
+
+
+def _hospital_weights(rng: np.random.Generator, m: int, rank: int, outsiders: int) -> np.ndarray:
+    """(m, d): mean + rank directions + a little of its own; the outsiders get weights of their own altogether."""
+    d = len(CLINICAL)
+    mean = rng.standard_normal(d)
+    mean *= 2.2 / np.linalg.norm(mean)
+    directions = np.linalg.qr(rng.standard_normal((d, rank)))[0].T
+    W = mean + 1.6 * rng.standard_normal((m, rank)) @ directions + 0.1 * rng.standard_normal((m, d))
+    strange = rng.choice(m, size=min(outsiders, m), replace=False)
+    other = rng.standard_normal((strange.size, d))
+    W[strange] = 4.0 * other / np.linalg.norm(other, axis=1, keepdims=True)
+    return W
+
+
+def _patients(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Standardised rows and the same rows as clinical values inside their public ranges."""
+    table = np.asarray([row[1:5] for row in CLINICAL], dtype=np.float64)
+    mean, spread, low, high = table.T
+    mixing = np.eye(len(CLINICAL)) + 0.15
+    Z = rng.standard_normal((n, len(CLINICAL))) @ (mixing / np.linalg.norm(mixing, axis=0))
+    X = np.clip(mean + spread * Z, low, high)
+    for j, row in enumerate(CLINICAL):
+        X[:, j] = np.round(X[:, j], row[5])
+    X[:, 1] = Z[:, 1] > 0
+    return (X - mean) / spread, X
+
+
+def _hospital_tasks(X: np.ndarray, y: np.ndarray, of: np.ndarray, m: int, target: str) -> TaskSet:
+    columns = [row[0] for row in CLINICAL]
+    days = DAYS if target == "days" else None
+    bounds = PublicBounds.from_arrays(
+        columns, [r[3] for r in CLINICAL], [r[4] for r in CLINICAL], target=days
+    )
+    return TaskSet.from_arrays(
+        X,
+        y,
+        of,
+        task_names=[f"hospital-{i + 1:02d}" for i in range(m)],
+        feature_names=columns,
+        kind="regression" if target == "days" else "classification",
+        classes=None if target == "days" else ["no", "yes"],
+        target_name=target,
+        bounds=bounds,
+    )
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+GENERATORS: Table[Callable[..., SyntheticData]] = Table("synthetic data set")
+for _name, _make in {
+    "low-rank": low_rank,
+    "group-sparse": group_sparse,
+    "hospitals": hospitals,
+    "hospitals-readmission": hospitals_readmission,
+    "tiny": tiny,
+}.items():
+    GENERATORS.add(_name, _make)

@@ -1,0 +1,369 @@
+"""What comes in: a set of tasks, each with its own rows. Immutable; shapes are checked once, here.
+
+Rows of all tasks lie in one array, grouped by task, so that every later step is batched:
+
+    X          (N, d)    rows, float64 or float32, C-contiguous
+    y          (N,)      targets: float64 for regression, the labels themselves for classification
+    offsets    (m + 1,)  task i owns rows offsets[i] to offsets[i + 1]; a task may be empty (a test part often is)
+    row_index  (N,)      where each row stood in the caller's table
+
+Labels stay what the caller gave (text, integers); `classes` lists them sorted, `codes()` numbers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.tasks.grouping import factorize, group_rows, row_chunks
+from taskveil.tasks.public_bounds import PublicBounds
+
+__all__ = ["Task", "TaskSet", "infer_kind"]
+
+KINDS = ("regression", "classification")
+HUGE = 1e150
+"""Largest magnitude taken: its square still fits a float64."""
+MANY_VALUES = 20
+"""A numeric target with more distinct values than this is a regression target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One task: a view of its rows, nothing is copied."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+    row_index: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.y.shape[0])
+
+
+@dataclass(frozen=True, eq=False)
+class TaskSet:
+    """Many tasks over the same features. Build one with `TaskSet.from_arrays` or `taskveil.load_tasks`."""
+
+    X: np.ndarray
+    y: np.ndarray
+    offsets: np.ndarray
+    task_names: tuple[str, ...]
+    feature_names: tuple[str, ...]
+    kind: str
+    target_name: str = "y"
+    classes: np.ndarray | None = None
+    row_index: np.ndarray | None = None
+    bounds: PublicBounds | None = None
+    person: np.ndarray | None = None
+    groups: Mapping[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        if self.row_index is None:
+            object.__setattr__(self, "row_index", np.arange(self.n_rows, dtype=np.int64))
+        for name in ("X", "y", "offsets", "row_index", "classes", "person"):
+            object.__setattr__(self, name, _frozen(getattr(self, name)))
+        object.__setattr__(self, "groups", {k: _frozen(v) for k, v in self.groups.items()})
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        task: Any,
+        *,
+        task_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        kind: str | None = None,
+        classes: Any = None,
+        target_name: str = "y",
+        bounds: PublicBounds | None = None,
+        person: Any = None,
+        groups: Mapping[str, Any] | None = None,
+        row_index: np.ndarray | None = None,
+        notes: Sequence[str] = (),
+    ) -> TaskSet:
+        """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
+
+        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers.
+        """
+        X, y = _as_rows(X), _as_target(y, kind)
+        _check_lengths(X, y, task=task, person=person, **(groups or {}))
+        _check_values(X, y, feature_names)
+        codes, names = _codes(task, task_names)
+        order, offsets = group_rows(codes, len(names))
+        take = (lambda a: a) if order is None else (lambda a: None if a is None else np.asarray(a)[order])
+        kind = kind or infer_kind(y)
+        return cls(
+            X=take(X),
+            y=take(y),
+            offsets=offsets,
+            task_names=names,
+            feature_names=_feature_names(feature_names, X.shape[1]),
+            kind=kind,
+            target_name=target_name,
+            classes=_classes(y, classes) if kind == "classification" else None,
+            row_index=order if row_index is None else take(row_index),
+            bounds=bounds,
+            person=take(_person_codes(person)),
+            groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
+            notes=tuple(notes),
+        )
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.task_names)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        return 0 if self.classes is None else int(self.classes.size)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Rows per task, (m,). A private statistic: never print or send it in a private run."""
+        return _frozen(np.diff(self.offsets))
+
+    def __len__(self) -> int:
+        return self.n_tasks
+
+    def __iter__(self) -> Iterator[Task]:
+        return (self[i] for i in range(self.n_tasks))
+
+    def __getitem__(self, task: int | str) -> Task:
+        i = self.index_of(task) if isinstance(task, str) else range(self.n_tasks)[task]
+        rows = self.rows(i)
+        return Task(self.task_names[i], self.X[rows], self.y[rows], self.row_index[rows])  # type: ignore[index]
+
+    def index_of(self, name: str) -> int:
+        """Position of a task by name."""
+        try:
+            return self.task_names.index(name)
+        except ValueError:
+            raise DataError(f"unknown task {name!r}; this set has {self.n_tasks} other tasks.") from None
+
+    def rows(self, i: int) -> slice:
+        """The rows of task i."""
+        return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+
+    def task_of_row(self) -> np.ndarray:
+        """Task position of every row, (N,)."""
+        return np.repeat(np.arange(self.n_tasks), self.sizes)
+
+    def codes(self) -> np.ndarray:
+        """Class position of every row, (N,), for classification."""
+        if self.classes is None:
+            raise DataError(
+                "a regression target has no classes; load with kind='classification' to treat it as labels."
+            )
+        return np.searchsorted(self.classes, self.y)
+
+    def select(self, mask: np.ndarray) -> TaskSet:
+        """The rows where `mask` (N,) is true; tasks keep their place, even when they lose all rows."""
+        mask = np.asarray(mask)
+        if mask.dtype != bool or mask.shape != (self.n_rows,):
+            raise DataError(
+                f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}."
+            )
+        kept = np.zeros(self.n_tasks + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.task_of_row()[mask], minlength=self.n_tasks), out=kept[1:])
+        return replace(
+            self,
+            X=self.X[mask],
+            y=self.y[mask],
+            offsets=kept,
+            row_index=self.row_index[mask],  # type: ignore[index]
+            person=None if self.person is None else self.person[mask],
+            groups={k: v[mask] for k, v in self.groups.items()},
+        )
+
+    def take_tasks(self, tasks: Sequence[int]) -> TaskSet:
+        """Only these tasks, in this order."""
+        order = np.concatenate(
+            [np.arange(self.offsets[i], self.offsets[i + 1]) for i in tasks] or [np.arange(0)]
+        )
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[list(tasks)])]).astype(np.int64)
+        return replace(
+            self,
+            X=self.X[order],
+            y=self.y[order],
+            offsets=offsets,
+            task_names=tuple(self.task_names[i] for i in tasks),
+            row_index=self.row_index[order],  # type: ignore[index]
+            person=None if self.person is None else self.person[order],
+            groups={k: v[order] for k, v in self.groups.items()},
+        )
+
+    def with_notes(self, *notes: str) -> TaskSet:
+        """The same set with further notes (each said once)."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+
+    def __repr__(self) -> str:
+        return (
+            f"TaskSet({self.n_tasks} tasks, {self.n_features} features, {self.kind}, target {self.target_name!r}, "
+            f"{'declared bounds' if self.bounds is not None else 'no declared bounds'})"
+        )
+
+
+def infer_kind(y: np.ndarray) -> str:
+    """Text, booleans and integers with few distinct values are labels; everything else is a number to predict."""
+    if y.dtype.kind in "bUSO":
+        return "classification"
+    distinct = np.unique(y[:: max(1, y.size // 100_000)]).size
+    if y.dtype.kind in "iu":
+        return "classification" if distinct <= MANY_VALUES else "regression"
+    whole = bool((y == np.round(y)).all())
+    return "classification" if whole and distinct <= MANY_VALUES else "regression"
+
+
+def _frozen(array: Any) -> Any:
+    if array is None:
+        return None
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _as_rows(X: Any) -> np.ndarray:
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise DataError(f"X must be a table of rows x features, got shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise DataError(
+            f"X must be numbers, got {X.dtype}. Load a table with text columns through load_tasks."
+        )
+    if X.shape[0] == 0:
+        raise DataError("the table has no rows; at least one row is needed.")
+    if X.shape[1] == 0:
+        raise DataError("the table has no feature columns; at least one is needed.")
+    dtype = np.float32 if X.dtype in (np.float16, np.float32, np.uint8, np.int8, np.bool_) else np.float64
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def _as_target(y: Any, kind: str | None) -> np.ndarray:
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(
+            f"y must be one target per row, got shape {y.shape}. For several targets see targets=[...]."
+        )
+    if kind is not None and kind not in KINDS:
+        raise DataError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    if kind == "regression" or (kind is None and y.dtype.kind == "f" and infer_kind(y) == "regression"):
+        try:
+            return y.astype(np.float64, copy=False)
+        except (TypeError, ValueError):
+            raise DataError(
+                "a regression target must be numbers, got text. Use kind='classification' for labels."
+            ) from None
+    if y.dtype.kind == "O":
+        return (
+            np.asarray([str(v) for v in y]) if any(isinstance(v, str) for v in y) else np.asarray(y.tolist())
+        )
+    if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
+        return y.astype(np.int64)
+    if y.dtype.kind in "iu" and (kind or infer_kind(y)) == "regression":
+        return y.astype(np.float64)
+    return y
+
+
+def _check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
+    lengths = {"y": len(y), **{k: len(v) for k, v in columns.items() if v is not None}}
+    for name, n in lengths.items():
+        if n != X.shape[0]:
+            raise DataError(f"{name} has {n} values for {X.shape[0]} rows of X; they must be equally long.")
+
+
+def _check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
+    bad = np.zeros(X.shape[1], dtype=bool)
+    huge = np.zeros(X.shape[1], dtype=bool)
+    for rows in row_chunks(X.shape[0]):
+        largest = np.abs(X[rows]).max(axis=0)
+        bad |= ~np.isfinite(largest)
+        huge |= largest.astype(np.float64) > HUGE
+    for flag, what in ((bad, "missing or infinite values"), (huge, f"values beyond {HUGE:g} in magnitude")):
+        if flag.any():
+            columns = ", ".join(repr(str(names[j]) if names else f"x{j}") for j in np.flatnonzero(flag)[:5])
+            more = f" and {flag.sum() - 5} more" if flag.sum() > 5 else ""
+            raise DataError(
+                f"{what} in column {columns}{more}; every cell must be a finite number. Clean them, or use missing=..."
+            )
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
+        raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
+
+
+def _check_shapes(s: TaskSet) -> None:
+    n, d = s.X.shape
+    ok = (
+        s.kind in KINDS
+        and s.y.shape == (n,)
+        and s.offsets.shape == (len(s.task_names) + 1,)
+        and s.offsets[0] == 0
+        and s.offsets[-1] == n
+        and bool((np.diff(s.offsets) >= 0).all())
+        and len(s.feature_names) == d
+        and s.X.flags.c_contiguous
+    )
+    if not ok:
+        raise DataError(
+            f"rows, targets, offsets and names of a TaskSet do not fit together: X {s.X.shape}, y {s.y.shape}, "
+            f"{len(s.task_names)} task names, {len(s.feature_names)} feature names. Use TaskSet.from_arrays."
+        )
+    for what, names in (("task", s.task_names), ("feature", s.feature_names)):
+        if len(set(names)) != len(names):
+            twice = next(n for i, n in enumerate(names) if n in names[:i])
+            raise DataError(f"duplicate {what} name {twice!r}; names must be unique. Rename one of them.")
+
+
+def _codes(task: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    if names is None:
+        return factorize(task)
+    codes = np.asarray(task)
+    if codes.dtype.kind not in "iu" or codes.ndim != 1:
+        raise DataError(
+            "with task_names, task must hold whole numbers (positions in that list), one per row."
+        )
+    if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
+        raise DataError(
+            f"task positions must lie between 0 and {len(names) - 1}, the number of task_names less one."
+        )
+    return codes.astype(np.int64, copy=False), tuple(str(n) for n in names)
+
+
+def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"x{j}" for j in range(d))
+    if len(names) != d:
+        raise DataError(f"{len(names)} feature names for {d} columns; give one name per column.")
+    return tuple(str(n) for n in names)
+
+
+def _classes(y: np.ndarray, declared: Any) -> np.ndarray:
+    found = np.unique(y)
+    if declared is None:
+        return found
+    known = np.unique(np.asarray(declared).astype(y.dtype, copy=False))
+    if not np.isin(found, known).all():
+        raise DataError(
+            "the target has labels outside the declared classes; declare all of them in the bounds."
+        )
+    return known
+
+
+def _person_codes(person: Any) -> np.ndarray | None:
+    return None if person is None else factorize(person, what="person")[0]
