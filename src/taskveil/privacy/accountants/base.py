@@ -1,0 +1,74 @@
+"""Accountant: adds the curves of events and reads off epsilon. The count is applied here and nowhere else.
+
+An accountant says how to get the curve of ONE event, how to add two curves, and how to read epsilon off a curve. The
+base class applies counts, so that n at once equals n times one for every event by construction; a contract test checks
+it. Charges are those of a schedule fixed beforehand (adaptive inputs, non-adaptive noise), as plans are.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar, Generic, TypeVar
+
+from taskveil.errors import OptionError
+from taskveil.privacy.events import Charge, Event, UncertifiedEvent, ZeroEvent
+from taskveil.privacy.guarantees import check_delta
+
+C = TypeVar("C")
+
+
+def merge(charges: Iterable[Charge]) -> list[Charge]:
+    """The same charges with equal events counted together, without zero events, in order of first appearance."""
+    counts: dict[Event, int] = {}
+    for charge in charges:
+        if charge.count and not isinstance(charge.event, ZeroEvent):
+            counts[charge.event] = counts.get(charge.event, 0) + charge.count
+    return [Charge(event, count) for event, count in counts.items()]
+
+
+class Accountant(ABC, Generic[C]):
+    """Base of all accountants."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def supports(self, event: Event) -> bool:
+        """Whether this accountant has a finite curve for such an event."""
+
+    @abstractmethod
+    def curve(self, event: Event) -> C:
+        """The curve of one occurrence."""
+
+    @abstractmethod
+    def times(self, curve: C, count: int) -> C:
+        """The curve of `count` occurrences."""
+
+    @abstractmethod
+    def plus(self, first: C, second: C) -> C:
+        """The curve of both together."""
+
+    @abstractmethod
+    def read_epsilon(self, curve: C, delta: float) -> float:
+        """Smallest epsilon this curve certifies at delta."""
+
+    def epsilon(self, charges: Iterable[Charge], delta: float) -> float:
+        """Smallest epsilon certified for all charges together; infinite where an event cannot be certified."""
+        delta = check_delta(delta)
+        merged = merge(charges)
+        if not merged:
+            return 0.0
+        if any(isinstance(c.event, UncertifiedEvent) for c in merged):
+            return math.inf
+        for charge in merged:
+            if not self.supports(charge.event):
+                raise OptionError(f"accountant {self.name!r} cannot account for event {charge.event.kind!r}")
+        return self.read_epsilon(self.total(merged), delta)
+
+    def total(self, charges: list[Charge]) -> C:
+        """The curve of all charges; the one place where counts are applied."""
+        total = self.times(self.curve(charges[0].event), charges[0].count)
+        for charge in charges[1:]:
+            total = self.plus(total, self.times(self.curve(charge.event), charge.count))
+        return total

@@ -1,0 +1,366 @@
+"""What one task puts into a sum, how it is clipped, and how far one unit can move the sum.
+
+Sensitivities (THEORY section 1), C or K the clipping norm, add-remove / replace-one:
+
+    VectorSum     sum of vectors |v| <= C             l2  C                 / 2 C
+    OuterSum      sum of M'M, |M|_F <= K               F   K^2               / sqrt(2) K^2     nuclear K^2 / 2 K^2
+    DiagonalSum   diagonal of that                     l1  K^2 / 2 K^2       l2 K^2 / sqrt(2) K^2
+    TaskGram      tasks x tasks, entries <M_i, M_j>    F   sqrt(2m-1) K^2    / sqrt(8(m-1)+1) K^2
+                                                       nuclear sqrt(4m-3) K^2 / 4 sqrt(m-1) K^2
+    RowSum        sum of row gradients |g| <= C        l2  C                 / 2 C             (unit: record)
+
+Why sqrt(2): for positive semidefinite A, B with trace <= K^2, |A - B|_F^2 = |A|^2 + |B|^2 - 2<A, B> <= 2 K^4,
+because <A, B> >= 0. The same holds for nonnegative vectors (the diagonal).
+TaskGram: one task changes one row and one column b (both copies) and one diagonal entry a. The change has
+eigenvalues (a +- sqrt(a^2 + 4|b|^2))/2, hence nuclear norm sqrt(a^2 + 4|b|^2); with |M_i| = K, |M_i'| = s it is
+(K+s) sqrt((K-s)^2 + 4(m-1)K^2), which for m >= 2 grows with s up to 4 sqrt(m-1) K^2.
+
+Messages are clipped jointly over outputs (Frobenius norm), by `bounds.clip_rows` and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError
+from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_factored_rows, clip_rows
+from taskveil.privacy.units import Neighbours, Unit
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one unit can move the sum: l1 and l2 norm of the isometric vector, nuclear norm of the matrix."""
+
+    l2: float
+    l1: float | None = None
+    nuclear: float | None = None
+
+
+class Contribution(ABC):
+    """Base of all contributions; frozen, serialisable, computed from public sizes only."""
+
+    kind: ClassVar[str]
+    symmetric: ClassVar[bool] = False
+    unit: ClassVar[Unit] = Unit.TASK
+    bound: float
+
+    @property
+    @abstractmethod
+    def message_shape(self) -> tuple[int, ...]:
+        """Shape of one task's raw message."""
+
+    @property
+    @abstractmethod
+    def total_shape(self) -> tuple[int, ...]:
+        """Shape of the sum."""
+
+    @abstractmethod
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        """How far one unit can move the sum."""
+
+    @abstractmethod
+    def _total(self, messages: FloatArray) -> FloatArray: ...
+
+    @abstractmethod
+    def _each(self, messages: FloatArray) -> FloatArray: ...
+
+    def clip(self, raw: Any) -> Bounded:
+        """The per-task messages (k, *message_shape), each clipped to `bound` in Frobenius norm."""
+        array = np.asarray(raw, dtype=np.float64)
+        self._check_messages(array)
+        flat = clip_rows(array.reshape(array.shape[0], -1), self.bound)
+        return _seal(flat.reshape(array.shape), self)
+
+    def total(self, bounded: Bounded) -> FloatArray:
+        """The sum over tasks; zeros when nobody takes part."""
+        self._check_bounded(bounded)
+        if bounded.summed:
+            return np.asarray(bounded.value, dtype=np.float64)
+        return self._total(bounded.value)
+
+    def each(self, bounded: Bounded) -> FloatArray:
+        """Every task's own contribution (k, *total_shape); they add up to `total`."""
+        self._check_bounded(bounded)
+        if bounded.summed:
+            raise OptionError(
+                "this value is already a sum over tasks; aggregation 'local' and 'secure' need one message per task"
+            )
+        return self._each(bounded.value)
+
+    @property
+    def vector_size(self) -> int:
+        """Number of coordinates of the isometric vector."""
+        return math.prod(self.total_shape)
+
+    def to_vector(self, total: FloatArray) -> FloatArray:
+        """Isometric flattening: l2 norm of the vector = Frobenius norm of the total."""
+        return np.asarray(total, dtype=np.float64).reshape(-1)
+
+    def from_vector(self, vector: FloatArray) -> FloatArray:
+        """Inverse of `to_vector`."""
+        return np.asarray(vector, dtype=np.float64).reshape(self.total_shape)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; `contribution_from_dict` reads it back."""
+        fields = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}  # type: ignore[call-overload]
+        return {"kind": self.kind, **fields}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Contribution:
+        """The contribution written by `to_dict`."""
+        return contribution_from_dict(data)
+
+    def __post_init__(self) -> None:
+        check_norm(self.bound)
+
+    def _check_messages(self, array: FloatArray) -> None:
+        if array.ndim == 0 or array.shape[1:] != self.message_shape:
+            raise DataError(
+                f"{self.kind} expects messages of shape (tasks, {', '.join(map(str, self.message_shape))}); "
+                f"got {array.shape}"
+            )
+
+    def _check_bounded(self, bounded: Bounded) -> None:
+        if not isinstance(bounded, Bounded):
+            raise TypeError("expected a Bounded value made by contribution.clip; got a plain value")
+        if bounded.contribution != self:
+            raise OptionError(f"the value was clipped for {bounded.contribution!r}, not for {self!r}")
+
+
+class _SymmetricMatrix(Contribution):
+    """Shared by totals that are symmetric matrices: the isometry through the upper triangle."""
+
+    symmetric = True
+
+    @property
+    def vector_size(self) -> int:
+        side = self.total_shape[0]
+        return side * (side + 1) // 2
+
+    def to_vector(self, total: FloatArray) -> FloatArray:
+        """Diagonal as is, entries above it times sqrt(2)."""
+        rows, columns = np.triu_indices(self.total_shape[0])
+        return np.asarray(np.asarray(total)[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
+
+    def from_vector(self, vector: FloatArray) -> FloatArray:
+        side = self.total_shape[0]
+        rows, columns = np.triu_indices(side)
+        values = np.asarray(vector) * np.where(rows == columns, 1.0, math.sqrt(0.5))
+        matrix = np.zeros((*values.shape[:-1], side, side))
+        matrix[..., rows, columns] = values
+        matrix[..., columns, rows] = values
+        return matrix
+
+
+def _factor(neighbours: Neighbours | str, add_remove: float, replace_one: float) -> float:
+    return add_remove if Neighbours(neighbours) is Neighbours.ADD_REMOVE else replace_one
+
+
+@dataclass(frozen=True)
+class VectorSum(Contribution):
+    """Sum over tasks of arrays of `shape`, each of l2 norm at most `bound`."""
+
+    kind = "vector-sum"
+    shape: tuple[int, ...]
+    bound: float
+
+    def __post_init__(self) -> None:
+        shape = (self.shape,) if isinstance(self.shape, int) else self.shape
+        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
+        super().__post_init__()
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        """C / 2C in l2; by Cauchy-Schwarz sqrt(p) times that in l1."""
+        l2 = _factor(neighbours, 1.0, 2.0) * self.bound
+        return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
+
+    def _total(self, messages: FloatArray) -> FloatArray:
+        return np.asarray(messages.sum(axis=0))
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        return messages
+
+
+@dataclass(frozen=True)
+class _ModelMessage(Contribution):
+    """Shared by contributions whose message is one task's model, (n_outputs, n_features)."""
+
+    n_features: int
+    bound: float
+    n_outputs: int = 1
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        return (self.n_outputs, self.n_features)
+
+
+@dataclass(frozen=True)
+class OuterSum(_ModelMessage, _SymmetricMatrix):
+    """Sum over tasks of M'M (features x features), M one task's model of Frobenius norm at most `bound`."""
+
+    kind = "outer-sum"
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return (self.n_features, self.n_features)
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        square = self.bound**2
+        return Sensitivity(
+            l2=_factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=_factor(neighbours, 1.0, 2.0) * square
+        )
+
+    def _total(self, messages: FloatArray) -> FloatArray:
+        rows = messages.reshape(-1, self.n_features)
+        return np.asarray(rows.T @ rows)
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        return np.asarray(np.matmul(messages.transpose(0, 2, 1), messages))
+
+
+@dataclass(frozen=True)
+class DiagonalSum(_ModelMessage):
+    """The diagonal of OuterSum: per feature, the sum of squared coefficients over tasks and outputs."""
+
+    kind = "diagonal-sum"
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return (self.n_features,)
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        square = self.bound**2
+        return Sensitivity(
+            l2=_factor(neighbours, 1.0, math.sqrt(2)) * square, l1=_factor(neighbours, 1.0, 2.0) * square
+        )
+
+    def _total(self, messages: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("krd,krd->d", messages, messages))
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        return np.asarray(np.einsum("krd,krd->kd", messages, messages))
+
+
+@dataclass(frozen=True)
+class TaskGram(_SymmetricMatrix):
+    """Tasks x tasks: entry (i, j) is <M_i, M_j>. One task moves a whole row and column, so noise grows with sqrt(m)."""
+
+    kind = "task-gram"
+    n_tasks: int
+    n_features: int
+    bound: float
+    n_outputs: int = 1
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        return (self.n_outputs, self.n_features)
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return (self.n_tasks, self.n_tasks)
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        m, square = self.n_tasks, self.bound**2
+        frobenius = _factor(neighbours, math.sqrt(2 * m - 1), math.sqrt(8 * (m - 1) + 1))
+        nuclear = _factor(neighbours, math.sqrt(4 * m - 3), max(4 * math.sqrt(m - 1), 1.0))
+        return Sensitivity(l2=frobenius * square, nuclear=nuclear * square)
+
+    def _total(self, messages: FloatArray) -> FloatArray:
+        if messages.shape[0] != self.n_tasks:
+            raise DataError(f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}")
+        rows = messages.reshape(self.n_tasks, -1)
+        return np.asarray(rows @ rows.T)
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        raise OptionError(
+            "task-gram is not a sum of what single tasks can compute; use aggregation 'curator'"
+        )
+
+
+@dataclass(frozen=True)
+class RowSum(VectorSum):
+    """Sum of row gradients, each row clipped to `bound`; unit record, one person being one row of one task.
+
+    Clipping must happen row by row before the sum, so `clip` refuses raw sums: use `sum_rows`, `sum_factored_rows`
+    or, in a jitted round, `bounds.clip_rows` followed by `seal_clipped_sum`.
+    """
+
+    kind = "row-sum"
+    unit = Unit.RECORD
+
+    def clip(self, raw: Any) -> Bounded:
+        """Accepts only what this class has already clipped row by row."""
+        if isinstance(raw, Bounded):
+            self._check_bounded(raw)
+            return raw
+        raise OptionError(
+            "a sum of rows cannot be clipped after the fact; use row_sum.sum_rows(rows, offsets) or "
+            "row_sum.sum_factored_rows(X, residuals, offsets)"
+        )
+
+    def sum_rows(self, rows: Any, offsets: Any) -> Bounded:
+        """Clip each row gradient (N, *shape) and sum them task by task."""
+        array = np.asarray(rows, dtype=np.float64)
+        clipped = clip_rows(array.reshape(array.shape[0], -1), self.bound)
+        return _seal(_sum_segments(clipped, offsets).reshape(-1, *self.shape), self)
+
+    def sum_factored_rows(self, X: Any, residuals: Any, offsets: Any) -> Bounded:
+        """Clip the rank-one row gradients r_i x_i' of a linear model (shape (r, d)) and sum them task by task."""
+        X = np.asarray(X, dtype=np.float64)
+        clipped = clip_factored_rows(X, residuals, self.bound)
+        finite = np.where(np.isfinite(X).all(axis=1, keepdims=True), X, 0.0)
+        bounds = np.asarray(offsets)
+        sums = [clipped[a:b].T @ finite[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return _seal(np.stack(sums).reshape(-1, *self.shape), self)
+
+
+def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bounded:
+    """A total that a jitted round has clipped with `bounds.clip_rows` and summed, as a Bounded value.
+
+    For engines only: the caller states that `clip_rows(..., contribution.bound)` was applied to every unit's message
+    inside the trace. What can be checked is checked: shape, finiteness, and the norm against n_units * bound
+    (`n_units` public: tasks for unit task, rows for unit record).
+    """
+    total = np.array(value, dtype=np.float64)
+    if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
+        raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
+    if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
+        raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
+    return _seal(total, contribution, summed=True)
+
+
+def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:
+    bounds = np.asarray(offsets)
+    sums = np.zeros((len(bounds) - 1, rows.shape[1]))
+    task_of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    np.add.at(sums, task_of_row, rows)
+    return sums
+
+
+CONTRIBUTIONS: dict[str, type[Contribution]] = {
+    c.kind: c for c in (VectorSum, OuterSum, DiagonalSum, TaskGram, RowSum)
+}
+
+
+def contribution_from_dict(data: dict[str, Any]) -> Contribution:
+    """The contribution written by `Contribution.to_dict`."""
+    fields = dict(data)
+    kind = fields.pop("kind", None)
+    if kind not in CONTRIBUTIONS:
+        raise DataError(f"unknown contribution {kind!r}: expected one of {', '.join(sorted(CONTRIBUTIONS))}")
+    if "shape" in fields:
+        fields["shape"] = tuple(fields["shape"])
+    return CONTRIBUTIONS[kind](**fields)

@@ -1,0 +1,158 @@
+"""Conversions between forms of guarantee, each with its theorem.
+
+Gaussian curve   Balle & Wang 2018, arXiv:1805.06530, Thm. 8: exact (epsilon, delta) of Gaussian noise with mu = D/s.
+                 Adaptive composition of Gaussians with mu_t is one Gaussian with mu^2 = sum mu_t^2 (Dong, Roth, Su 2022,
+                 Cor. 3.3), so the same formula is exact for a whole plan of unsampled Gaussian releases.
+Renyi -> DP      Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Prop. 12 (also Balle et al. 2020, Thm. 21).
+zCDP -> DP       the same with the curve rho * a, minimised over a > 1.
+Selection        Papernot & Steinke 2022, arXiv:2110.03620, Thm. 2 and 6.
+Task from record MP-MTL Prop. 3 (group privacy): (eps, delta) per record gives (n eps, n e^(n eps) delta)-like per task.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, ndtr
+
+from taskveil.errors import OptionError
+
+FloatArray = NDArray[np.float64]
+
+
+def check_delta(delta: float) -> float:
+    """delta as a float in [0, 1)."""
+    value = float(delta)
+    if not 0 <= value < 1:
+        raise OptionError(f"delta must lie in [0, 1); got {delta!r}")
+    return value
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Smallest delta for which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP (Balle & Wang 2018)."""
+    if mu == 0:
+        return 0.0
+    first = float(ndtr(mu / 2 - epsilon / mu))
+    second = math.exp(min(epsilon + float(log_ndtr(-mu / 2 - epsilon / mu)), 0.0))
+    return max(first - second, 0.0)
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Smallest epsilon for which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP; rounded up."""
+    if mu == 0 or gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    if delta <= 0 or not math.isfinite(mu):
+        return math.inf
+    high = 1.0
+    while gaussian_delta(high, mu) > delta:
+        high *= 2
+    root = float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
+    return round_up(root, lambda e: gaussian_delta(e, mu) <= delta)
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu = sensitivity/scale for which Gaussian noise is (epsilon, delta)-DP; rounded down (more noise)."""
+    if delta <= 0:
+        raise OptionError("Gaussian noise needs delta > 0; give a positive delta or choose a pure mechanism")
+    low, high = 0.0, 1.0
+    while gaussian_delta(epsilon, high) <= delta:
+        high *= 2
+    root = float(brentq(lambda m: gaussian_delta(epsilon, m) - delta, low, high, xtol=1e-15, rtol=1e-14))
+    return 1 / round_up(1 / root, lambda z: gaussian_delta(epsilon, 1 / z) <= delta)
+
+
+def round_up(value: float, holds: Callable[[float], bool]) -> float:
+    """`value`, increased by tiny steps until `holds` is true: root finding may end on the wrong side by an ulp."""
+    step = 1e-14
+    while not holds(value):
+        value *= 1 + step
+        step *= 2
+    return value
+
+
+def rdp_to_epsilon(curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float) -> float:
+    """Smallest epsilon implied by Renyi divergences `curve` at `orders` (> 1): Canonne, Kamath, Steinke 2020, Prop. 12."""
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(curve, dtype=np.float64)
+    if not np.any(r > 0):
+        return 0.0
+    if delta <= 0:
+        return math.inf
+    with np.errstate(invalid="ignore"):
+        epsilons = r + np.log1p(-1 / a) - (math.log(delta) + np.log(a)) / (a - 1)
+    epsilons = epsilons[np.isfinite(epsilons)]
+    return max(0.0, float(epsilons.min())) if epsilons.size else math.inf
+
+
+def rdp_to_delta(curve: FloatArray, orders: FloatArray, epsilon: float) -> float:
+    """Smallest delta implied at `epsilon`: the same proposition, read the other way."""
+    a, r = np.asarray(orders, dtype=np.float64), np.asarray(curve, dtype=np.float64)
+    if not np.any(r > 0):
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        exponents = (a - 1) * (r - epsilon + np.log1p(-1 / a)) - np.log(a)
+    exponents = exponents[~np.isnan(exponents)]
+    return float(min(1.0, np.exp(min(exponents.min(), 0.0)))) if exponents.size else 1.0
+
+
+def zcdp_to_epsilon(rho: float, delta: float) -> float:
+    """Smallest epsilon implied by rho-zCDP, minimised over all orders."""
+    if rho == 0:
+        return 0.0
+    if delta <= 0 or not math.isfinite(rho):
+        return math.inf
+
+    def epsilon(log_order: float) -> float:
+        a = 1 + math.exp(log_order)
+        return rho * a + math.log1p(-1 / a) - (math.log(delta) + math.log(a)) / (a - 1)
+
+    best = minimize_scalar(epsilon, bounds=(-12.0, 25.0), method="bounded", options={"xatol": 1e-10})
+    return max(0.0, float(best.fun))
+
+
+def select_curve(orders: FloatArray, one_run: FloatArray, mean_runs: float, shape: float) -> FloatArray:
+    """Renyi curve of "repeat a random number of times, publish the best" (Papernot & Steinke 2022)."""
+    with np.errstate(invalid="ignore"):
+        overhead = math.log(mean_runs) / (orders - 1)
+        if math.isinf(shape):  # Thm. 6, Poisson
+            deltas = [rdp_to_delta(one_run, orders, math.log1p(1 / (a - 1))) for a in orders]
+            return np.asarray(one_run + mean_runs * np.array(deltas) + overhead)
+        gamma = negative_binomial_gamma(mean_runs, shape)
+        constant = (1 + shape) * np.min((1 - 1 / orders) * one_run - math.log(gamma) / orders)  # Thm. 2
+        curve = one_run + overhead + constant
+    # The divergence grows with the order, so a bound at a higher order also holds at a lower one.
+    return np.asarray(np.minimum.accumulate(curve[::-1])[::-1])
+
+
+def negative_binomial_gamma(mean: float, shape: float) -> float:
+    """Parameter gamma of the truncated negative binomial with this mean (Papernot & Steinke 2022, Def. 1); rounded down."""
+    if mean == 1:
+        return 1.0
+    if shape == 1:
+        return 1 / mean
+
+    def excess(gamma: float) -> float:
+        if shape == 0:
+            return (1 / gamma - 1) / -math.log(gamma) - mean
+        return shape * (1 / gamma - 1) / -math.expm1(shape * math.log(gamma)) - mean
+
+    low = 0.5
+    while excess(low) < 0:
+        low /= 2
+    high = 1 - 1e-15
+    if excess(high) >= 0:
+        return high
+    return float(brentq(excess, low, high, xtol=1e-15)) * (1 - 1e-12)
+
+
+def record_budget_for_task(epsilon: float, delta: float, n_records: int) -> tuple[float, float]:
+    """Per-record budget that gives (epsilon, delta) for a whole task of `n_records` rows: MP-MTL Prop. 3.
+
+    Run at (eps/n, delta/(n e^eps)); `n_records` is declared, an upper bound on every task's rows.
+    """
+    if n_records < 1:
+        raise OptionError(f"n_records must be at least 1; got {n_records!r}")
+    return epsilon / n_records, delta / (n_records * math.exp(epsilon))

@@ -1,0 +1,244 @@
+"""The one sampler: every noise draw, cohort bit and mask of the package comes from here.
+
+`system_noise()`           operating-system entropy. With exact=True (default) Gaussian and Laplace noise is drawn exactly,
+                           as discrete noise on a public grid, by OpenDP (Canonne, Kamath, Steinke 2020); larger draws
+                           and laws without an exact sampler use float64 from a generator keyed by OS entropy, and
+                           `describe()` says which samplers were used.
+`insecure_seeded_noise()`  reproducible: NumPy Philox keyed by (seed, round, release, task), never by call order.
+                           For simulation and tests; it voids the certificate.
+
+The grid. For scale s the grid is g = 2^(floor(log2 s) - GRID_BITS). A mechanism first rounds its input to the grid
+(`snap`), then adds noise that is a multiple of g. Both are exact in float64, so the floating-point sum, even where it
+rounds, is a function of the exact sum: post-processing. Rounding moves each coordinate by at most g/2, so two
+neighbouring inputs are at most sqrt(n) g further apart in l2 and n g in l1; mechanisms charge for that.
+This is what OpenDP's own `make_gaussian(..., k).map` charges (a test compares the two numbers).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskveil.errors import OptionError
+
+FloatArray = NDArray[np.float64]
+Shape = int | tuple[int, ...]
+
+GRID_BITS = 40
+EXACT_LIMIT = 100_000  # coordinates; OpenDP draws 12-65 thousand exact samples a second
+
+
+def grid(scale: float) -> float:
+    """The public grid for noise of this scale: a power of two, 2^-40 to 2^-41 of the scale."""
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - GRID_BITS)
+
+
+def snap(value: FloatArray, scale: float) -> FloatArray:
+    """`value` rounded to the nearest point of the grid for `scale` (exact in float64)."""
+    g = grid(scale)
+    with np.errstate(over="ignore"):
+        steps = np.asarray(value, dtype=np.float64) / g
+    # Beyond 2^53 steps a float64 is a multiple of the grid already.
+    return np.where(np.abs(steps) < 2.0**53, np.rint(steps) * g, value)
+
+
+class Stream(ABC):
+    """Random numbers for one release (and one task, where a task draws its own)."""
+
+    _generator: np.random.Generator
+
+    @abstractmethod
+    def normal(self, scale: float, shape: Shape) -> FloatArray:
+        """Independent N(0, scale^2)."""
+
+    @abstractmethod
+    def laplace(self, scale: float, shape: Shape) -> FloatArray:
+        """Independent Laplace with density exp(-|x|/scale) / (2 scale)."""
+
+    @abstractmethod
+    def uniform(self, size: Shape) -> FloatArray:
+        """Independent, uniform on [0, 1)."""
+
+    def gamma(self, concentration: float, scale: float, size: Shape = ()) -> FloatArray:
+        """Independent Gamma(concentration, scale)."""
+        return np.asarray(self._inexact("gamma").gamma(concentration, scale, size))
+
+    def chi_square(self, degrees: float | FloatArray, size: Shape = ()) -> FloatArray:
+        """Independent chi-square."""
+        return np.asarray(self._inexact("chi-square").chisquare(degrees, size or None))
+
+    def direction(self, dimension: int) -> FloatArray:
+        """Uniform on the unit sphere."""
+        v = self._inexact("direction").standard_normal(dimension)
+        return np.asarray(v / np.linalg.norm(v))
+
+    def wishart(self, dimension: int, degrees: int, scale: float) -> FloatArray:
+        """W_d(degrees, scale I) by Bartlett's decomposition: O(d^2) normals, d chi-squares (degrees >= d)."""
+        rng, d = self._inexact("wishart"), dimension
+        factor = np.tril(rng.standard_normal((d, d)), -1)
+        factor[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
+        return np.asarray(scale * (factor @ factor.T))
+
+    def bernoulli(self, rate: float, size: Shape) -> NDArray[np.bool_]:
+        """Independent coins, True with probability `rate`."""
+        return np.asarray(self.uniform(size) < rate)
+
+    def bits(self, size: Shape) -> NDArray[np.bool_]:
+        """Independent fair coins."""
+        return self.bernoulli(0.5, size)
+
+    def integers(self, low: int, high: int, size: Shape = ()) -> NDArray[np.int64]:
+        """Independent, uniform on low, ..., high - 1."""
+        return np.asarray(self._inexact("integers").integers(low, high, size))
+
+    def _inexact(self, law: str) -> np.random.Generator:
+        return self._generator
+
+
+class NoiseSource(ABC):
+    """Where streams come from; passed to whoever releases."""
+
+    voids_certificate: bool
+
+    @abstractmethod
+    def at(self, round: int, name: str, task: str | int | None = None) -> Stream:
+        """The stream for one release of one round (and one task)."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """For the certificate's `randomness`."""
+
+
+class _SeededStream(Stream):
+    def __init__(self, key: bytes) -> None:
+        self._generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))
+
+    def normal(self, scale: float, shape: Shape) -> FloatArray:
+        return np.asarray(snap(scale * self._generator.standard_normal(shape), scale))
+
+    def laplace(self, scale: float, shape: Shape) -> FloatArray:
+        return np.asarray(snap(self._generator.laplace(0.0, scale, shape), scale))
+
+    def uniform(self, size: Shape) -> FloatArray:
+        return np.asarray(self._generator.random(size))
+
+
+class _SeededSource(NoiseSource):
+    voids_certificate = True
+
+    def __init__(self, seed: int) -> None:
+        if isinstance(seed, bool) or int(seed) != seed or seed < 0:
+            raise OptionError(f"a noise seed is a whole number >= 0; got {seed!r}")
+        self._seed = int(seed)
+
+    def at(self, round: int, name: str, task: str | int | None = None) -> Stream:
+        label = repr((self._seed, int(round), str(name), None if task is None else str(task)))
+        return _SeededStream(hashlib.sha256(label.encode()).digest())
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "source": "seeded", "seeded": True, "exact": False, "samplers": ["float64 (Philox, seeded)"],
+            "note": "whoever knows the seed can subtract the noise; for simulation only",
+        }  # fmt: skip
+
+
+class _SystemStream(Stream):
+    def __init__(self, source: _SystemSource) -> None:
+        self._source = source
+        self._lazy: np.random.Generator | None = None
+
+    def normal(self, scale: float, shape: Shape) -> FloatArray:
+        if self._source.draws_exactly(shape):
+            return _exact_noise("gaussian", scale, shape)
+        return np.asarray(snap(scale * self._inexact("gaussian").standard_normal(shape), scale))
+
+    def laplace(self, scale: float, shape: Shape) -> FloatArray:
+        if self._source.draws_exactly(shape, "laplace"):
+            return _exact_noise("laplace", scale, shape)
+        return np.asarray(snap(self._inexact("laplace").laplace(0.0, scale, shape), scale))
+
+    def uniform(self, size: Shape) -> FloatArray:
+        """53 random bits each, straight from the operating system."""
+        n = _count(size)
+        words = np.frombuffer(secrets.token_bytes(8 * n), dtype=np.uint64) >> np.uint64(11)
+        return np.asarray(words.astype(np.float64) * 2.0**-53).reshape(size)
+
+    def _inexact(self, law: str) -> np.random.Generator:
+        self._source.note(f"float64 {law} (OS entropy)")
+        if self._lazy is None:
+            self._lazy = np.random.Generator(np.random.Philox(key=secrets.randbits(128)))
+        return self._lazy
+
+
+class _SystemSource(NoiseSource):
+    voids_certificate = False
+
+    def __init__(self, exact: bool, force: bool) -> None:
+        self._exact = exact
+        self._force = force
+        self._samplers: set[str] = set()
+
+    def at(self, round: int, name: str, task: str | int | None = None) -> Stream:
+        return _SystemStream(self)
+
+    def draws_exactly(self, shape: Shape, law: str = "gaussian") -> bool:
+        """Whether a draw of this size is exact; remembers the sampler for `describe`."""
+        exact = self._exact and (self._force or _count(shape) <= EXACT_LIMIT)
+        if exact:
+            self.note(f"exact discrete {law} (OpenDP, grid 2^-{GRID_BITS} of the scale)")
+        return exact
+
+    def note(self, sampler: str) -> None:
+        """Remember that this sampler was used."""
+        self._samplers.add(sampler)
+
+    def describe(self) -> dict[str, Any]:
+        inexact = any(s.startswith("float64") for s in self._samplers)
+        return {
+            "source": "operating system", "seeded": False, "exact": self._exact and not inexact,
+            "samplers": sorted(self._samplers),
+        }  # fmt: skip
+
+
+def system_noise(exact: bool = True, force_exact: bool = False) -> NoiseSource:
+    """Noise from operating-system entropy; exact discrete samples for draws up to EXACT_LIMIT coordinates.
+
+    `force_exact` keeps exact sampling for larger draws too, at some 4 s per 200,000 coordinates.
+    """
+    return _SystemSource(exact or force_exact, force_exact)
+
+
+def insecure_seeded_noise(seed: int) -> NoiseSource:
+    """Reproducible noise for simulations and tests. Anyone who knows the seed can remove it: no guarantee holds."""
+    return _SeededSource(seed)
+
+
+def _count(shape: Shape) -> int:
+    return int(shape) if isinstance(shape, int) else math.prod(shape)
+
+
+def _exact_noise(law: str, scale: float, shape: Shape) -> FloatArray:
+    """Discrete Gaussian or Laplace noise on the grid, drawn by OpenDP around zero."""
+    n = _count(shape)
+    if n == 0:
+        return np.zeros(shape)
+    draw = exact_measurement(law, scale, n)
+    return np.asarray(draw([0.0] * n), dtype=np.float64).reshape(shape)
+
+
+def exact_measurement(law: str, scale: float, size: int) -> Any:
+    """The OpenDP measurement behind an exact draw; its `.map` gives rho (gaussian) or epsilon (laplace)."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=size)
+    k = math.frexp(grid(scale))[1] - 1
+    if law == "gaussian":
+        return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale, k=k)
+    return dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale=scale, k=k)
