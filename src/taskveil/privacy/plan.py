@@ -1,0 +1,278 @@
+"""A plan: all releases of a run, calibrated to the budget before any data is read.
+
+A method asks (`Request`), from public sizes only; `make_plan` answers with mechanisms whose absolute scale is fixed. The
+cost is therefore known, and reserved, before the first round.
+
+Weights: Gaussian releases get noise multipliers with 1/z_t proportional to the weight, pure releases eps_t = eps_0 * weight,
+eps_0 the largest value certified by the best valid accountant. The paper variants use exactly MP-MTL Def. 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from taskveil.errors import DataError, OptionError
+from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
+from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.calibrate import largest_loss, verify_target
+from taskveil.privacy.contributions import Contribution, TaskGram, contribution_from_dict
+from taskveil.privacy.events import Charge, Event, GaussianEvent, PureEvent, SampledGaussianEvent, event_from_dict
+from taskveil.privacy.guarantees import check_delta
+from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
+from taskveil.privacy.mechanisms.gaussian import Gaussian
+from taskveil.privacy.schedules import largest_base_epsilon
+from taskveil.privacy.units import Neighbours, Unit
+
+VARIANTS = ("sound", "paper", "preprint")
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What may be spent, on whom, and how. epsilon=None means: no noise, no guarantee."""
+
+    epsilon: float | None
+    delta: float
+    unit: Unit = Unit.TASK
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    mechanism: str | None = None
+    accountant: str | None = None
+    aggregation: str = "curator"
+    variant: str = "sound"
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and not (self.epsilon > 0 and math.isfinite(self.epsilon)):
+            raise OptionError(f"epsilon must be positive and finite, or None for no privacy; got {self.epsilon!r}")
+        object.__setattr__(self, "delta", check_delta(self.delta))
+        object.__setattr__(self, "unit", _member(Unit, "unit", self.unit))
+        object.__setattr__(self, "neighbours", _member(Neighbours, "neighbours", self.neighbours))
+        if self.variant not in VARIANTS:
+            raise OptionError(f"unknown variant {self.variant!r}: expected one of {', '.join(VARIANTS)}")
+        for table, name in ((MECHANISMS, self.mechanism), (ACCOUNTANTS, self.accountant)):
+            if name is not None:
+                table.get(name)
+        AGGREGATIONS.get(self.aggregation)
+        if self.mechanism == "paper-wishart" and self.variant == "sound":
+            raise OptionError("mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a method asks for: one release in one round; `weight` is its relative share of the budget."""
+
+    name: str
+    round: int
+    contribution: Contribution
+    weight: float = 1.0
+    rate: float | None = None
+    mechanism: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.weight > 0 and math.isfinite(self.weight)):
+            raise OptionError(f"the weight of release {self.name!r} must be positive and finite")
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise OptionError(f"the sampling rate of release {self.name!r} must lie in (0, 1]")
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """One release with its mechanism and the event it will be charged as."""
+
+    name: str
+    round: int
+    contribution: Contribution
+    mechanism: Mechanism
+    event: Event
+    rate: float | None = None
+
+    @property
+    def id(self) -> str:
+        """Unique within a plan."""
+        return f"{self.round}/{self.name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "name": self.name, "round": self.round, "contribution": self.contribution.to_dict(),
+            "mechanism": self.mechanism.to_dict(), "event": self.event.to_dict(), "rate": self.rate,
+        }  # fmt: skip
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> PlannedRelease:
+        """The release written by `to_dict`."""
+        return PlannedRelease(
+            data["name"], data["round"], contribution_from_dict(data["contribution"]),
+            mechanism_from_dict(data["mechanism"]), event_from_dict(data["event"]), data["rate"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All releases of a run and the budget they were calibrated to."""
+
+    releases: tuple[PlannedRelease, ...]
+    budget: Budget
+
+    def rounds(self) -> list[tuple[int, list[PlannedRelease]]]:
+        """Releases by round, in order."""
+        by_round: dict[int, list[PlannedRelease]] = {}
+        for release in self.releases:
+            by_round.setdefault(release.round, []).append(release)
+        return sorted(by_round.items())
+
+    def charges(self) -> list[Charge]:
+        """The events of all releases."""
+        return [Charge(release.event) for release in self.releases]
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Certified epsilon at delta (the budget's by default); infinite where nothing is certified."""
+        return self.certified(delta)[0]
+
+    def certified(self, delta: float | None = None) -> tuple[float, str]:
+        """Certified epsilon and the accountant that certifies it."""
+        return best_epsilon(self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data; `Plan.from_dict` reads it back."""
+        return {"version": 1, "budget": self.budget.to_dict(), "releases": [r.to_dict() for r in self.releases]}
+
+    @staticmethod
+    def from_dict(data: dict[str, Any]) -> Plan:
+        """The plan written by `to_dict`."""
+        if data.get("version") != 1:
+            raise DataError(f"this program reads plans of version 1; got version {data.get('version')!r}")
+        return Plan(tuple(PlannedRelease.from_dict(r) for r in data["releases"]), Budget(**data["budget"]))
+
+
+def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
+    """Choose a mechanism for every request and the largest common loss that meets the budget."""
+    requests = list(requests)
+    _check_requests(requests, budget)
+    kinds = [_choose(request, budget) for request in requests]
+    if budget.epsilon is None or not requests:
+        loss = 1.0
+    elif any(kind.family == "paper" for kind in kinds):
+        loss = largest_base_epsilon([r.weight for r in requests], budget.epsilon, budget.delta)
+    else:
+        loss = largest_loss(lambda c: _charges(requests, kinds, budget, c), budget.epsilon, budget.delta, budget.accountant)
+    releases = tuple(_planned(r, kind, budget, loss) for r, kind in zip(requests, kinds, strict=True))
+    plan = Plan(releases, budget)
+    if releases and budget.epsilon is not None and all(kind.family != "paper" for kind in kinds):
+        verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
+    return plan
+
+
+def event_of(
+    mechanism: Mechanism, contribution: Contribution, neighbours: Neighbours, rate: float | None, aggregation: str
+) -> Event:
+    """The event of one release: the mechanism's own, or the sampled one where the cohort is secret.
+
+    Amplification needs an observer who cannot learn who takes part. With aggregation 'local' the server sees who sends, and
+    the noise in the sum depends on the cohort, so every participation is charged in full. Where the unit is the record
+    the coins are drawn for rows inside each task, every task sends and adds noise either way, and nobody else sees them.
+    """
+    if rate is None or rate == 1 or not isinstance(mechanism, Gaussian) or not _secret(contribution, aggregation):
+        return mechanism.event(contribution, neighbours)
+    relative = mechanism.event(contribution, Neighbours.ADD_REMOVE).noise_multiplier
+    return SampledGaussianEvent(relative, rate, neighbours)
+
+
+def _planned(request: Request, kind: type[Mechanism], budget: Budget, loss: float) -> PlannedRelease:
+    share = loss * request.weight
+    sampled = kind.family == "gaussian" and _is_sampled(request, budget)
+    relation = Neighbours.ADD_REMOVE if sampled else budget.neighbours
+    parameter = 1 / share if kind.family == "gaussian" else share
+    mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
+    event = event_of(mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation)
+    return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
+
+
+def _charges(requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float) -> list[Charge]:
+    """Ideal events at a common loss, for the search."""
+    charges: list[Charge] = []
+    for request, kind in zip(requests, kinds, strict=True):
+        share = loss * request.weight
+        event: Event
+        if kind.family == "pure":
+            event = PureEvent(share)
+        elif _is_sampled(request, budget):
+            assert request.rate is not None
+            event = SampledGaussianEvent(1 / share, request.rate, budget.neighbours)
+        else:
+            event = GaussianEvent(1 / share)
+        charges.append(Charge(event))
+    return charges
+
+
+def _is_sampled(request: Request, budget: Budget) -> bool:
+    secret = _secret(request.contribution, budget.aggregation)
+    return request.rate is not None and request.rate < 1 and secret
+
+
+def _secret(contribution: Contribution, aggregation: str) -> bool:
+    """Whether no observer of this aggregation can learn if a unit took part."""
+    return aggregation == "curator" or contribution.unit is Unit.RECORD
+
+
+def _choose(request: Request, budget: Budget) -> type[Mechanism]:
+    """The mechanism named by the budget or the request, or the default for this contribution."""
+    contribution = request.contribution
+    if budget.epsilon is None:
+        return MECHANISMS.get("none")
+    name = budget.mechanism or request.mechanism or _default(contribution, budget)
+    kind = MECHANISMS.get(name)
+    if kind.family == "none":
+        raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
+    if kind.family == "paper" and budget.variant == "sound":
+        raise OptionError("mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'")
+    if name == "gaussian" and contribution.symmetric:
+        kind = MECHANISMS.get("matrix-gaussian")  # the same law in the matrix's own isometry
+    if name == "matrix-gaussian" and not contribution.symmetric:
+        kind = MECHANISMS.get("gaussian")
+    if not kind.accepts(contribution):
+        fitting = [n for n in MECHANISMS if MECHANISMS.get(n).family in ("gaussian", "pure") and MECHANISMS.get(n).accepts(contribution)]
+        raise OptionError(f"mechanism {name!r} does not fit a {contribution.kind}; choose one of {', '.join(fitting)}")
+    if kind.family == "gaussian" and budget.delta == 0:
+        raise OptionError(
+            f"delta=0 needs a pure mechanism, and {kind.name!r} is not one; give delta > 0 or choose "
+            "'laplace', 'l2-laplace' or 'two-sided-wishart'"
+        )
+    return kind
+
+
+def _default(contribution: Contribution, budget: Budget) -> str:
+    paper = MECHANISMS.get("paper-wishart")
+    if budget.variant != "sound" and paper.accepts(contribution):
+        return "paper-wishart"
+    if budget.delta == 0:
+        return "two-sided-wishart" if contribution.symmetric else "laplace" if contribution.kind == "diagonal-sum" else "l2-laplace"
+    return "matrix-gaussian" if contribution.symmetric else "gaussian"
+
+
+def _check_requests(requests: Sequence[Request], budget: Budget) -> None:
+    seen: set[tuple[int, str]] = set()
+    for request in requests:
+        key = (request.round, request.name)
+        if key in seen:
+            raise OptionError(f"release {request.name!r} is requested twice in round {request.round}")
+        seen.add(key)
+        if request.contribution.unit is not budget.unit and budget.epsilon is not None:
+            raise OptionError(
+                f"release {request.name!r} bounds a {request.contribution.unit.value}, the budget protects a {budget.unit.value}; "
+                f"set unit={request.contribution.unit.value!r} or choose a method for unit {budget.unit.value!r}"
+            )
+        if isinstance(request.contribution, TaskGram) and request.rate is not None and request.rate < 1:
+            raise OptionError("a task-gram needs every task in every round; it cannot be sampled")
+
+
+def _member(enum: Any, name: str, value: Any) -> Any:
+    try:
+        return enum(value)
+    except ValueError:
+        raise OptionError(f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}") from None

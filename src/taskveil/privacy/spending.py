@@ -1,0 +1,72 @@
+"""Accounts: who may spend how much. Reserve the whole plan first, commit every release before its noise is drawn.
+
+Rules: nothing is committed that was not reserved; a release is committed once; a commit is never refunded, whatever
+happens to the noise afterwards. `MemoryAccount` lives in the process; privacy/ledger keeps the same protocol durable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from taskveil.errors import BudgetExceeded
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.events import Charge
+
+if TYPE_CHECKING:
+    from taskveil.privacy.plan import Plan, PlannedRelease
+
+
+class Account(Protocol):
+    """What release.py and runtimes need from an account."""
+
+    def reserve(self, plan: Plan) -> None:
+        """Set the cost of the whole plan aside, or raise BudgetExceeded; nothing is released on refusal."""
+
+    def commit(self, planned: PlannedRelease) -> str:
+        """Write one release down before its noise is drawn; returns the id of the entry."""
+
+    def finish(self) -> None:
+        """No more commits for this plan; what was reserved and not committed is given back."""
+
+    def spent(self) -> list[Charge]:
+        """All committed charges."""
+
+
+class MemoryAccount:
+    """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget already is one)."""
+
+    def __init__(self, epsilon: float | None = None, delta: float = 0.0) -> None:
+        self._limit = epsilon
+        self._delta = delta
+        self._open: dict[str, PlannedRelease] = {}
+        self._charges: list[Charge] = []
+
+    def reserve(self, plan: Plan) -> None:
+        """Check the plan together with everything spent and reserved so far against the limit."""
+        if self._open:
+            raise BudgetExceeded("another plan is still open on this account; call finish() first. Nothing was released.")
+        if self._limit is not None:
+            planned, _ = best_epsilon([*self._charges, *plan.charges()], self._delta)
+            if planned > self._limit:
+                raise BudgetExceeded(
+                    f"the account allows epsilon {self._limit:g} at delta {self._delta:g}; with this plan of "
+                    f"{len(plan.releases)} releases it would be {planned:.3g}. Nothing was released. "
+                    "Use fewer rounds or more noise."
+                )
+        self._open = {release.id: release for release in plan.releases}
+
+    def commit(self, planned: PlannedRelease) -> str:
+        """Refuse what was not reserved or was committed before."""
+        if self._open.get(planned.id) != planned:
+            raise BudgetExceeded(f"release {planned.id!r} was not reserved, or was already made. Nothing was released.")
+        del self._open[planned.id]
+        self._charges.append(Charge(planned.event))
+        return planned.id
+
+    def finish(self) -> None:
+        """Give back what was reserved and not committed."""
+        self._open = {}
+
+    def spent(self) -> list[Charge]:
+        """All committed charges, in order."""
+        return list(self._charges)
