@@ -3,6 +3,7 @@
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.rows import Rows, load_rows
 from taskveil.tasks.scaling import Scaling, fit_scaling
 from taskveil.tasks.split import k_fold, split_rows
 from taskveil.tasks.synthetic import SyntheticData, get_synthetic
@@ -10,6 +11,7 @@ from taskveil.tasks.task import Task, TaskSet
 
 __all__ = [
     "PublicBounds",
+    "Rows",
     "Scaling",
     "SyntheticData",
     "Task",
@@ -18,6 +20,7 @@ __all__ = [
     "fit_scaling",
     "get_synthetic",
     "k_fold",
+    "load_rows",
     "load_tasks",
     "split_rows",
 ]

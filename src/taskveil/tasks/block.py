@@ -1,12 +1,13 @@
 """The numerical view of a set of tasks: what every method works on.
 
     X        (N, d)     rows of all tasks, grouped
-    y        (N, r)     regression: r = 1; binary labels -1/+1, r = 1; c > 2 classes: one column per class, -1/+1
+    y        (N, r)     regression: r = 1; binary labels -1/+1, r = 1; c > 2 classes: one column per class,
+             -1/+1
     offsets  (m + 1,)   task i owns rows offsets[i] to offsets[i + 1]
     weights  None or (N,) 0/1: rows held out have weight 0; means divide by the sum of weights
 
-Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the block,
-so that a block of tasks equals its tasks one by one.
+Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the
+block, so that a block of tasks equals its tasks one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class TaskBlock:
         fits = self.y.shape[0] == n and self.offsets[0] == 0 and self.offsets[-1] == n
         if not fits or (self.weights is not None and self.weights.shape != (n,)):
             raise DataError(
-                f"a block's arrays do not fit: X {self.X.shape}, y {self.y.shape}, offsets to {self.offsets[-1]}."
+                f"a block's arrays do not fit: X {self.X.shape}, y {self.y.shape}, offsets to "
+                f"{self.offsets[-1]}."
             )
 
     @classmethod
@@ -87,7 +89,10 @@ class TaskBlock:
 
     @cached_property
     def row_weights(self) -> np.ndarray:
-        """weight / n_i for every row (N,): multiply by it and sum to get means per task; empty tasks give zero."""
+        """weight / n_i for every row (N,): multiply by it and sum to get means per task.
+
+        Empty tasks give zero.
+        """
         per_task = np.divide(1.0, self.counts, out=np.zeros(self.n_tasks), where=self.counts > 0)
         spread = per_task[self.task_of_row]
         return spread if self.weights is None else spread * self.weights
@@ -96,7 +101,10 @@ class TaskBlock:
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
 
     def sums_by_task(self, values: np.ndarray) -> np.ndarray:
-        """Plain sum over each task's rows, (N, ...) -> (m, ...); weights are not applied; empty tasks give zero."""
+        """Plain sum over each task's rows, (N, ...) -> (m, ...).
+
+        Weights are not applied; empty tasks give zero.
+        """
         return sums_by_group(values, self.offsets)
 
     def means_by_task(self, values: np.ndarray) -> np.ndarray:
@@ -105,7 +113,10 @@ class TaskBlock:
         return sums_by_group(values * w, self.offsets)
 
     def scores(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
-        """Row scores x'w + b of each row under its own task's model: W (m, r, d), intercept (m, r) -> (N, r)."""
+        """Row scores x'w + b of each row under its own task's model.
+
+        W (m, r, d), intercept (m, r) -> (N, r).
+        """
         of = self.task_of_row
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
         for k in range(W.shape[1]):
@@ -113,7 +124,10 @@ class TaskBlock:
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:
-        """Fold 0..k-1 of every row (N,), balanced within each task; from (seed, position in the task) alone."""
+        """Fold 0..k-1 of every row (N,), balanced within each task.
+
+        From (seed, position in the task) alone.
+        """
         return position_folds(self.offsets, k, seed)
 
     def with_mask(self, mask: np.ndarray) -> TaskBlock:
@@ -147,7 +161,10 @@ class TaskBlock:
 
 
 def label_columns(tasks: TaskSet) -> np.ndarray:
-    """Labels as -1/+1 columns: one column (+1 is the last class) for two classes or fewer, else one per class."""
+    """Labels as -1/+1 columns.
+
+    One column (+1 is the last class) for two classes or fewer, else one per class.
+    """
     codes = tasks.codes()
     if tasks.n_classes <= 2:
         top = max(tasks.n_classes - 1, 1)
@@ -160,8 +177,8 @@ def label_columns(tasks: TaskSet) -> np.ndarray:
 def position_folds(offsets: np.ndarray, k: int, seed: int) -> np.ndarray:
     """Balanced fold ids per task: the ranks of a hash of (seed, position), modulo k.
 
-    Only the position of a row inside its task enters, so a task gets the same folds alone and in any block, and no
-    data value, label or other task can move a row to another fold.
+    Only the position of a row inside its task enters, so a task gets the same folds alone and in any block,
+    and no data value, label or other task can move a row to another fold.
     """
     if k < 2:
         raise OptionError(f"the number of folds must be at least 2, got {k}.")

@@ -1,7 +1,7 @@
 """Reading csv, tsv, parquet and npz files, with errors that name lines and columns but never values.
 
-csv files go through Arrow's reader; only when something is wrong is the file read a second time, line by line, to say
-where. Nothing is ever unpickled.
+csv files go through Arrow's reader; only when something is wrong is the file read a second time, line by
+line, to say where. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ BAD_ROWS = ("error", "skip")
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
 MOSTLY = 0.9
 """A text column in which at least this share of the cells are numbers is a numeric column with bad cells."""
+FEW_CELLS = 3
+"""In a short file so few texts among more numbers are bad cells, whatever their share."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ def read_table(path: Path, *, bad_rows: str = "error", text_columns: Iterable[st
     _check_file(path)
     if path.suffix.lower() in (".parquet", ".pq"):
         return FileTable(_read_parquet(path))
-    return _read_csv(path, bad_rows, frozenset(text_columns))
+    delimiter, header = _header(path)
+    _check_header(header, path.name)
+    return _Csv(path, delimiter, header, bad_rows, frozenset(text_columns)).read()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -113,52 +117,106 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return _to_pandas(table)
 
 
-def _read_csv(path: Path, bad_rows: str, text_columns: frozenset[str]) -> FileTable:
-    pa, pacsv = _arrow("pyarrow"), _arrow("pyarrow.csv")
-    delimiter, header = _header(path)
-    _check_header(header, path.name)
-    skipped: list[int] = []
-    parse = pacsv.ParseOptions(
-        delimiter=delimiter,
-        newlines_in_values=False,
-        invalid_row_handler=lambda row: (skipped.append(1), "skip")[1],
-    )
-    convert = pacsv.ConvertOptions(
-        null_values=MISSING_MARKS, strings_can_be_null=True, quoted_strings_can_be_null=True
-    )
-    try:
-        table = pacsv.read_csv(path, parse_options=parse, convert_options=convert)
-    except pa.ArrowInvalid as e:
-        table = _second_try(path, pa, pacsv, delimiter, str(e))
-    if table.num_rows == 0:
-        raise DataError(f"{path.name} has a header but no usable rows.")
-    if skipped and bad_rows == "error":
-        raise _bad_rows_error(path, delimiter, header, ())
-    frame = _to_pandas(table)
-    return _fix_numbers(frame, path, delimiter, header, bad_rows, text_columns, bool(skipped))
+@dataclass(frozen=True)
+class _Csv:
+    """One csv file: where it is, how its fields are parted, what its columns are called."""
 
+    path: Path
+    delimiter: str
+    header: list[str]
+    bad_rows: str
+    text_columns: frozenset[str]
 
-def _second_try(path: Path, pa: Any, pacsv: Any, delimiter: str, message: str) -> Any:
-    """Columns whose type changes late in the file, and quoted line breaks: slower options that take both."""
-    if "UTF8" in message or "utf" in message.lower():
-        raise DataError(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
-    names = _header(path)[1]
-    try:
-        return pacsv.read_csv(
-            path,
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
-            ),
-            convert_options=pacsv.ConvertOptions(
-                null_values=MISSING_MARKS,
-                strings_can_be_null=True,
-                column_types={n: pa.string() for n in names},
-            ),
+    def read(self) -> FileTable:
+        """The fast way first.
+
+        When Arrow gives up (a type that changes, a quoted line break) the patient way.
+        """
+        arrow, reader = _arrow("pyarrow"), _arrow("pyarrow.csv")
+        try:
+            table, skipped = self._arrow_table(arrow, reader, patient=False)
+        except arrow.ArrowInvalid as e:
+            if "utf8" in str(e).lower():
+                raise DataError(f"{self.path.name} is not UTF-8 text; save it as UTF-8.") from None
+            try:
+                table, skipped = self._arrow_table(arrow, reader, patient=True)
+            except arrow.ArrowInvalid:
+                raise self._bad_rows_error(()) from None
+        if skipped and self.bad_rows == "error":
+            raise self._bad_rows_error(())
+        if table.num_rows == 0:
+            raise DataError(f"{self.path.name} has a header line but no usable rows.")
+        return self._numbers(_to_pandas(table), skipped)
+
+    def _arrow_table(self, arrow: Any, reader: Any, patient: bool) -> tuple[Any, bool]:
+        skipped: list[bool] = []
+
+        def skip(row: Any) -> str:
+            skipped.append(True)
+            return "skip"
+
+        parse = reader.ParseOptions(
+            delimiter=self.delimiter, newlines_in_values=patient, invalid_row_handler=skip
         )
-    except pa.ArrowInvalid:
-        raise DataError(
-            f"{path.name} cannot be read as a table; expected a header line and one row per line."
-        ) from None
+        types = {name: arrow.string() for name in self.header} if patient else None
+        convert = reader.ConvertOptions(
+            null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types
+        )
+        return reader.read_csv(self.path, parse_options=parse, convert_options=convert), bool(skipped)
+
+    def _numbers(self, frame: pd.DataFrame, skipped: bool) -> FileTable:
+        """Text columns that are mostly numbers become numeric; their other cells make bad rows."""
+        bad = np.zeros(len(frame), dtype=bool)
+        numeric: dict[str, Any] = {}
+        for name in frame.columns:
+            if name not in self.text_columns and (found := _mostly_numbers(frame[name])) is not None:
+                numeric[name] = found[0]
+                bad |= found[1]
+        if bad.any() and self.bad_rows == "error":
+            raise self._bad_rows_error(tuple(numeric))
+        frame = frame.assign(**numeric) if numeric else frame
+        if not (bad.any() or skipped):
+            return FileTable(frame)
+        if bad.all():
+            raise DataError(f"{self.path.name} has no row that can be read.")
+        said = f"rows of {self.path.name} that could not be read were skipped (bad_rows='skip')"
+        return FileTable(frame[~bad] if bad.any() else frame, (said,))
+
+    def _bad_rows_error(self, numeric: Sequence[str]) -> DataError:
+        """Read line by line and name up to five bad lines and what is wrong with them."""
+        found: list[str] = []
+        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as f:
+            reader = csv.reader(f, delimiter=self.delimiter)
+            rows = (row for row in reader if row)
+            next(rows)
+            for row in rows:
+                found += self._faults(row, reader.line_num, numeric)
+                if len(found) > 5:
+                    break
+        shown = "; ".join(found[:5]) + ("; and more" if len(found) > 5 else "")
+        return DataError(
+            f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
+            "Correct them, or leave them out with bad_rows='skip'."
+        )
+
+    def _faults(self, row: list[str], line: int, numeric: Sequence[str]) -> list[str]:
+        if len(row) != len(self.header):
+            return [f"line {line} has {len(row)} fields instead of {len(self.header)}"]
+        texts = [n for n in numeric if not _is_number(row[self.header.index(n)])]
+        return [f"line {line} has text in the numeric column {n!r}" for n in texts]
+
+
+def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
+    """(numbers, which cells are text) for a text column that is meant to be numeric, else None."""
+    import pandas as pd
+
+    if not (pd.api.types.is_string_dtype(column) or column.dtype == object):
+        return None
+    numbers = pd.to_numeric(column, errors="coerce")
+    present = column.notna().to_numpy()
+    text = present & numbers.isna().to_numpy()
+    few = text.sum() <= max((1 - MOSTLY) * present.sum(), FEW_CELLS)
+    return (numbers, text) if few and text.sum() < present.sum() / 2 else None
 
 
 def _header(path: Path) -> tuple[str, list[str]]:
@@ -193,65 +251,6 @@ def _check_header(names: Sequence[str], file: str) -> None:
 def _to_pandas(table: Any) -> pd.DataFrame:
     _arrow("pandas")
     return table.to_pandas(split_blocks=True, self_destruct=True)
-
-
-def _fix_numbers(
-    frame: pd.DataFrame,
-    path: Path,
-    delimiter: str,
-    header: list[str],
-    bad_rows: str,
-    text_columns: frozenset[str],
-    skipped: bool,
-) -> FileTable:
-    """Text columns that are mostly numbers become numeric; their other cells are bad rows."""
-    import pandas as pd
-
-    bad = np.zeros(len(frame), dtype=bool)
-    numeric: dict[str, Any] = {}
-    for name in frame.columns:
-        column = frame[name]
-        if name in text_columns or not (pd.api.types.is_string_dtype(column) or column.dtype == object):
-            continue
-        numbers = pd.to_numeric(column, errors="coerce")
-        present = column.notna().to_numpy()
-        wrong = present & numbers.isna().to_numpy()
-        if present.any() and wrong.sum() <= (1 - MOSTLY) * present.sum() and not wrong.all():
-            numeric[name] = numbers
-            bad |= wrong
-    if (bad.any() or skipped) and bad_rows == "error":
-        raise _bad_rows_error(path, delimiter, header, tuple(numeric))
-    frame = frame.assign(**numeric) if numeric else frame
-    if not (bad.any() or skipped):
-        return FileTable(frame)
-    frame = frame[~bad] if bad.any() else frame
-    return FileTable(frame, (f"rows of {path.name} that could not be read were skipped (bad_rows='skip')",))
-
-
-def _bad_rows_error(path: Path, delimiter: str, header: list[str], numeric: Sequence[str]) -> DataError:
-    """Read line by line and name up to five bad lines and what is wrong with them."""
-    where = {header.index(n): n for n in numeric if n in header}
-    found: list[str] = []
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as f:
-        reader = csv.reader(f, delimiter=delimiter)
-        next(reader)
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                found.append(f"line {reader.line_num} has {len(row)} fields instead of {len(header)}")
-            else:
-                found += [
-                    f"line {reader.line_num} has text in the numeric column {n!r}"
-                    for j, n in where.items()
-                    if not _is_number(row[j])
-                ]
-            if len(found) > 5:
-                break
-    shown = "; ".join(found[:5]) + ("; and more" if len(found) > 5 else "")
-    return DataError(
-        f"{path.name} has bad rows: {shown}. Correct them, or leave them out with bad_rows='skip'."
-    )
 
 
 def _is_number(cell: str) -> bool:

@@ -21,7 +21,10 @@ CHUNK_ROWS = 1 << 16
 
 
 def task_label(value: Any) -> str:
-    """The name of a task: its identifier as text; whole floats lose their '.0' so that 3, 3.0 and '3' are one task."""
+    """The name of a task: its identifier as text.
+
+    Whole floats lose their '.0' so that 3, 3.0 and '3' are one task.
+    """
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer():
@@ -32,9 +35,11 @@ def task_label(value: Any) -> str:
 def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, ...]]:
     """Codes (N,) and the sorted names they stand for; missing identifiers are refused.
 
-    Numbers sort as numbers, text as text, so that the order of the tasks does not depend on the order of rows.
+    Numbers sort as numbers, text as text, so that the order of the tasks does not depend on the order of
+    rows.
     """
     values = ids if hasattr(ids, "factorize") else np.asarray(ids)
+    unique: Any
     if getattr(values, "ndim", 1) != 1:
         raise DataError(
             f"{what} identifiers must be one value per row, got an array of shape {values.shape}."
@@ -47,7 +52,8 @@ def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, .
         unique, codes = np.unique(values, return_inverse=True)
     else:
         codes, unique = _factorize_objects(values, what)
-    return _merge_equal_labels(np.asarray(codes), [task_label(u) for u in unique])
+    labels = [task_label(u) for u in unique]
+    return _merge_equal_labels(np.asarray(codes), labels)
 
 
 def group_rows(codes: np.ndarray, n_groups: int) -> tuple[np.ndarray | None, np.ndarray]:

@@ -1,7 +1,8 @@
 """Public bounds: ranges of features and target, category levels and label sets that somebody declared.
 
-They are never learned from the data: a statistic of the data would have to be paid for (THEORY section 0). With
-declared ranges every task scales in the same way, [low, high] -> [-1, 1], and values outside are clipped.
+They are never learned from the data: a statistic of the data would have to be paid for (THEORY section 0).
+With declared ranges every task scales in the same way, [low, high] -> [-1, 1], and values outside are
+clipped.
 
 A bounds file is JSON or TOML:
 
@@ -33,7 +34,10 @@ ANY = "*"
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """Declared ranges. `features` maps a column (or "*") to (low, high); a one-hot column "sex=male" is 0 to 1."""
+    """Declared ranges. `features` maps a column (or "*") to (low, high).
+
+    A one-hot column "sex=male" is 0 to 1.
+    """
 
     features: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     target: tuple[float, float] | None = None
@@ -111,7 +115,10 @@ class PublicBounds:
 
     @classmethod
     def coerce(cls, value: Any) -> PublicBounds | None:
-        """None, a PublicBounds, a mapping, a (low, high) pair for all features, or a path to a bounds file."""
+        """None.
+
+        A PublicBounds, a mapping, a (low, high) pair for all features, or a path to a bounds file.
+        """
         if value is None or isinstance(value, PublicBounds):
             return value
         if isinstance(value, Mapping):
@@ -139,7 +146,10 @@ class PublicBounds:
         return ends[:, 0].copy(), ends[:, 1].copy()
 
     def clip_features(self, X: np.ndarray, names: Sequence[str]) -> np.ndarray:
-        """X with declared columns clipped to their range; X itself when nothing lies outside. NaN stays NaN."""
+        """X with declared columns clipped to their range; X itself when nothing lies outside.
+
+        NaN stays NaN.
+        """
         low, high = _open_ends([self._find(n) for n in names])
         from taskveil.tasks.grouping import row_chunks
 

@@ -1,12 +1,16 @@
 """Scaling of features and target, and the way back to the user's units.
 
-    own              each task by its own mean and standard deviation; never sent (THEORY section 0: local work is free)
-    declared         public ranges -> [-1, 1], the same for all tasks (and the target likewise)
+    own              each task by its own mean and standard deviation; never sent (THEORY section 0: local
+                     work is free)
+    declared         public ranges -> [-1, 1], the same for all tasks (the target likewise, or by own
+                     statistics if undeclared)
     none             as it comes
-    pooled-standard  mean and standard deviation over all tasks: a statistic of everybody's data, so only without privacy
+    pooled-standard  mean and standard deviation over all tasks: a statistic of everybody's data, so only
+                     without privacy
 
-`normalise="row"` then scales every row to unit l2 norm, as the papers do (MP-MTL section 5.4). A model of normalised
-rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then only undoes the target.
+`normalise="row"` then scales every row to unit l2 norm, as the papers do (MP-MTL section 5.4). A model of
+normalised rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then
+only undoes the target.
 
 Constant columns get scale 1. Held-out rows (mask) do not enter a task's own statistics.
 """
@@ -104,14 +108,18 @@ def fit_scaling(
     private: bool = True,
     mask: np.ndarray | None = None,
 ) -> Scaling:
-    """Choose shift and scale. `private=False` (epsilon None) is the only way to statistics of all tasks together."""
+    """Choose shift and scale.
+
+    `private=False` (epsilon None) is the only way to statistics of all tasks together.
+    """
     if mode not in MODES:
         raise OptionError(f"scaling must be one of {', '.join(MODES)}; got {mode!r}.")
     if normalise not in NORMALISE:
         raise OptionError(f"normalise must be None or 'row'; got {normalise!r}.")
     if mode == "pooled-standard" and private:
         raise OptionError(
-            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have to pay for. "
+            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would "
+            "have to pay for. "
             "Use 'own' or 'declared' with public bounds, or epsilon=None."
         )
     m, d = tasks.n_tasks, tasks.n_features
@@ -158,13 +166,31 @@ def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
         )
     low, high = tasks.bounds.arrays(tasks.feature_names)
     m, target = tasks.n_tasks, tasks.bounds.target
-    if tasks.kind == "regression" and target is None:
-        raise OptionError(
-            "scaling 'declared' needs the declared range of the target; add \"target\" to the bounds."
-        )
-    y_low, y_high = target if target is not None else (-1.0, 1.0)
-    y_half = (y_high - y_low) / 2 or 1.0
-    return (low + high) / 2, _or_one((high - low) / 2), np.full(m, (y_low + y_high) / 2), np.full(m, y_half)
+    shift, scale = (low + high) / 2, _or_one((high - low) / 2)
+    if target is None:  # the target's range is not public: every task uses its own, which is never sent
+        y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
+       
+       
+       
+       
+       
+       
+       
+       
+       
+       
+       
+       
+       
+       
+        if tasks.kind ==
+        "regression" else _no_target(m) return shift, scale, y_shift[:, 0], y_scale[:, 0]
+    y_low, y_high = target
+    return shift, scale, np.full(m, (y_low + y_high) / 2), np.full(m, (y_high - y_low) / 2 or 1.0)
+
+
+def _no_target(m: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((m, 1)), np.ones((m, 1))
 
 
 def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,7 +1,7 @@
 """Training and test rows, task by task.
 
-Splits come from a seeded generator and positions, never from values. Every task that has rows keeps at least one for
-training. With `group`, rows of one group (a recording, a person) never fall on both sides.
+Splits come from a seeded generator and positions, never from values. Every task that has rows keeps at least
+one for training. With `group`, rows of one group (a recording, a person) never fall on both sides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ __all__ = ["k_fold", "split_rows", "train_mask"]
 def split_rows(
     tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
 ) -> tuple[TaskSet, TaskSet]:
-    """Random training and test parts of every task. `group` is a carried column's name or an array over the rows."""
+    """Random training and test parts of every task.
+
+    `group` is a carried column's name or an array over the rows.
+    """
     mask = train_mask(tasks, train_fraction, seed, group)
     return tasks.select(mask), tasks.select(~mask)
 
@@ -29,7 +32,10 @@ def split_rows(
 def train_mask(
     tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
 ) -> np.ndarray:
-    """Which rows (N,) train: round(fraction * rows) of each task, at least 1; whole groups when `group` is given."""
+    """Which rows (N,) train: round(fraction * rows) of each task, at least 1.
+
+    Whole groups when `group` is given.
+    """
     if not 0 < train_fraction < 1:
         raise OptionError(f"the training fraction must lie strictly between 0 and 1, got {train_fraction}.")
     rng = np.random.default_rng(seed)

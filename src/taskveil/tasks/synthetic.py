@@ -1,13 +1,15 @@
 """Generators with known weights and known relations. Each seed is a fresh draw of everything.
 
-    low-rank      MP-MTL (journal version) section 5.4: m = 320, 30 training and 270 test rows, d = 30, rows of unit norm,
-                  noise N(0, 1), W ~ MVN(0, I, Sigma). The paper shows Sigma only as a picture; fixed here: 4 equal
-                  blocks of tasks, correlation 0.99 inside a block, 0 outside, variance 70.
+    low-rank      MP-MTL (journal version) section 5.4: m = 320, 30 training and 270 test rows, d = 30, rows
+                  of unit norm, noise N(0, 1), W ~ MVN(0, I, Sigma). The paper shows Sigma only as a picture;
+                  fixed here: 4 equal blocks of tasks, correlation 0.99 inside a block, 0 outside, variance
+                  70.
     group-sparse  the same section: the first 4 rows of W are uniform on [-50, -1] U [1, 50], all others zero
                   (we read the union as: sign at random, magnitude uniform on [1, 50]).
-    hospitals     a demo that looks like a small consortium: named clinical columns, lengths of stay, most hospitals alike,
-                  a few that do not fit. `hospitals-readmission` is its classification twin.
-    tiny          180 tasks x 6 rows x 14 features, relation "related", "unrelated" or "noise": where sharing is easily overdone.
+    hospitals     a demo that looks like a small consortium: named clinical columns, lengths of stay, most
+                  hospitals alike, a few that do not fit. `hospitals-readmission` is its classification twin.
+    tiny          180 tasks x 6 rows x 14 features, relation "related", "unrelated" or "noise": where sharing
+                  is easily overdone.
 
 Options are keyword arguments, or follow the name: `synthetic:low-rank?n_tasks=40,noise=0.5`.
 """
@@ -73,6 +75,7 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
 
 def low_rank(
     rng: np.random.Generator,
+    *,
     n_tasks: int = 320,
     n_train: int = 30,
     n_test: int | None = None,
@@ -82,7 +85,10 @@ def low_rank(
     correlation: float = 0.99,
     variance: float = 70.0,
 ) -> SyntheticData:
-    """W = (d, m) with independent rows N(0, Sigma), Sigma of equal blocks: a shared part per block plus an own part."""
+    """W = (d, m) with independent rows N(0, Sigma), Sigma of equal blocks.
+
+    A shared part per block plus an own part.
+    """
     shared = rng.standard_normal((n_features, n_blocks))
     own = rng.standard_normal((n_features, n_tasks))
     block = np.arange(n_tasks) * n_blocks // n_tasks
@@ -92,6 +98,7 @@ def low_rank(
 
 def group_sparse(
     rng: np.random.Generator,
+    *,
     n_tasks: int = 320,
     n_train: int = 30,
     n_test: int | None = None,
@@ -111,6 +118,7 @@ def group_sparse(
 
 def tiny(
     rng: np.random.Generator,
+    *,
     n_tasks: int = 180,
     n_train: int = 6,
     n_test: int = 100,
@@ -120,7 +128,10 @@ def tiny(
     rank: int = 2,
     unit_rows: bool = False,
 ) -> SyntheticData:
-    """Fewer rows than features. related: one mean plus `rank` directions; unrelated: independent; noise: w = 0."""
+    """Fewer rows than features.
+
+    Related: one mean plus `rank` directions; unrelated: independent; noise: w = 0.
+    """
     if relation == "related":
         scores = rng.standard_normal((n_tasks, rank + 1))
         scores[:, 0] = 1.0
@@ -154,20 +165,24 @@ DAYS = (0.0, 60.0)
 
 def hospitals(
     rng: np.random.Generator,
-    n_tasks: int = 60,
-    min_rows: int = 25,
-    max_rows: int = 80,
+    *,
+    n_tasks: int = 100,
+    min_rows: int = 14,
+    max_rows: int = 40,
     n_test: int = 120,
     rank: int = 2,
     n_outsiders: int = 4,
-    noise: float = 3.2,
+    noise: float = 4.5,
 ) -> SyntheticData:
-    """Length of stay in days: a common pattern, two directions in which hospitals differ, and a few outsiders."""
+    """Length of stay in days.
+
+    A common pattern, two directions in which hospitals differ, and a few outsiders.
+    """
     W, sizes = (
         _hospital_weights(rng, n_tasks, rank, n_outsiders),
         rng.integers(min_rows, max_rows + 1, n_tasks),
     )
-    base = 13.0 + 2.0 * rng.standard_normal(n_tasks)
+    base = 16.0 + 2.0 * rng.standard_normal(n_tasks)
     parts = []
     for n in (sizes, np.full(n_tasks, n_test)):
         Z, X = _patients(rng, int(n.sum()))
@@ -179,13 +194,14 @@ def hospitals(
 
 def hospitals_readmission(
     rng: np.random.Generator,
-    n_tasks: int = 60,
-    min_rows: int = 40,
-    max_rows: int = 120,
+    *,
+    n_tasks: int = 100,
+    min_rows: int = 30,
+    max_rows: int = 90,
     n_test: int = 120,
     rank: int = 2,
     n_outsiders: int = 4,
-    sharpness: float = 0.55,
+    sharpness: float = 0.35,
 ) -> SyntheticData:
     """The same hospitals, asked whether a patient comes back within 30 days ('no', 'yes')."""
     W, sizes = (
@@ -209,9 +225,13 @@ def _linear(
     n_train: int,
     n_test: int | None,
     noise: float,
+    *,
     unit_rows: bool = True,
 ) -> SyntheticData:
-    """y = x'w + noise for rows of standard normals, scaled to unit norm; nine times as many test rows unless told."""
+    """y = x'w + noise for rows of standard normals, scaled to unit norm.
+
+    Nine times as many test rows unless told.
+    """
     m = W.shape[0]
     parts = []
     for n in (n_train, 9 * n_train if n_test is None else n_test):
@@ -227,15 +247,18 @@ def _linear(
 
 
 def _hospital_weights(rng: np.random.Generator, m: int, rank: int, outsiders: int) -> np.ndarray:
-    """(m, d): mean + rank directions + a little of its own; the outsiders get weights of their own altogether."""
+    """(m, d): mean + rank directions + a little of its own.
+
+    The outsiders get weights of their own altogether.
+    """
     d = len(CLINICAL)
     mean = rng.standard_normal(d)
-    mean *= 2.2 / np.linalg.norm(mean)
+    mean *= 5.0 / np.linalg.norm(mean)
     directions = np.linalg.qr(rng.standard_normal((d, rank)))[0].T
-    W = mean + 1.6 * rng.standard_normal((m, rank)) @ directions + 0.1 * rng.standard_normal((m, d))
+    W = mean + rng.standard_normal((m, rank)) @ directions + 0.1 * rng.standard_normal((m, d))
     strange = rng.choice(m, size=min(outsiders, m), replace=False)
     other = rng.standard_normal((strange.size, d))
-    W[strange] = 4.0 * other / np.linalg.norm(other, axis=1, keepdims=True)
+    W[strange] = 5.0 * other / np.linalg.norm(other, axis=1, keepdims=True)
     return W
 
 
@@ -262,7 +285,7 @@ def _hospital_tasks(X: np.ndarray, y: np.ndarray, of: np.ndarray, m: int, target
         X,
         y,
         of,
-        task_names=[f"hospital-{i + 1:02d}" for i in range(m)],
+        task_names=[f"hospital-{i + 1:03d}" for i in range(m)],
         feature_names=columns,
         kind="regression" if target == "days" else "classification",
         classes=None if target == "days" else ["no", "yes"],
@@ -281,11 +304,8 @@ def _number(text: str) -> Any:
 
 
 GENERATORS: Table[Callable[..., SyntheticData]] = Table("synthetic data set")
-for _name, _make in {
-    "low-rank": low_rank,
-    "group-sparse": group_sparse,
-    "hospitals": hospitals,
-    "hospitals-readmission": hospitals_readmission,
-    "tiny": tiny,
-}.items():
-    GENERATORS.add(_name, _make)
+GENERATORS.add("low-rank", low_rank)
+GENERATORS.add("group-sparse", group_sparse)
+GENERATORS.add("hospitals", hospitals)
+GENERATORS.add("hospitals-readmission", hospitals_readmission)
+GENERATORS.add("tiny", tiny)

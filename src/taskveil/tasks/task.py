@@ -4,7 +4,8 @@ Rows of all tasks lie in one array, grouped by task, so that every later step is
 
     X          (N, d)    rows, float64 or float32, C-contiguous
     y          (N,)      targets: float64 for regression, the labels themselves for classification
-    offsets    (m + 1,)  task i owns rows offsets[i] to offsets[i + 1]; a task may be empty (a test part often is)
+    offsets    (m + 1,)  task i owns rows offsets[i] to offsets[i + 1]; a task may be empty (a test part
+               often is)
     row_index  (N,)      where each row stood in the caller's table
 
 Labels stay what the caller gave (text, integers); `classes` lists them sorted, `codes()` numbers them.
@@ -99,7 +100,10 @@ class TaskSet:
         _check_values(X, y, feature_names)
         codes, names = _codes(task, task_names)
         order, offsets = group_rows(codes, len(names))
-        take = (lambda a: a) if order is None else (lambda a: None if a is None else np.asarray(a)[order])
+
+        def take(values: Any) -> Any:
+            return values if order is None or values is None else np.asarray(values)[order]
+
         kind = kind or infer_kind(y)
         return cls(
             X=take(X),
@@ -214,13 +218,17 @@ class TaskSet:
 
     def __repr__(self) -> str:
         return (
-            f"TaskSet({self.n_tasks} tasks, {self.n_features} features, {self.kind}, target {self.target_name!r}, "
+            f"TaskSet({self.n_tasks} tasks, {self.n_features} features, {self.kind}, target "
+            f"{self.target_name!r}, "
             f"{'declared bounds' if self.bounds is not None else 'no declared bounds'})"
         )
 
 
 def infer_kind(y: np.ndarray) -> str:
-    """Text, booleans and integers with few distinct values are labels; everything else is a number to predict."""
+    """Text, booleans and integers with few distinct values are labels.
+
+    Everything else is a number to predict.
+    """
     if y.dtype.kind in "bUSO":
         return "classification"
     distinct = np.unique(y[:: max(1, y.size // 100_000)]).size
@@ -272,14 +280,19 @@ def _as_target(y: Any, kind: str | None) -> np.ndarray:
                 "a regression target must be numbers, got text. Use kind='classification' for labels."
             ) from None
     if y.dtype.kind == "O":
-        return (
-            np.asarray([str(v) for v in y]) if any(isinstance(v, str) for v in y) else np.asarray(y.tolist())
-        )
+        return _as_labels(y)
     if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
         return y.astype(np.int64)
     if y.dtype.kind in "iu" and (kind or infer_kind(y)) == "regression":
         return y.astype(np.float64)
     return y
+
+
+def _as_labels(y: np.ndarray) -> np.ndarray:
+    """Labels in an object array: all text, or all numbers; a missing label is an error."""
+    if any(v is None or (isinstance(v, float) and np.isnan(v)) for v in y):
+        raise DataError("the target has missing labels; every row needs one. Drop those rows first.")
+    return np.asarray([str(v) for v in y] if any(isinstance(v, str) for v in y) else y.tolist())
 
 
 def _check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
@@ -301,7 +314,8 @@ def _check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> 
             columns = ", ".join(repr(str(names[j]) if names else f"x{j}") for j in np.flatnonzero(flag)[:5])
             more = f" and {flag.sum() - 5} more" if flag.sum() > 5 else ""
             raise DataError(
-                f"{what} in column {columns}{more}; every cell must be a finite number. Clean them, or use missing=..."
+                f"{what} in column {columns}{more}; every cell must be a finite number. Clean "
+                f"them, or use missing=..."
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
         raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
@@ -321,7 +335,8 @@ def _check_shapes(s: TaskSet) -> None:
     )
     if not ok:
         raise DataError(
-            f"rows, targets, offsets and names of a TaskSet do not fit together: X {s.X.shape}, y {s.y.shape}, "
+            f"rows, targets, offsets and names of a TaskSet do not fit together: X {s.X.shape}, "
+            f"y {s.y.shape}, "
             f"{len(s.task_names)} task names, {len(s.feature_names)} feature names. Use TaskSet.from_arrays."
         )
     for what, names in (("task", s.task_names), ("feature", s.feature_names)):

@@ -1,0 +1,104 @@
+"""Rows to predict: encoded exactly like the features a model was trained on; no target is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.tasks.encode import Encoded, encode_features, fill_missing, levels_of
+from taskveil.tasks.files import read_npz, read_table
+from taskveil.tasks.grouping import factorize
+from taskveil.tasks.load import TABLES, load_tasks
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.table import need_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Rows", "load_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """X (N, d) in the caller's row order, the task name of each row, and where it stood in the file."""
+
+    X: np.ndarray
+    task: np.ndarray
+    row_index: np.ndarray
+
+
+def load_rows(
+    source: Any,
+    feature_names: Sequence[str],
+    *,
+    task: str = "task",
+    bounds: Any = None,
+    missing: str = "error",
+    bad_rows: str = "error",
+) -> Rows:
+    """Rows of a file, a table or a built-in data set, for a model with these features.
+
+    One-hot columns are rebuilt from their names ('sex=male'); a category the model never saw is an error.
+    Missing cells are treated as in `load_tasks`.
+    """
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        if path.suffix.lower() == ".npz":
+            return _npz_rows(path, feature_names)
+        if path.suffix.lower() not in TABLES:
+            tasks = load_tasks(source, features=feature_names)
+            names = np.asarray(tasks.task_names)[tasks.task_of_row()]
+            return Rows(tasks.X, names, np.asarray(tasks.row_index))
+        source = read_table(path, bad_rows=bad_rows, text_columns=(*levels_of(feature_names), task)).frame
+    return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
+
+
+def _table_rows(
+    frame: pd.DataFrame, names: tuple[str, ...], task: str, bounds: PublicBounds | None, missing: str
+) -> Rows:
+    levels = levels_of([n for n in names if n not in frame.columns])
+    columns = list(dict.fromkeys(n if n in frame.columns else n.partition("=")[0] for n in names))
+    need_columns(frame, [*columns, task])
+    known = replace(bounds or PublicBounds(), levels=levels)
+    encoded = encode_features(frame, columns, known)
+    strange = sorted(set(encoded.names) - set(names))
+    if strange:
+        column = strange[0].partition("=")[0]
+        raise DataError(f"column {column!r} holds text, but the model was trained on numbers there.")
+    codes, task_names = factorize(frame[task].to_numpy(dtype=object))
+    order = np.argsort(codes, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(task_names)))])
+    X, kept, _ = fill_missing(Encoded(encoded.X[order], encoded.names, known), offsets, missing)
+    at = order if kept is None else order[kept]
+    back = np.argsort(at, kind="stable")
+    X = X[back][:, [encoded.names.index(n) for n in names]]
+    X = X if bounds is None else bounds.clip_features(X, names)
+    return Rows(np.ascontiguousarray(X), np.asarray(task_names)[codes[at[back]]], at[back])
+
+
+def _npz_rows(path: Path, feature_names: Sequence[str]) -> Rows:
+    z = read_npz(path)
+    for key in ("X", "task"):
+        if key not in z:
+            raise DataError(f"{path.name} lacks the array {key!r}; rows to predict need X and task.")
+    X = np.asarray(z["X"])
+    if X.ndim != 2 or X.shape[1] != len(feature_names) or len(z["task"]) != len(X):
+        raise DataError(
+            f"{path.name}: the model expects {len(feature_names)} features, X has shape {X.shape}."
+        )
+    if "feature_names" in z and [str(n) for n in z["feature_names"]] != list(feature_names):
+        raise DataError(f"{path.name}: the feature names differ from those the model was trained on.")
+    if X.dtype.kind not in "biuf" or not np.isfinite(X).all():
+        raise DataError(f"{path.name}: X must hold finite numbers only.")
+    codes, names = factorize(z["task"])
+    known = (
+        np.asarray([str(n) for n in z["task_names"]])[z["task"]]
+        if "task_names" in z
+        else np.asarray(names)[codes]
+    )
+    return Rows(X.astype(np.float64, copy=False), known, np.arange(len(X)))
