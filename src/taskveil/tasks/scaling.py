@@ -118,9 +118,8 @@ def fit_scaling(
         raise OptionError(f"normalise must be None or 'row'; got {normalise!r}.")
     if mode == "pooled-standard" and private:
         raise OptionError(
-            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would "
-            "have to pay for. "
-            "Use 'own' or 'declared' with public bounds, or epsilon=None."
+            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have "
+            "to pay for. Use 'own' or 'declared' with public bounds, or epsilon=None."
         )
     m, d = tasks.n_tasks, tasks.n_features
     make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)
@@ -167,30 +166,13 @@ def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
     low, high = tasks.bounds.arrays(tasks.feature_names)
     m, target = tasks.n_tasks, tasks.bounds.target
     shift, scale = (low + high) / 2, _or_one((high - low) / 2)
+    if tasks.kind == "classification":
+        return shift, scale, np.zeros(m), np.ones(m)
     if target is None:  # the target's range is not public: every task uses its own, which is never sent
         y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-       
-        if tasks.kind ==
-        "regression" else _no_target(m) return shift, scale, y_shift[:, 0], y_scale[:, 0]
+        return shift, scale, y_shift[:, 0], y_scale[:, 0]
     y_low, y_high = target
     return shift, scale, np.full(m, (y_low + y_high) / 2), np.full(m, (y_high - y_low) / 2 or 1.0)
-
-
-def _no_target(m: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros((m, 1)), np.ones((m, 1))
 
 
 def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
