@@ -35,19 +35,26 @@ class Aggregation:
     observers: tuple[Observer, ...]
     combine: Callable[[PlannedRelease, Bounded, NoiseSource, TaskNames | None], FloatArray]
     server_sees: str | None  # for the certificate's not_protected
+    hides_cohort: bool = False  # whether no observer of this aggregation learns which tasks take part
 
 
-def _curator(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
+def _curator(
+    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
+) -> FloatArray:
     total = planned.contribution.total(bounded)
     return planned.mechanism.add(planned.contribution, total, source.at(planned.round, planned.name))
 
 
-def _local(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
+def _local(
+    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
+) -> FloatArray:
     own = planned.contribution.each(bounded)
     names = range(len(own)) if tasks is None else tasks
     noisy = np.zeros(planned.contribution.total_shape)
     for message, task in zip(own, names, strict=True):
-        noisy += planned.mechanism.add(planned.contribution, message, source.at(planned.round, planned.name, task))
+        noisy += planned.mechanism.add(
+            planned.contribution, message, source.at(planned.round, planned.name, task)
+        )
     return noisy
 
 
@@ -57,6 +64,7 @@ AGGREGATIONS.add(
     Aggregation(
         "curator", (Observer.OTHER_TASKS,), _curator,
         "whoever runs the aggregation sees every task's clipped messages (aggregation 'curator')",
+        hides_cohort=True,
     ),
 )  # fmt: skip
 AGGREGATIONS.add("local", Aggregation("local", (Observer.OTHER_TASKS, Observer.SERVER), _local, None))

@@ -57,7 +57,9 @@ def _next_point(points: list[tuple[float, float]], goal: float, low: float, high
     step = (goal - y) / slope if slope > 1e-3 else math.copysign(1.0, goal - y)
     proposal = x + max(-3.0, min(3.0, step))
     inside = low < proposal < high
-    if inside and (math.isinf(low) or math.isinf(high) or min(proposal - low, high - proposal) > 1e-6 * (high - low)):
+    if inside and (
+        math.isinf(low) or math.isinf(high) or min(proposal - low, high - proposal) > 1e-6 * (high - low)
+    ):
         return proposal
     if math.isinf(low) or math.isinf(high):
         return x + math.copysign(1.0, goal - y)
@@ -90,7 +92,9 @@ def _loss_for(name: str, charges_at: ChargesAt, epsilon: float, delta: float) ->
     account = ACCOUNTANTS.get(name)
     start = epsilon / sum(c.count for c in charges_at(1.0))
     if name != "pld":
-        return largest_feasible(lambda c: account.epsilon(charges_at(c), delta), epsilon, start, CHEAP_TOLERANCE)
+        return largest_feasible(
+            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, CHEAP_TOLERANCE
+        )
     guess = largest_feasible(lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, 1e-2)
     return largest_feasible(lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, PLD_TOLERANCE)
 
@@ -101,14 +105,20 @@ def _rough_epsilon(charges: list[Charge], delta: float) -> float:
     for charge in merge(charges):
         event = charge.event
         if isinstance(event, SampledGaussianEvent) and event.neighbours is Neighbours.REPLACE_ONE:
-            event = SampledGaussianEvent(event.noise_multiplier / math.sqrt(2), event.rate, Neighbours.ADD_REMOVE)
+            event = SampledGaussianEvent(
+                event.noise_multiplier / math.sqrt(2), event.rate, Neighbours.ADD_REMOVE
+            )
         curve += charge.count * event.rdp(_BRACKET_ORDERS)
     return rdp_to_epsilon(curve, _BRACKET_ORDERS, delta)
 
 
-def verify_target(charges: list[Charge], epsilon: float, delta: float, accountant: str | None = None) -> float:
+def verify_target(
+    charges: list[Charge], epsilon: float, delta: float, accountant: str | None = None
+) -> float:
     """The certified epsilon of the finished charges; an error if it exceeds the target."""
     reached, _ = best_epsilon(charges, delta, accountant)
     if reached > epsilon:
-        raise OptionError(f"calibration ended above its target ({reached!r} > {epsilon!r}); nothing was released")
+        raise OptionError(
+            f"calibration ended above its target ({reached!r} > {epsilon!r}); nothing was released"
+        )
     return reached

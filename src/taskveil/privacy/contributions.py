@@ -145,7 +145,9 @@ class _SymmetricMatrix(Contribution):
     def to_vector(self, total: FloatArray) -> FloatArray:
         """Diagonal as is, entries above it times sqrt(2)."""
         rows, columns = np.triu_indices(self.total_shape[0])
-        return np.asarray(np.asarray(total)[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2)))
+        return np.asarray(
+            np.asarray(total)[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2))
+        )
 
     def from_vector(self, vector: FloatArray) -> FloatArray:
         side = self.total_shape[0]
@@ -280,7 +282,9 @@ class TaskGram(_SymmetricMatrix):
 
     def _total(self, messages: FloatArray) -> FloatArray:
         if messages.shape[0] != self.n_tasks:
-            raise DataError(f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}")
+            raise DataError(
+                f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
+            )
         rows = messages.reshape(self.n_tasks, -1)
         return np.asarray(rows @ rows.T)
 
@@ -338,7 +342,9 @@ def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bo
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
         raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
     if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
-        raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
+        raise DataError(
+            "the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released"
+        )
     return _seal(total, contribution, summed=True)
 
 

@@ -127,7 +127,9 @@ class SampledGaussianEvent(Event):
     def dp_event(self) -> Any:
         import dp_accounting
 
-        return dp_accounting.PoissonSampledDpEvent(self.rate, dp_accounting.GaussianDpEvent(self.noise_multiplier))
+        return dp_accounting.PoissonSampledDpEvent(
+            self.rate, dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        )
 
 
 @dataclass(frozen=True)
@@ -230,12 +232,20 @@ class SelectEvent(Event):
         import dp_accounting
 
         inner = [dp_accounting.SelfComposedDpEvent(c.event.dp_event(), c.count) for c in self.charges]
-        return dp_accounting.RepeatAndSelectDpEvent(dp_accounting.ComposedDpEvent(inner), self.mean_runs, self.shape)
+        return dp_accounting.RepeatAndSelectDpEvent(
+            dp_accounting.ComposedDpEvent(inner), self.mean_runs, self.shape
+        )
 
     def to_dict(self) -> dict[str, Any]:
         inner = [{"event": c.event.to_dict(), "count": c.count} for c in self.charges]
         shape = "inf" if math.isinf(self.shape) else self.shape  # JSON has no infinity
-        return {"kind": self.kind, "version": self.version, "charges": inner, "mean_runs": self.mean_runs, "shape": shape}
+        return {
+            "kind": self.kind,
+            "version": self.version,
+            "charges": inner,
+            "mean_runs": self.mean_runs,
+            "shape": shape,
+        }
 
 
 EVENTS: dict[str, type[Event]] = {
@@ -251,14 +261,18 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     if kind not in EVENTS:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
     if version != EVENTS[kind].version:
-        raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
+        raise DataError(
+            f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}"
+        )
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])
     try:
         return EVENTS[kind](**fields)
     except TypeError:
-        raise DataError(f"event {kind!r} has unexpected or missing fields: got {', '.join(sorted(fields))}") from None
+        raise DataError(
+            f"event {kind!r} has unexpected or missing fields: got {', '.join(sorted(fields))}"
+        ) from None
 
 
 def _positive(name: str, value: float) -> None:

@@ -74,7 +74,9 @@ def round_up(value: float, holds: Callable[[float], bool]) -> float:
     return value
 
 
-def rdp_to_epsilon(curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float) -> float:
+def rdp_to_epsilon(
+    curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float
+) -> float:
     """Smallest epsilon implied by Renyi divergences `curve` at `orders` (> 1): Canonne, Kamath, Steinke 2020, Prop. 12."""
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(curve, dtype=np.float64)
     if not np.any(r > 0):

@@ -18,8 +18,15 @@ from taskveil.errors import DataError, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.calibrate import largest_loss, verify_target
-from taskveil.privacy.contributions import Contribution, TaskGram, contribution_from_dict
-from taskveil.privacy.events import Charge, Event, GaussianEvent, PureEvent, SampledGaussianEvent, event_from_dict
+from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram, contribution_from_dict
+from taskveil.privacy.events import (
+    Charge,
+    Event,
+    GaussianEvent,
+    PureEvent,
+    SampledGaussianEvent,
+    event_from_dict,
+)
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.gaussian import Gaussian
@@ -44,7 +51,9 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.epsilon is not None and not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise OptionError(f"epsilon must be positive and finite, or None for no privacy; got {self.epsilon!r}")
+            raise OptionError(
+                f"epsilon must be positive and finite, or None for no privacy; got {self.epsilon!r}"
+            )
         object.__setattr__(self, "delta", check_delta(self.delta))
         object.__setattr__(self, "unit", _member(Unit, "unit", self.unit))
         object.__setattr__(self, "neighbours", _member(Neighbours, "neighbours", self.neighbours))
@@ -55,7 +64,9 @@ class Budget:
                 table.get(name)
         AGGREGATIONS.get(self.aggregation)
         if self.mechanism == "paper-wishart" and self.variant == "sound":
-            raise OptionError("mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'")
+            raise OptionError(
+                "mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -64,7 +75,12 @@ class Budget:
 
 @dataclass(frozen=True)
 class Request:
-    """What a method asks for: one release in one round; `weight` is its relative share of the budget."""
+    """What a method asks for: one release in one round; `weight` is its relative share of the budget.
+
+    `rate` is the probability with which each *unit* takes part, independently and in secret: whole tasks for unit task
+    (the runtime draws the cohort), single rows for unit record (coins are drawn per row; sampling whole tasks would not
+    give the sampled-Gaussian event for a record, because its task's other rows come and go with it).
+    """
 
     name: str
     round: int
@@ -136,11 +152,17 @@ class Plan:
 
     def certified(self, delta: float | None = None) -> tuple[float, str]:
         """Certified epsilon and the accountant that certifies it."""
-        return best_epsilon(self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant)
+        return best_epsilon(
+            self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `Plan.from_dict` reads it back."""
-        return {"version": 1, "budget": self.budget.to_dict(), "releases": [r.to_dict() for r in self.releases]}
+        return {
+            "version": 1,
+            "budget": self.budget.to_dict(),
+            "releases": [r.to_dict() for r in self.releases],
+        }
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Plan:
@@ -160,7 +182,9 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
     elif any(kind.family == "paper" for kind in kinds):
         loss = largest_base_epsilon([r.weight for r in requests], budget.epsilon, budget.delta)
     else:
-        loss = largest_loss(lambda c: _charges(requests, kinds, budget, c), budget.epsilon, budget.delta, budget.accountant)
+        loss = largest_loss(
+            lambda c: _charges(requests, kinds, budget, c), budget.epsilon, budget.delta, budget.accountant
+        )
     releases = tuple(_planned(r, kind, budget, loss) for r, kind in zip(requests, kinds, strict=True))
     plan = Plan(releases, budget)
     if releases and budget.epsilon is not None and all(kind.family != "paper" for kind in kinds):
@@ -169,15 +193,21 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
 
 
 def event_of(
-    mechanism: Mechanism, contribution: Contribution, neighbours: Neighbours, rate: float | None, aggregation: str
+    mechanism: Mechanism,
+    contribution: Contribution,
+    neighbours: Neighbours,
+    rate: float | None,
+    aggregation: str,
 ) -> Event:
     """The event of one release: the mechanism's own, or the sampled one where the cohort is secret.
 
-    Amplification needs an observer who cannot learn who takes part. With aggregation 'local' the server sees who sends, and
-    the noise in the sum depends on the cohort, so every participation is charged in full. Where the unit is the record
-    the coins are drawn for rows inside each task, every task sends and adds noise either way, and nobody else sees them.
+    Amplification needs an observer who cannot learn whether the unit takes part. With aggregation 'local' the
+    server sees who sends, and the noise in the sum depends on the cohort, so every participation is charged in
+    full. Where the unit is the record the coins are drawn for rows inside each task, every task sends and adds
+    noise either way, and nobody else sees them.
     """
-    if rate is None or rate == 1 or not isinstance(mechanism, Gaussian) or not _secret(contribution, aggregation):
+    sampled = rate is not None and rate < 1 and _secret(contribution, aggregation)
+    if rate is None or not sampled or not isinstance(mechanism, Gaussian):
         return mechanism.event(contribution, neighbours)
     relative = mechanism.event(contribution, Neighbours.ADD_REMOVE).noise_multiplier
     return SampledGaussianEvent(relative, rate, neighbours)
@@ -193,7 +223,9 @@ def _planned(request: Request, kind: type[Mechanism], budget: Budget, loss: floa
     return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
 
 
-def _charges(requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float) -> list[Charge]:
+def _charges(
+    requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float
+) -> list[Charge]:
     """Ideal events at a common loss, for the search."""
     charges: list[Charge] = []
     for request, kind in zip(requests, kinds, strict=True):
@@ -217,7 +249,7 @@ def _is_sampled(request: Request, budget: Budget) -> bool:
 
 def _secret(contribution: Contribution, aggregation: str) -> bool:
     """Whether no observer of this aggregation can learn if a unit took part."""
-    return aggregation == "curator" or contribution.unit is Unit.RECORD
+    return contribution.unit is Unit.RECORD or AGGREGATIONS.get(aggregation).hides_cohort
 
 
 def _choose(request: Request, budget: Budget) -> type[Mechanism]:
@@ -236,8 +268,9 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
     if name == "matrix-gaussian" and not contribution.symmetric:
         kind = MECHANISMS.get("gaussian")
     if not kind.accepts(contribution):
-        fitting = [n for n in MECHANISMS if MECHANISMS.get(n).family in ("gaussian", "pure") and MECHANISMS.get(n).accepts(contribution)]
-        raise OptionError(f"mechanism {name!r} does not fit a {contribution.kind}; choose one of {', '.join(fitting)}")
+        sound = [n for n in MECHANISMS if MECHANISMS.get(n).family in ("gaussian", "pure")]
+        fitting = ", ".join(n for n in sound if MECHANISMS.get(n).accepts(contribution))
+        raise OptionError(f"mechanism {name!r} does not fit a {contribution.kind}; choose one of {fitting}")
     if kind.family == "gaussian" and budget.delta == 0:
         raise OptionError(
             f"delta=0 needs a pure mechanism, and {kind.name!r} is not one; give delta > 0 or choose "
@@ -251,7 +284,9 @@ def _default(contribution: Contribution, budget: Budget) -> str:
     if budget.variant != "sound" and paper.accepts(contribution):
         return "paper-wishart"
     if budget.delta == 0:
-        return "two-sided-wishart" if contribution.symmetric else "laplace" if contribution.kind == "diagonal-sum" else "l2-laplace"
+        if contribution.symmetric:
+            return "two-sided-wishart"
+        return "laplace" if isinstance(contribution, DiagonalSum) else "l2-laplace"
     return "matrix-gaussian" if contribution.symmetric else "gaussian"
 
 
@@ -275,4 +310,6 @@ def _member(enum: Any, name: str, value: Any) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise OptionError(f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}") from None
+        raise OptionError(
+            f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}"
+        ) from None

@@ -42,10 +42,14 @@ def release(
     if not isinstance(bounded, Bounded):
         raise TypeError("only clipped values can be released: expected a Bounded made by contribution.clip")
     if bounded.contribution != planned.contribution:
-        raise OptionError(f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}")
+        raise OptionError(
+            f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}"
+        )
     way = AGGREGATIONS.get(aggregation)
     if bounded.summed and aggregation != "curator":
-        raise OptionError(f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task")
+        raise OptionError(
+            f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task"
+        )
     account.commit(planned)
     return Release(planned.name, planned.round, way.combine(planned, bounded, source, tasks), planned.event)
 

@@ -44,7 +44,9 @@ class MemoryAccount:
     def reserve(self, plan: Plan) -> None:
         """Check the plan together with everything spent and reserved so far against the limit."""
         if self._open:
-            raise BudgetExceeded("another plan is still open on this account; call finish() first. Nothing was released.")
+            raise BudgetExceeded(
+                "another plan is still open on this account; call finish() first. Nothing was released."
+            )
         if self._limit is not None:
             planned, _ = best_epsilon([*self._charges, *plan.charges()], self._delta)
             if planned > self._limit:
@@ -58,7 +60,9 @@ class MemoryAccount:
     def commit(self, planned: PlannedRelease) -> str:
         """Refuse what was not reserved or was committed before."""
         if self._open.get(planned.id) != planned:
-            raise BudgetExceeded(f"release {planned.id!r} was not reserved, or was already made. Nothing was released.")
+            raise BudgetExceeded(
+                f"release {planned.id!r} was not reserved, or was already made. Nothing was released."
+            )
         del self._open[planned.id]
         self._charges.append(Charge(planned.event))
         return planned.id

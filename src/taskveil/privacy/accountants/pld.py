@@ -76,7 +76,9 @@ class Pld(Accountant[Loss]):
 
     def plus(self, first: Loss, second: Loss) -> Loss:
         if first.rest is None or second.rest is None:
-            return Loss(first.mu_squared + second.mu_squared, second.rest if first.rest is None else first.rest)
+            return Loss(
+                first.mu_squared + second.mu_squared, second.rest if first.rest is None else first.rest
+            )
         return Loss(first.mu_squared + second.mu_squared, first.rest.compose(second.rest))
 
     def read_epsilon(self, curve: Loss, delta: float) -> float:
