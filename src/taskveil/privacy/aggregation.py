@@ -1,11 +1,11 @@
-"""Where noise enters: the table of aggregations. Called by release.py only, after the account has been charged.
+"""Where noise enters: the table of aggregations, called by release.py only, after the charge.
 
     curator   the server sums clipped messages and adds noise once; protects against the other tasks
-    local     every task adds full noise to its own message, keyed by the task; protects against the server too
+    local     every task adds full noise to its own message; protects against the server too
     (secure)  shares of noise inside a secure sum; a later entry in this table
 
-An aggregation gets the planned release, the bounded messages, the noise source and the task names, and returns the noisy
-total; `observers` are those against whom the result is protected.
+An aggregation gets the planned release, the bounded messages, the noise source and the task names, and
+returns the noisy total; `observers` are those against whom the result is protected.
 """
 
 from __future__ import annotations

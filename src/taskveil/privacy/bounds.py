@@ -1,13 +1,15 @@
 """The one place that clips, and `Bounded`, the only kind of value a mechanism accepts.
 
-Formal guarantee of `clip_rows`: every returned row is finite and its exact l2 norm is at most `norm`, whatever
-came in. A row with a NaN or an infinity becomes zero. A row whose norm is clearly below the bound is returned
-unchanged, bit for bit. "Exact" holds after floating point: the norm is computed on the row divided by its largest
-entry (no overflow, no harmful underflow) by a two-level sum whose rounding error is at most about 2 sqrt(p) units
-in the last place in any summation order, and the target is shrunk by more than that (at least 1e-12 relative).
+Formal guarantee of `clip_rows`: every returned row is finite and its exact l2 norm is at most `norm`,
+whatever came in. A row with a NaN or an infinity becomes zero. A row whose norm is clearly below the bound
+is returned unchanged, bit for bit. "Exact" holds after floating point: the norm is computed on the row
+divided by its largest entry (no overflow, no harmful underflow) by a two-level sum whose rounding error is
+at most about 2 sqrt(p) units in the last place in any summation order, and the target is shrunk by more
+than that (at least 1e-12 relative).
 
 Not proved: the later sum over units is rounded too (Mironov 2012, arXiv:1206.1868 is about such low bits);
-plans inflate the noise by 1e-9 relative, which covers the rounding of float64 sums of up to some thousand units.
+plans inflate the noise by 1e-9 relative, which covers the rounding of float64 sums of up to some thousand
+units.
 """
 
 from __future__ import annotations
@@ -79,18 +81,17 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     largest = xp.max(xp.abs(values), axis=1, keepdims=True)
     safe = xp.where(largest > 0, largest, xp.ones_like(largest))
     unit = values / safe
-    allowed = target / xp.sqrt(
-        _sum_of_squares(unit, xp)
-    )  # the largest entry that keeps the norm at the target
+    # `allowed` is the largest entry that keeps the norm at the target.
+    allowed = target / xp.sqrt(_sum_of_squares(unit, xp))
     return xp.where(safe <= allowed, values, unit * allowed)
 
 
 def clip_factored_rows(X: Any, residuals: Any, norm: float, xp: Any = np) -> Any:
     """Clip the row gradients r_i x_i' of a linear model without forming them.
 
-    `X` (N, d), `residuals` (N, r): row i's gradient is the r x d matrix r_i x_i', of Frobenius norm |r_i| |x_i|.
-    Returns residuals c_i r_i such that every |c_i r_i| |x_i| <= norm; a row that is not finite gets zero.
-    The caller then sums x_i' (c_i r_i) over rows and seals the sum with `RowSum`.
+    `X` (N, d), `residuals` (N, r): row i's gradient is the r x d matrix r_i x_i', of Frobenius norm |r_i|
+    |x_i|. Returns residuals c_i r_i such that every |c_i r_i| |x_i| <= norm; a row that is not finite gets
+    zero. The caller then sums x_i' (c_i r_i) over rows and seals the sum with `RowSum`.
     """
     if xp is np:
         X, residuals = _as_float(X), _as_float(residuals)
@@ -103,7 +104,6 @@ def clip_factored_rows(X: Any, residuals: Any, norm: float, xp: Any = np) -> Any
     unit, size = _by_largest(rows, xp)
     lengths = xp.sqrt(_sum_of_squares(scaled, xp) * _sum_of_squares(unit, xp))
     allowed = norm * (1.0 - shrink) / xp.where(lengths > 0, lengths, xp.ones_like(lengths)) / largest
-    # A residual too small to carry the product (subnormal) only shrinks further: rounding is toward the bound.
     return xp.where(size <= allowed, rows, unit * allowed)
 
 

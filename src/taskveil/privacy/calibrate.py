@@ -1,8 +1,10 @@
-"""The largest privacy loss (least noise) that meets a target, found by root finding and rounded toward more noise.
+"""The largest privacy loss (least noise) that meets a target, found by root finding and rounded toward more
+noise.
 
-One number c scales a whole plan: release t gets noise multiplier 1/(c w_t) or epsilon c w_t, w_t its weight. Epsilon
-grows with c. Plans of unsampled Gaussian releases have a closed form; the others are solved on a log-log scale, where
-epsilon is close to linear in c, so that few evaluations of an expensive accountant suffice.
+One number c scales a whole plan: release t gets noise multiplier 1/(c w_t) or epsilon c w_t, w_t its
+weight. Epsilon grows with c. Plans of unsampled Gaussian releases have a closed form; the others are solved
+on a log-log scale, where epsilon is close to linear in c, so that few evaluations of an expensive
+accountant suffice.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def _log_ratio(epsilon: float, target: float) -> float:
 
 
 def largest_loss(charges_at: ChargesAt, epsilon: float, delta: float, accountant: str | None = None) -> float:
-    """Largest c for which `charges_at(c)` is certified (epsilon, delta)-DP by the best valid accountant (or the named)."""
+    """Largest c for which `charges_at(c)` is (epsilon, delta)-DP by the best (or the named) accountant."""
     probe = merge(charges_at(1.0))
     names = [accountant] if accountant else candidates(probe, delta)
     if names == ["gaussian"]:

@@ -1,15 +1,15 @@
 """Certificate: the guarantee of a run as data, with everything needed to recompute it.
 
-`statements` are claims, each a whole sentence (unit, neighbours, observer, epsilon, delta, accountant, holds). `events` list
-every release with its contribution, mechanism and event; `verify()` recomputes, from sizes and scales alone, the event of
-every release and the epsilon of every statement. `holds: false` comes with a reason: a paper's claim that fails, or seeded
-noise. What is not protected is not a statement; it stands in `not_protected`.
+`statements` are claims, each a whole sentence (unit, neighbours, observer, epsilon, delta, accountant,
+holds). `events` list every release with its contribution, mechanism and event; `verify()` recomputes, from
+sizes and scales alone, the event of every release and the epsilon of every statement. `holds: false` comes
+with a reason: a paper's claim that fails, or seeded noise. What is not protected is not a statement; it
+stands in `not_protected`.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,18 +17,13 @@ from importlib import metadata
 from typing import Any
 
 from taskveil.errors import CheckFailed, DataError, InputError
-from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.contributions import contribution_from_dict
-from taskveil.privacy.events import Charge, Event, SampledGaussianEvent, UncertifiedEvent, event_from_dict
-from taskveil.privacy.mechanisms import mechanism_from_dict
-from taskveil.privacy.plan import Plan, PlannedRelease, event_of
-from taskveil.privacy.units import Neighbours, Observer, Unit
+from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.units import Observer, Unit
+from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
 SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing computed with it may be released"
-TOLERANCE = 1e-6  # relative; between machines
-OVERSTATED = 1e-2  # a stated epsilon this much above the recomputed one does not belong to these events
 
 
 @dataclass(frozen=True)
@@ -61,8 +56,8 @@ class Statement:
             "public": "everybody, the published models included",
         }[self.observer]  # fmt: skip
         claim = (
-            f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and delta = {self.delta:.6g} "
-            f"(accountant: {self.accountant})."
+            f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
+            f"delta = {self.delta:.6g} (accountant: {self.accountant})."
         )
         if self.holds:
             return claim
@@ -109,10 +104,15 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the fields of DESIGN section 3."""
         return {
-            "method": self.method, "variant": self.variant, "statements": [s.to_dict() for s in self.statements],
-            "events": list(self.events), "assumptions": list(self.assumptions), "not_protected": list(self.not_protected),
-            "randomness": self.randomness, "software": self.software,
-        }  # fmt: skip
+            "method": self.method,
+            "variant": self.variant,
+            "statements": [s.to_dict() for s in self.statements],
+            "events": list(self.events),
+            "assumptions": list(self.assumptions),
+            "not_protected": list(self.not_protected),
+            "randomness": self.randomness,
+            "software": self.software,
+        }
 
     def to_json(self) -> str:
         """One JSON document."""
@@ -124,9 +124,15 @@ class Certificate:
         try:
             statements = tuple(Statement(**s) for s in data["statements"])
             return Certificate(
-                data["method"], data["variant"], statements, tuple(data["events"]), tuple(data["assumptions"]),
-                tuple(data["not_protected"]), dict(data["randomness"]), dict(data["software"]),
-            )  # fmt: skip
+                data["method"],
+                data["variant"],
+                statements,
+                tuple(data["events"]),
+                tuple(data["assumptions"]),
+                tuple(data["not_protected"]),
+                dict(data["randomness"]),
+                dict(data["software"]),
+            )
         except (KeyError, TypeError) as problem:
             raise DataError(f"this is not a certificate: {problem}") from None
 
@@ -142,11 +148,11 @@ class Certificate:
         return Certificate.from_dict(data)
 
     def verify(self) -> Verification:
-        """Recompute every event from its mechanism and every epsilon from its events; report what does not hold."""
+        """Recompute every event and every epsilon; say what does not hold."""
         problems = [f"{s.observer}: {s.reason}" for s in self.statements if not s.holds]
         try:
             for statement in self.statements:
-                problems += _check_statement(self, statement)
+                problems += check_statement(self, statement)
         except (InputError, KeyError, TypeError, ValueError, AssertionError) as problem:
             problems.append(f"the events cannot be read ({type(problem).__name__}: {problem})")
         if not self.statements:
@@ -172,8 +178,8 @@ def build_certificate(
 ) -> Certificate:
     """The certificate of a run that made the releases of `plan` with noise described by `randomness`.
 
-    `observers` defaults to those of the plan's aggregation; a method whose finished models are post-processing of the
-    billboard may add "public".
+    `observers` defaults to those of the plan's aggregation; a method whose finished models are
+    post-processing of the billboard may add "public".
     """
     way = AGGREGATIONS.get(plan.budget.aggregation)
     watched = tuple(Observer(o) for o in observers) if observers is not None else way.observers
@@ -186,25 +192,31 @@ def build_certificate(
     statements = () if uncertified else tuple(_state(plan, o, randomness) for o in watched)
     basis = _core_assumptions(plan, randomness) if statements and plan.releases else []
     return Certificate(
-        method, plan.budget.variant, statements, _group(plan), (*basis, *assumptions), tuple(open_points), dict(randomness),
+        method,
+        plan.budget.variant,
+        statements,
+        _group(plan),
+        (*basis, *assumptions),
+        tuple(open_points),
+        dict(randomness),
         software_versions(),
-    )  # fmt: skip
+    )
 
 
 def _core_assumptions(plan: Plan, randomness: dict[str, Any]) -> list[str]:
     """What every statement of the private core rests on."""
     basis = [
-        "the number of tasks, all sizes, bounds, rounds and the schedule of releases are public and fixed beforehand"
+        "the number of tasks, all sizes, bounds and the schedule of releases are public and fixed beforehand"
     ]
     if plan.budget.unit is Unit.RECORD:
         basis.append("one person is one row of one task")
     if any(isinstance(r.event, SampledGaussianEvent) for r in plan.releases):
         basis.append(
-            "every unit takes part in a round independently with the planned probability, and nobody else learns whether"
+            "every unit takes part in a round independently, with the planned probability and in secret"
         )
     if not randomness.get("exact") and not randomness.get("seeded"):
         basis.append(
-            "noise was drawn in floating point: the statement covers real arithmetic, not the low bits of doubles"
+            "noise was drawn in floating point: statements cover real arithmetic, not the low bits of doubles"
         )
     return basis
 
@@ -216,9 +228,8 @@ def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statem
     if not plan.releases:
         return Statement(*sentence, 0.0, 0.0, "pure", True)
     assert budget.epsilon is not None
-    false_claims = [r.event for r in plan.releases if isinstance(r.event, UncertifiedEvent)]
-    if false_claims:
-        reason, at_least = _refutation(false_claims, budget.epsilon)
+    if any(isinstance(r.event, UncertifiedEvent) for r in plan.releases):
+        reason, at_least = refutation(plan.charges(), budget.epsilon)
         return Statement(*sentence, budget.epsilon, budget.delta, "kairouz", False, reason, at_least)
     reached, accountant = plan.certified()
     epsilon = (
@@ -227,20 +238,6 @@ def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statem
     delta = 0.0 if accountant == "pure" else budget.delta
     seeded = bool(randomness.get("seeded"))
     return Statement(*sentence, epsilon, delta, accountant, not seeded, SEEDED if seeded else None)
-
-
-def _refutation(events: Sequence[UncertifiedEvent], epsilon: float) -> tuple[str, float]:
-    """Why the claim fails, and the delta below which no epsilon holds.
-
-    Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all.
-    """
-    missed = math.fsum(math.log1p(-min(e.delta_at_least, 1 - 1e-16)) for e in events)
-    together = -math.expm1(missed)
-    at_least = min(together, -math.expm1(-epsilon))
-    reason = events[0].reason
-    if len(events) > 1:
-        reason += f" (over all {len(events)} releases together delta is at least {together:.6g})"
-    return reason, at_least
 
 
 def _group(plan: Plan) -> tuple[dict[str, Any], ...]:
@@ -269,71 +266,6 @@ def _ranges(rounds: Iterable[int]) -> list[list[int]]:
         else:
             ranges.append([r, r])
     return ranges
-
-
-def _check_statement(certificate: Certificate, statement: Statement) -> list[str]:
-    """Recompute one statement; a list of what is wrong with it."""
-    Unit(statement.unit)
-    charges, problems = [], []
-    for entry in certificate.events:
-        event, wrong = _recomputed(entry, statement)
-        problems += wrong
-        charges.append(Charge(event, entry["count"]))
-    epsilon, delta = _recomputed_epsilon(charges, statement)
-    stated = statement.epsilon
-    if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
-        problems.append(
-            f"{statement.observer}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}"
-        )
-    elif epsilon < stated * (1 - OVERSTATED):
-        problems.append(
-            f"{statement.observer}: states epsilon {stated:.6g}; its events give {epsilon:.6g}, so they do not belong to it"
-        )
-    if delta > statement.delta:
-        problems.append(
-            f"{statement.observer}: states delta {statement.delta:.6g}, which these events do not reach"
-        )
-    if certificate.randomness.get("seeded") and statement.holds and certificate.events:
-        problems.append(f"{statement.observer}: claims to hold with seeded noise")
-    return problems
-
-
-def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, list[str]]:
-    """The event of one entry from its mechanism and contribution, and whether the recorded one differs."""
-    contribution, mechanism = (
-        contribution_from_dict(entry["contribution"]),
-        mechanism_from_dict(entry["mechanism"]),
-    )
-    relation = Neighbours(statement.neighbours)
-    event = event_of(mechanism, contribution, relation, entry["rate"], entry["aggregation"])
-    recorded = event_from_dict(entry["event"])
-    problems = []
-    if event != recorded:
-        problems.append(f"release {entry['name']!r}: the recorded event is not the one its mechanism gives")
-    if entry["neighbours"] != statement.neighbours:
-        problems.append(f"release {entry['name']!r} was planned for {entry['neighbours']} neighbours")
-    if contribution.unit.value != statement.unit:
-        problems.append(
-            f"release {entry['name']!r} bounds a {contribution.unit.value}, not a {statement.unit}"
-        )
-    if statement.observer not in {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {
-        "public"
-    }:
-        problems.append(f"aggregation {entry['aggregation']!r} does not protect against {statement.observer}")
-    if sum(last - first + 1 for first, last in entry["rounds"]) != entry["count"]:
-        problems.append(f"release {entry['name']!r}: count and rounds disagree")
-    return event, problems
-
-
-def _recomputed_epsilon(charges: list[Charge], statement: Statement) -> tuple[float, float]:
-    """Epsilon by the stated accountant; for a paper's false claim, what its own bound would say."""
-    claims = [c for c in charges if isinstance(c.event, UncertifiedEvent)]
-    if not claims:
-        return best_epsilon(charges, statement.delta, statement.accountant)[0], 0.0
-    if statement.holds or any(c.event.claimed_epsilon is None for c in claims):  # type: ignore[attr-defined]
-        return math.inf, 0.0
-    epsilons = [c.event.claimed_epsilon for c in claims for _ in range(c.count)]  # type: ignore[attr-defined]
-    return composition_bound(epsilons, statement.delta), 0.0
 
 
 def software_versions() -> dict[str, str]:

@@ -3,17 +3,19 @@
 Sensitivities (THEORY section 1), C or K the clipping norm, add-remove / replace-one:
 
     VectorSum     sum of vectors |v| <= C             l2  C                 / 2 C
-    OuterSum      sum of M'M, |M|_F <= K               F   K^2               / sqrt(2) K^2     nuclear K^2 / 2 K^2
+    OuterSum      sum of M'M, |M|_F <= K               F   K^2               / sqrt(2) K^2
+                                                       nuclear K^2           / 2 K^2
     DiagonalSum   diagonal of that                     l1  K^2 / 2 K^2       l2 K^2 / sqrt(2) K^2
     TaskGram      tasks x tasks, entries <M_i, M_j>    F   sqrt(2m-1) K^2    / sqrt(8(m-1)+1) K^2
                                                        nuclear sqrt(4m-3) K^2 / 4 sqrt(m-1) K^2
     RowSum        sum of row gradients |g| <= C        l2  C                 / 2 C             (unit: record)
 
-Why sqrt(2): for positive semidefinite A, B with trace <= K^2, |A - B|_F^2 = |A|^2 + |B|^2 - 2<A, B> <= 2 K^4,
-because <A, B> >= 0. The same holds for nonnegative vectors (the diagonal).
-TaskGram: one task changes one row and one column b (both copies) and one diagonal entry a. The change has
-eigenvalues (a +- sqrt(a^2 + 4|b|^2))/2, hence nuclear norm sqrt(a^2 + 4|b|^2); with |M_i| = K, |M_i'| = s it is
-(K+s) sqrt((K-s)^2 + 4(m-1)K^2), which for m >= 2 grows with s up to 4 sqrt(m-1) K^2.
+Why sqrt(2): for positive semidefinite A, B with trace <= K^2, |A - B|_F^2 = |A|^2 + |B|^2 - 2<A, B> <= 2
+K^4, because <A, B> >= 0. The same holds for nonnegative vectors (the diagonal).
+
+TaskGram: one task changes one row and column b (both copies) and one diagonal entry a. The change has
+eigenvalues (a +- sqrt(a^2 + 4|b|^2))/2, hence nuclear norm sqrt(a^2 + 4|b|^2). With |M_i| = K, |M_i'| = s
+that is at most (K+s) sqrt((K-s)^2 + 4(m-1)K^2), which for m >= 2 grows with s up to 4 sqrt(m-1) K^2.
 
 Messages are clipped jointly over outputs (Frobenius norm), by `bounds.clip_rows` and nothing else.
 """
@@ -23,6 +25,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +37,7 @@ from taskveil.privacy.units import Neighbours, Unit
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How far one unit can move the sum: l1 and l2 norm of the isometric vector, nuclear norm of the matrix."""
+    """How far one unit moves the sum: l1 and l2 of the isometric vector, nuclear norm of the matrix."""
 
     l2: float
     l1: float | None = None
@@ -88,7 +91,8 @@ class Contribution(ABC):
         self._check_bounded(bounded)
         if bounded.summed:
             raise OptionError(
-                "this value is already a sum over tasks; aggregation 'local' and 'secure' need one message per task"
+                "this value is already a sum over tasks; aggregation 'local' and 'secure' need "
+                "one message per task"
             )
         return self._each(bounded.value)
 
@@ -258,7 +262,7 @@ class DiagonalSum(_ModelMessage):
 
 @dataclass(frozen=True)
 class TaskGram(_SymmetricMatrix):
-    """Tasks x tasks: entry (i, j) is <M_i, M_j>. One task moves a whole row and column, so noise grows with sqrt(m)."""
+    """Tasks x tasks: entry (i, j) is <M_i, M_j>. One task moves a whole row and column."""
 
     kind = "task-gram"
     n_tasks: int
@@ -298,8 +302,8 @@ class TaskGram(_SymmetricMatrix):
 class RowSum(VectorSum):
     """Sum of row gradients, each row clipped to `bound`; unit record, one person being one row of one task.
 
-    Clipping must happen row by row before the sum, so `clip` refuses raw sums: use `sum_rows`, `sum_factored_rows`
-    or, in a jitted round, `bounds.clip_rows` followed by `seal_clipped_sum`.
+    Clipping must happen row by row before the sum, so `clip` refuses raw sums: use `sum_rows`,
+    `sum_factored_rows` or, in a jitted round, `bounds.clip_rows` followed by `seal_clipped_sum`.
     """
 
     kind = "row-sum"
@@ -322,21 +326,21 @@ class RowSum(VectorSum):
         return _seal(_sum_segments(clipped, offsets).reshape(-1, *self.shape), self)
 
     def sum_factored_rows(self, X: Any, residuals: Any, offsets: Any) -> Bounded:
-        """Clip the rank-one row gradients r_i x_i' of a linear model (shape (r, d)) and sum them task by task."""
+        """Clip the row gradients r_i x_i' of a linear model (shape (r, d)) and sum them task by task."""
         X = np.asarray(X, dtype=np.float64)
         clipped = clip_factored_rows(X, residuals, self.bound)
         finite = np.where(np.isfinite(X).all(axis=1, keepdims=True), X, 0.0)
         bounds = np.asarray(offsets)
-        sums = [clipped[a:b].T @ finite[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        sums = [clipped[a:b].T @ finite[a:b] for a, b in pairwise(bounds)]
         return _seal(np.stack(sums).reshape(-1, *self.shape), self)
 
 
 def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bounded:
     """A total that a jitted round has clipped with `bounds.clip_rows` and summed, as a Bounded value.
 
-    For engines only: the caller states that `clip_rows(..., contribution.bound)` was applied to every unit's message
-    inside the trace. What can be checked is checked: shape, finiteness, and the norm against n_units * bound
-    (`n_units` public: tasks for unit task, rows for unit record).
+    For engines only: the caller states that `clip_rows(..., contribution.bound)` was applied to every
+    unit's message inside the trace. What can be checked is checked: shape, finiteness, and the norm against
+    n_units * bound (`n_units` public: tasks for unit task, rows for unit record).
     """
     total = np.array(value, dtype=np.float64)
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):

@@ -1,12 +1,12 @@
 """Events: what was released, as data. Each event knows its own privacy curves; accountants only add curves.
 
-Rules for whoever extends this file: an event holds all an accountant needs and nothing more; its meaning never
-changes (new behaviour is a new class, or a new version number); it is frozen and serialisable. An event describes
-ONE release; how often it happened is the count that travels beside it (`Charge`), applied once, in
-accountants/base.py.
+Rules for whoever extends this file: an event holds all an accountant needs and nothing more; its meaning
+never changes (new behaviour is a new class, or a new version number); it is frozen and serialisable. An
+event describes ONE release; how often it happened is the count that travels beside it (`Charge`), applied
+once, in accountants/base.py.
 
-Curves: `rdp(orders)` Renyi divergence; `zcdp()` rho; `pure_epsilon()`; `dp_event()` the dp-accounting object where
-there is one. A curve that is infinite means: this route certifies nothing.
+Curves: `rdp(orders)` Renyi divergence; `zcdp()` rho; `pure_epsilon()`; `dp_event()` the dp-accounting
+object where there is one. A curve that is infinite means: this route certifies nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class GaussianEvent(Event):
-    """f + N(0, s^2 I), noise_multiplier z = s / (l2 sensitivity). rho = 1/(2 z^2): Bun & Steinke 2016, Prop. 1.6."""
+    """f + N(0, s^2 I), z = s / (l2 sensitivity): rho = 1/(2 z^2), Bun & Steinke 2016, Prop. 1.6."""
 
     kind = "gaussian"
     noise_multiplier: float
@@ -89,11 +89,12 @@ class GaussianEvent(Event):
 
 @dataclass(frozen=True)
 class SampledGaussianEvent(Event):
-    """Gaussian noise on a sum over a Poisson sample; every unit takes part with probability `rate`, in secret.
+    """Gaussian noise on a sum over a Poisson sample: every unit takes part with probability `rate`.
 
-    `noise_multiplier` is noise / clipping norm C, for both neighbour relations: with replace-one the two worlds lie
-    up to 2C apart, and the accountants know it (dp-accounting's PLD REPLACE_ONE has this meaning; its RDP has not, so
-    it is not used there). Valid only against observers who cannot learn whether the unit took part.
+    `noise_multiplier` is noise / clipping norm C, for both neighbour relations: with replace-one the two
+    worlds lie up to 2C apart, and the accountants know it (dp-accounting's PLD REPLACE_ONE has this
+    meaning; its RDP has not, so it is not used there). Valid only against observers who cannot learn
+    whether the unit took part.
     """
 
     kind = "sampled-gaussian"
@@ -110,8 +111,8 @@ class SampledGaussianEvent(Event):
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         """Add-remove: dp-accounting (Mironov, Talwar, Zhang 2019). Replace-one: by joint convexity.
 
-        exp((a-1) D_a) is an f-divergence, hence jointly convex. With P = q N(x) + (1-q) N(0), Q = q N(x') + (1-q) N(0)
-        and |x - x'| <= 2C it is at most q exp(a (a-1) 2/z^2) + 1 - q. Loose, but proved.
+        exp((a-1) D_a) is an f-divergence, hence jointly convex. With P = q N(x) + (1-q) N(0), Q = q N(x') +
+        (1-q) N(0) and |x - x'| <= 2C it is at most q exp(a (a-1) 2/z^2) + 1 - q. Loose, but proved.
         """
         a = np.asarray(orders, dtype=np.float64)
         if self.neighbours is Neighbours.REPLACE_ONE:
@@ -136,8 +137,9 @@ class SampledGaussianEvent(Event):
 class PureEvent(Event):
     """Any (epsilon, 0)-DP release: Laplace, l2-Laplace, two-sided Wishart.
 
-    Randomised response with the same epsilon dominates it (Kairouz, Oh, Viswanath 2015, Thm. 3.3 and its proof), so its
-    Renyi curve bounds every pure mechanism: D_a = log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1).
+    Randomised response with the same epsilon dominates it (Kairouz, Oh, Viswanath 2015, Thm. 3.3 and its
+    proof), so its Renyi curve bounds every pure mechanism: D_a = log((e^(a eps) + e^((1-a) eps)) / (1 +
+    e^eps)) / (a - 1).
     """
 
     kind = "pure"
@@ -184,8 +186,8 @@ class ZeroEvent(Event):
 class UncertifiedEvent(Event):
     """A release no accountant certifies: no noise at all, or noise whose published claim is false.
 
-    `claimed_epsilon` is what the paper says (None: nothing is claimed); `delta_at_least` is a proved lower bound: no
-    finite epsilon holds with a smaller delta.
+    `claimed_epsilon` is what the paper says (None: nothing is claimed); `delta_at_least` is a proved lower
+    bound: no finite epsilon holds with a smaller delta.
     """
 
     kind = "uncertified"
@@ -206,9 +208,9 @@ class UncertifiedEvent(Event):
 class SelectEvent(Event):
     """Repeat a private run a random number of times and publish only the best: Papernot & Steinke 2022.
 
-    `charges` is one run. The number of runs has mean `mean_runs`; `shape` is eta of the truncated negative binomial
-    (1 geometric, 0 logarithmic), or infinity for Poisson. Thm. 2 (negative binomial), Thm. 6 (Poisson) of
-    arXiv:2110.03620. The score must itself be part of the private output of a run.
+    `charges` is one run. The number of runs has mean `mean_runs`; `shape` is eta of the truncated negative
+    binomial (1 geometric, 0 logarithmic), or infinity for Poisson. Thm. 2 (negative binomial), Thm. 6
+    (Poisson) of arXiv:2110.03620. The score must itself be part of the private output of a run.
     """
 
     kind = "select"

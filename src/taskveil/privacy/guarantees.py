@@ -1,12 +1,13 @@
 """Conversions between forms of guarantee, each with its theorem.
 
-Gaussian curve   Balle & Wang 2018, arXiv:1805.06530, Thm. 8: exact (epsilon, delta) of Gaussian noise with mu = D/s.
-                 Adaptive composition of Gaussians with mu_t is one Gaussian with mu^2 = sum mu_t^2 (Dong, Roth, Su 2022,
-                 Cor. 3.3), so the same formula is exact for a whole plan of unsampled Gaussian releases.
+Gaussian curve   Balle & Wang 2018, arXiv:1805.06530, Thm. 8: exact (epsilon, delta) of Gaussian noise with
+                 mu = D/s. Adaptive composition of Gaussians with mu_t is one Gaussian with mu^2 = sum
+                 mu_t^2 (Dong, Roth, Su 2022, Cor. 3.3), so the same formula is exact for a whole plan of
+                 unsampled Gaussian releases.
 Renyi -> DP      Canonne, Kamath, Steinke 2020, arXiv:2004.00010, Prop. 12 (also Balle et al. 2020, Thm. 21).
 zCDP -> DP       the same with the curve rho * a, minimised over a > 1.
 Selection        Papernot & Steinke 2022, arXiv:2110.03620, Thm. 2 and 6.
-Task from record MP-MTL Prop. 3 (group privacy): (eps, delta) per record gives (n eps, n e^(n eps) delta)-like per task.
+Record -> task   MP-MTL Prop. 3 (group privacy of n records).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def check_delta(delta: float) -> float:
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Smallest delta for which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP (Balle & Wang 2018)."""
+    """Smallest delta at which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP."""
     if mu == 0:
         return 0.0
     first = float(ndtr(mu / 2 - epsilon / mu))
@@ -42,7 +43,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Smallest epsilon for which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP; rounded up."""
+    """Smallest epsilon at which Gaussian noise with mu = sensitivity/scale is private; rounded up."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
     if delta <= 0 or not math.isfinite(mu):
@@ -55,7 +56,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Largest mu = sensitivity/scale for which Gaussian noise is (epsilon, delta)-DP; rounded down (more noise)."""
+    """Largest mu = sensitivity/scale at which Gaussian noise is (epsilon, delta)-DP; rounded down."""
     if delta <= 0:
         raise OptionError("Gaussian noise needs delta > 0; give a positive delta or choose a pure mechanism")
     low, high = 0.0, 1.0
@@ -66,7 +67,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def round_up(value: float, holds: Callable[[float], bool]) -> float:
-    """`value`, increased by tiny steps until `holds` is true: root finding may end on the wrong side by an ulp."""
+    """`value`, increased by tiny steps until `holds`: roots may end on the wrong side by an ulp."""
     step = 1e-14
     while not holds(value):
         value *= 1 + step
@@ -77,7 +78,7 @@ def round_up(value: float, holds: Callable[[float], bool]) -> float:
 def rdp_to_epsilon(
     curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float
 ) -> float:
-    """Smallest epsilon implied by Renyi divergences `curve` at `orders` (> 1): Canonne, Kamath, Steinke 2020, Prop. 12."""
+    """Smallest epsilon implied by Renyi divergences `curve` at `orders` (> 1)."""
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(curve, dtype=np.float64)
     if not np.any(r > 0):
         return 0.0
@@ -130,7 +131,7 @@ def select_curve(orders: FloatArray, one_run: FloatArray, mean_runs: float, shap
 
 
 def negative_binomial_gamma(mean: float, shape: float) -> float:
-    """Parameter gamma of the truncated negative binomial with this mean (Papernot & Steinke 2022, Def. 1); rounded down."""
+    """gamma of the truncated negative binomial with this mean (Papernot & Steinke, Def. 1); rounded down."""
     if mean == 1:
         return 1.0
     if shape == 1:

@@ -1,10 +1,11 @@
 """A plan: all releases of a run, calibrated to the budget before any data is read.
 
-A method asks (`Request`), from public sizes only; `make_plan` answers with mechanisms whose absolute scale is fixed. The
-cost is therefore known, and reserved, before the first round.
+A method asks (`Request`), from public sizes only; `make_plan` answers with mechanisms whose absolute scale
+is fixed. The cost is therefore known, and reserved, before the first round.
 
-Weights: Gaussian releases get noise multipliers with 1/z_t proportional to the weight, pure releases eps_t = eps_0 * weight,
-eps_0 the largest value certified by the best valid accountant. The paper variants use exactly MP-MTL Def. 7.
+Weights: Gaussian releases get noise multipliers with 1/z_t proportional to the weight, pure releases eps_t
+= eps_0 * weight, eps_0 the largest value certified by the best valid accountant. The paper variants use
+exactly MP-MTL Def. 7.
 """
 
 from __future__ import annotations
@@ -77,9 +78,10 @@ class Budget:
 class Request:
     """What a method asks for: one release in one round; `weight` is its relative share of the budget.
 
-    `rate` is the probability with which each *unit* takes part, independently and in secret: whole tasks for unit task
-    (the runtime draws the cohort), single rows for unit record (coins are drawn per row; sampling whole tasks would not
-    give the sampled-Gaussian event for a record, because its task's other rows come and go with it).
+    `rate` is the probability with which each *unit* takes part, independently and in secret: whole tasks
+    for unit task (the runtime draws the cohort), single rows for unit record (coins are drawn per row;
+    sampling whole tasks would not give the sampled-Gaussian event for a record, because its task's other
+    rows come and go with it).
     """
 
     name: str
@@ -201,10 +203,10 @@ def event_of(
 ) -> Event:
     """The event of one release: the mechanism's own, or the sampled one where the cohort is secret.
 
-    Amplification needs an observer who cannot learn whether the unit takes part. With aggregation 'local' the
-    server sees who sends, and the noise in the sum depends on the cohort, so every participation is charged in
-    full. Where the unit is the record the coins are drawn for rows inside each task, every task sends and adds
-    noise either way, and nobody else sees them.
+    Amplification needs an observer who cannot learn whether the unit takes part. With aggregation 'local'
+    the server sees who sends, and the noise in the sum depends on the cohort, so every participation is
+    charged in full. Where the unit is the record the coins are drawn for rows inside each task, every task
+    sends and adds noise either way, and nobody else sees them.
     """
     sampled = rate is not None and rate < 1 and _secret(contribution, aggregation)
     if rate is None or not sampled or not isinstance(mechanism, Gaussian):
@@ -299,8 +301,8 @@ def _check_requests(requests: Sequence[Request], budget: Budget) -> None:
         seen.add(key)
         if request.contribution.unit is not budget.unit and budget.epsilon is not None:
             raise OptionError(
-                f"release {request.name!r} bounds a {request.contribution.unit.value}, the budget protects a {budget.unit.value}; "
-                f"set unit={request.contribution.unit.value!r} or choose a method for unit {budget.unit.value!r}"
+                f"release {request.name!r} bounds a {request.contribution.unit.value}, the budget protects a "
+                f"{budget.unit.value}; set unit={request.contribution.unit.value!r} or choose another method"
             )
         if isinstance(request.contribution, TaskGram) and request.rate is not None and request.rate < 1:
             raise OptionError("a task-gram needs every task in every round; it cannot be sampled")

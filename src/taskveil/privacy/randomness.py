@@ -1,17 +1,18 @@
 """The one sampler: every noise draw, cohort bit and mask of the package comes from here.
 
-`system_noise()`           operating-system entropy. With exact=True (default) Gaussian and Laplace noise is drawn exactly,
-                           as discrete noise on a public grid, by OpenDP (Canonne, Kamath, Steinke 2020); larger draws
-                           and laws without an exact sampler use float64 from a generator keyed by OS entropy, and
-                           `describe()` says which samplers were used.
-`insecure_seeded_noise()`  reproducible: NumPy Philox keyed by (seed, round, release, task), never by call order.
-                           For simulation and tests; it voids the certificate.
+`system_noise()`           operating-system entropy. With exact=True (default) Gaussian and Laplace noise is
+                           drawn exactly, as discrete noise on a public grid, by OpenDP (Canonne, Kamath,
+                           Steinke 2020); larger draws and laws without an exact sampler use float64 from a
+                           generator keyed by OS entropy, and `describe()` says which samplers were used.
+`insecure_seeded_noise()`  reproducible: NumPy Philox keyed by (seed, round, release, task), never by call
+                           order. For simulation and tests; it voids the certificate.
 
-The grid. For scale s the grid is g = 2^(floor(log2 s) - GRID_BITS). A mechanism first rounds its input to the grid
-(`snap`), then adds noise that is a multiple of g. Both are exact in float64, so the floating-point sum, even where it
-rounds, is a function of the exact sum: post-processing. Rounding moves each coordinate by at most g/2, so two
-neighbouring inputs are at most sqrt(n) g further apart in l2 and n g in l1; mechanisms charge for that.
-This is what OpenDP's own `make_gaussian(..., k).map` charges (a test compares the two numbers).
+The grid. For scale s the grid is g = 2^(floor(log2 s) - GRID_BITS). A mechanism first rounds its input to
+the grid (`snap`), then adds noise that is a multiple of g. Both are exact in float64, so the floating-point
+sum, even where it rounds, is a function of the exact sum: post-processing. Rounding moves each coordinate
+by at most g/2, so two neighbouring inputs are at most sqrt(n) g further apart in l2 and n g in l1;
+mechanisms charge for that. This is what OpenDP's own `make_gaussian(..., k).map` charges (a test compares
+the two numbers).
 """
 
 from __future__ import annotations
@@ -215,7 +216,7 @@ def system_noise(exact: bool = True, force_exact: bool = False) -> NoiseSource:
 
 
 def insecure_seeded_noise(seed: int) -> NoiseSource:
-    """Reproducible noise for simulations and tests. Anyone who knows the seed can remove it: no guarantee holds."""
+    """Reproducible noise for simulations and tests. Whoever knows the seed can remove it."""
     return _SeededSource(seed)
 
 

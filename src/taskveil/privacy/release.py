@@ -2,9 +2,9 @@
 
     release(planned, bounded, account, source, aggregation)
 
-Order, always: check the input, commit the planned event to the account (durable before it returns), draw noise, return the
-noisy total. An account that refuses raises, and no noise is drawn. Only `Bounded` values get in, and only those clipped
-for exactly the planned contribution.
+Order, always: check the input, commit the planned event to the account (durable before it returns), draw
+noise, return the noisy total. An account that refuses raises, and no noise is drawn. Only `Bounded` values
+get in, and only those clipped for exactly the planned contribution.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Release:
     event: Event
 
 
-def release(
+def release(  # noqa: PLR0917
     planned: PlannedRelease,
     bounded: Bounded,
     account: Account,
@@ -38,12 +38,13 @@ def release(
     aggregation: str = "curator",
     tasks: TaskNames | None = None,
 ) -> Release:
-    """Charge, then noise. `tasks` names the rows of `bounded` (keys of seeded noise under aggregation 'local')."""
+    """Charge, then noise. `tasks` names the rows of `bounded` (keys of seeded noise under 'local')."""
     if not isinstance(bounded, Bounded):
         raise TypeError("only clipped values can be released: expected a Bounded made by contribution.clip")
     if bounded.contribution != planned.contribution:
         raise OptionError(
-            f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}"
+            f"release {planned.id!r} was planned for {planned.contribution!r}, "
+            f"not for {bounded.contribution!r}"
         )
     way = AGGREGATIONS.get(aggregation)
     if bounded.summed and aggregation != "curator":

@@ -1,8 +1,8 @@
 """Budget schedules over rounds: how much of the budget each round gets, and the largest base epsilon.
 
-MP-MTL section 3.5: eps_t = eps_0 t^alpha (convex) or eps_0 Q^-t (strongly convex), eps_0 the largest value with
-CB({eps_t}, delta) <= eps, CB the composition bound of Def. 7. alpha = 0 is uniform.
-Weights are relative: plans rescale them.
+MP-MTL section 3.5: eps_t = eps_0 t^alpha (convex) or eps_0 Q^-t (strongly convex), eps_0 the largest value
+with CB({eps_t}, delta) <= eps, CB the composition bound of Def. 7. alpha = 0 is uniform. Weights are
+relative: plans rescale them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def power(rounds: int, alpha: float) -> FloatArray:
 
 
 def geometric(rounds: int, Q: float) -> FloatArray:
-    """Shares proportional to Q^-t, t = 1, ..., rounds, scaled so that the largest is 1 (Q^-t itself may overflow)."""
+    """Shares proportional to Q^-t, t = 1, ..., rounds, the largest being 1 (Q^-t may overflow)."""
     if not Q > 0:
         raise OptionError(f"Q must be positive; got {Q!r}")
     exponents = -np.arange(1, _check_rounds(rounds) + 1) * np.log(Q)
@@ -38,7 +38,7 @@ def geometric(rounds: int, Q: float) -> FloatArray:
 
 
 def largest_base_epsilon(weights: Sequence[float] | FloatArray, epsilon: float, delta: float) -> float:
-    """Largest eps_0 with CB({eps_0 * weight_t}, delta) <= epsilon; never above it (rounded toward more noise)."""
+    """Largest eps_0 with CB({eps_0 * weight_t}, delta) <= epsilon, rounded toward more noise."""
     w = np.asarray(weights, dtype=np.float64)
     if not (len(w) and np.all(w > 0) and np.all(np.isfinite(w))):
         raise OptionError("schedule weights must be positive and finite, one per round")

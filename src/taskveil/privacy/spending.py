@@ -1,7 +1,8 @@
-"""Accounts: who may spend how much. Reserve the whole plan first, commit every release before its noise is drawn.
+"""Accounts: reserve the whole plan first, commit every release before its noise is drawn.
 
-Rules: nothing is committed that was not reserved; a release is committed once; a commit is never refunded, whatever
-happens to the noise afterwards. `MemoryAccount` lives in the process; privacy/ledger keeps the same protocol durable.
+Rules: nothing is committed that was not reserved; a release is committed once; a commit is never refunded,
+whatever happens to the noise afterwards. `MemoryAccount` lives in the process; privacy/ledger keeps the
+same protocol durable.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Account(Protocol):
 
 
 class MemoryAccount:
-    """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget already is one)."""
+    """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget is one)."""
 
     def __init__(self, epsilon: float | None = None, delta: float = 0.0) -> None:
         self._limit = epsilon

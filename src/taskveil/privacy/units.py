@@ -19,8 +19,8 @@ class Unit(StrEnum):
 class Neighbours(StrEnum):
     """Which two inputs must be hard to tell apart; all sizes are fixed and public.
 
-    ADD_REMOVE means: the unit is replaced by a null one that contributes zero (dp-accounting's REPLACE_SPECIAL).
-    REPLACE_ONE means: the unit is replaced by any other one.
+    ADD_REMOVE means: the unit is replaced by a null one that contributes zero (dp-accounting's
+    REPLACE_SPECIAL). REPLACE_ONE means: the unit is replaced by any other one.
     """
 
     ADD_REMOVE = "add-remove"

@@ -1,8 +1,9 @@
 """Accountant: adds the curves of events and reads off epsilon. The count is applied here and nowhere else.
 
-An accountant says how to get the curve of ONE event, how to add two curves, and how to read epsilon off a curve. The
-base class applies counts, so that n at once equals n times one for every event by construction; a contract test checks
-it. Charges are those of a schedule fixed beforehand (adaptive inputs, non-adaptive noise), as plans are.
+An accountant says how to get the curve of ONE event, how to add two curves, and how to read epsilon off a
+curve. The base class applies counts, so that n at once equals n times one for every event by construction;
+a contract test checks it. Charges are those of a schedule fixed beforehand (adaptive inputs, non-adaptive
+noise), as plans are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ C = TypeVar("C")
 
 
 def merge(charges: Iterable[Charge]) -> list[Charge]:
-    """The same charges with equal events counted together, without zero events, in order of first appearance."""
+    """The same charges, equal events counted together, zero events left out, in order of appearance."""
     counts: dict[Event, int] = {}
     for charge in charges:
         if charge.count and not isinstance(charge.event, ZeroEvent):
@@ -54,7 +55,7 @@ class Accountant(ABC, Generic[C]):
         """Smallest epsilon this curve certifies at delta."""
 
     def epsilon(self, charges: Iterable[Charge], delta: float) -> float:
-        """Smallest epsilon certified for all charges together; infinite where an event cannot be certified."""
+        """Smallest epsilon certified for all charges together; infinite where one is uncertified."""
         delta = check_delta(delta)
         merged = merge(charges)
         if not merged:

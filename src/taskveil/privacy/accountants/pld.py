@@ -1,11 +1,12 @@
 """Privacy loss distributions through dp-accounting: numerically exact composition, rounded pessimistically.
 
-Sampled Gaussian events: both directions (add, remove) for add-remove; dp-accounting's REPLACE_ONE for replace-one, with
-noise relative to the clipping norm (the two worlds lie 2C apart). Unsampled Gaussian events are collapsed to one before
-any numerics. Pure events: randomised response dominates them (Kairouz, Oh, Viswanath 2015), losses +-epsilon rounded
-up to the grid; the grid is fitted to the smallest epsilon so that equal epsilons lose nothing.
-dp-accounting forgets counts in some of its branches (RandomizedResponseDpEvent, exponential mechanism in RDP) and returns
-inf at delta = 0; neither route is used here.
+Sampled Gaussian events: both directions (add, remove) for add-remove; dp-accounting's REPLACE_ONE for
+replace-one, with noise relative to the clipping norm (the two worlds lie 2C apart). Unsampled Gaussian
+events are collapsed to one before any numerics. Pure events: randomised response dominates them (Kairouz,
+Oh, Viswanath 2015), losses +-epsilon rounded up to the grid; the grid is fitted to the smallest epsilon so
+that equal epsilons lose nothing. dp-accounting forgets counts in some of its branches
+(RandomizedResponseDpEvent, exponential mechanism in RDP) and returns inf at delta = 0; neither route is
+used here.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ class Pld(Accountant[Loss]):
             replace = event.neighbours is Neighbours.REPLACE_ONE
             relation = NeighboringRelation.REPLACE_ONE if replace else NeighboringRelation.ADD_OR_REMOVE_ONE
             return Loss(0.0, pld.from_gaussian_mechanism(
-                event.noise_multiplier, value_discretization_interval=self._interval, sampling_prob=event.rate,
-                neighboring_relation=relation,
+                event.noise_multiplier, value_discretization_interval=self._interval,
+                sampling_prob=event.rate, neighboring_relation=relation,
             ))  # fmt: skip
         return Loss(0.0, _pure_pld(event.pure_epsilon(), self._interval))
 

@@ -1,4 +1,4 @@
-"""Basic composition: the epsilons of pure releases add up (Dwork & Roth 2014, Thm. 3.14). Holds with delta = 0."""
+"""Basic composition: the epsilons of pure releases add up, with delta = 0 (Dwork & Roth 2014, Thm. 3.14)."""
 
 from __future__ import annotations
 

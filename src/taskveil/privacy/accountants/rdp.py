@@ -1,7 +1,7 @@
 """Renyi accounting at fixed orders: curves add up (Mironov 2017, Prop. 1).
 
-Fixed orders make it usable as a filter over runs whose noise depends on earlier outputs (Feldman & Zrnic 2021), which is
-what the ledger needs; PLD is for schedules fixed beforehand.
+Fixed orders make it usable as a filter over runs whose noise depends on earlier outputs (Feldman & Zrnic
+2021), which is what the ledger needs; PLD is for schedules fixed beforehand.
 """
 
 from __future__ import annotations

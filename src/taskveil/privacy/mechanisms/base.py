@@ -1,11 +1,13 @@
 """Mechanism: how noise is added to a bounded sum, and which event that is.
 
-A mechanism is frozen and holds its absolute scale. It knows three things: the event it gives for a contribution and a
-neighbour relation (`event`), the scale that reaches a wanted event parameter (`calibrated`), and its noise (`noise`,
-`add`). It never charges and is never called by a method: `release.py` charges the account and then calls it.
+A mechanism is frozen and holds its absolute scale. It knows three things: the event it gives for a
+contribution and a neighbour relation (`event`), the scale that reaches a wanted event parameter
+(`calibrated`), and its noise (`noise`, `add`). It never charges and is never called by a method:
+`release.py` charges the account and then calls it.
 
-`parameter` is what plans calibrate: the noise multiplier z (Gaussian) or the epsilon of one release (pure and paper
-mechanisms). Scales are inflated by INFLATION relative, so that rounding in sums and square roots is on the safe side.
+`parameter` is what plans calibrate: the noise multiplier z (Gaussian) or the epsilon of one release (pure
+and paper mechanisms). Scales are inflated by INFLATION relative, so that rounding in sums and square roots
+is on the safe side.
 """
 
 from __future__ import annotations

@@ -1,14 +1,15 @@
 """Gaussian mechanism on vectors and, in the Frobenius isometry, on symmetric matrices.
 
-Theorem      f(x) + N(0, s^2 I) is rho-zCDP with rho = D^2 / (2 s^2): Bun & Steinke 2016, arXiv:1605.02065, Prop. 1.6; its
-             exact (epsilon, delta) curve is Balle & Wang 2018, Thm. 8. Discrete noise on a grid: Canonne, Kamath,
-             Steinke 2020, Thm. 4 (same rho); the exact curve of the discrete law differs from the continuous one by
-             the error of a Riemann sum with 2^40 points per standard deviation, far below the 1e-9 inflation.
+Theorem      f(x) + N(0, s^2 I) is rho-zCDP with rho = D^2 / (2 s^2): Bun & Steinke 2016, arXiv:1605.02065,
+             Prop. 1.6; its exact (epsilon, delta) curve is Balle & Wang 2018, Thm. 8. Discrete noise on a
+             grid: Canonne, Kamath, Steinke 2020, Thm. 4 (same rho); the exact curve of the discrete law
+             differs from the continuous one by the error of a Riemann sum with 2^40 points per standard
+             deviation, far below the 1e-9 inflation.
 Unit         read from the contribution (record or task); never chosen here.
 Neighbours   read from the caller: they select the sensitivity D.
 Sensitivity  l2 of the isometric vector, plus sqrt(n) grid steps for rounding to the grid (randomness.py).
 Observer     whoever sees the returned value; the input stays in this process.
-Not proved   float64 samples of large draws in floating point (Mironov 2012); `describe()` of the source says so.
+Not proved   float64 samples of large draws (Mironov 2012); `describe()` of the source says so.
 
 Symmetric matrices: N(0, s^2) on the diagonal, N(0, s^2/2) above it, mirrored. Spectral norm about s sqrt(2d).
 """

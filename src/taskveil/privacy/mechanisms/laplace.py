@@ -1,10 +1,11 @@
 """Laplace mechanism (l1 sensitivity) and l2-Laplace mechanism (l2 sensitivity): pure epsilon-DP.
 
-Theorem      Laplace(b) on every coordinate: epsilon = D1 / b (Dwork, McSherry, Nissim, Smith 2006, Prop. 1). Density
-             proportional to exp(-|z|_2 / b): epsilon = D2 / b by the triangle inequality; its norm is Gamma(p, b) and
-             its direction uniform (Chaudhuri, Monteleoni, Sarwate 2011, used in MP-MTL Alg. 5, whose printed density
-             exp(-(2K/eps)|b|) is upside down: THEORY section 1).
-Unit         read from the contribution.  Neighbours: read from the caller.
+Theorem      Laplace(b) on every coordinate: epsilon = D1 / b (Dwork, McSherry, Nissim, Smith 2006, Prop.
+             1). Density proportional to exp(-|z|_2 / b): epsilon = D2 / b by the triangle inequality; its
+             norm is Gamma(p, b) and its direction uniform (Chaudhuri, Monteleoni, Sarwate 2011, used in
+             MP-MTL Alg. 5, whose printed density exp(-(2K/eps)|b|) is upside down: THEORY section 1).
+Unit         read from the contribution.
+Neighbours   read from the caller.
 Sensitivity  l1 plus n grid steps (Laplace, exact discrete noise on a grid); l2 (l2-Laplace).
 Observer     whoever sees the returned value.
 Not proved   l2-Laplace has no exact sampler: its guarantee covers real arithmetic.

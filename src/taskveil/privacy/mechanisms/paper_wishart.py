@@ -1,15 +1,17 @@
-"""The one-sided Wishart noise of MP-MTL (Alg. 1, line 5). NOT differentially private; variants paper and preprint only.
+"""The one-sided Wishart noise of MP-MTL (Alg. 1, line 5). NOT private; variants paper and preprint only.
 
-Paper        S + E, E ~ W_d(d+1, K^2/(2 eps_t) I), for WW' and W'W (journal version). Preprint: sensitivity s = 2K in place
-             of K^2, E ~ W_d(d+1, (2K)/(2 eps_t) I), and W_m(m+1, diag(s/(2 eps_t))) for W'W, which with s_i = 2K for all i
-             is the same multiple of the identity.
-Why not DP   E is positive semidefinite, so S <= S + E always. Neighbours w_i = 0 and w_i = v, |v| = K: given v the event
-             {S_0 + vv' <= output fails} has probability 0; given 0 it has probability P(chi2_2 < K^2/c) = 1 - exp(-K^2/(2c)),
-             in every dimension, which is 1 - exp(-eps_t) for the paper's c. So no finite epsilon holds with a smaller
-             delta (THEORY section 1; Sarwate 2017 retracted the same claim for his own version of the mechanism).
-             Several rounds: the observer is certain unless every round fails him, 1 - exp(-sum K^2/(2c_t)).
-             For W'W take all other models zero: the change is K^2 e_i e_i', of rank one, and the same number holds.
-Diagonal     Alg. 3 takes the diagonal of the noisy matrix; the diagonal of W_d(d+1, cI) is c chi2_{d+1}, independent.
+Paper        S + E, E ~ W_d(d+1, K^2/(2 eps_t) I), for WW' and W'W (journal version). Preprint: sensitivity
+             s = 2K in place of K^2, E ~ W_d(d+1, (2K)/(2 eps_t) I), and W_m(m+1, diag(s/(2 eps_t))) for
+             W'W, which with s_i = 2K for all i is the same multiple of the identity.
+Why not DP   E is positive semidefinite, so S <= S + E always. Neighbours w_i = 0 and w_i = v, |v| = K:
+             given v the event {S_0 + vv' <= output fails} has probability 0; given 0 it has probability
+             P(chi2_2 < K^2/c) = 1 - exp(-K^2/(2c)), in every dimension, which is 1 - exp(-eps_t) for the
+             paper's c. So no finite epsilon holds with a smaller delta (THEORY section 1; Sarwate 2017
+             retracted the same claim for his own version of the mechanism). Several rounds: the observer is
+             certain unless every round fails him, 1 - exp(-sum K^2/(2c_t)). For W'W take all other models
+             zero: the change is K^2 e_i e_i', of rank one, and the same number holds.
+Diagonal     Alg. 3 takes the diagonal of the noisy matrix; that of W_d(d+1, cI) is c chi2_{d+1},
+             independent entries.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours
 
 REASON = (
-    "one-sided Wishart noise is positive semidefinite, so the output shows with certainty that a task is absent; "
+    "one-sided Wishart noise is positive semidefinite, so the output can show with certainty that a task "
+    "is absent; "
     "the mechanism is not differentially private for any finite epsilon with delta < 1 - exp(-epsilon)"
 )
 

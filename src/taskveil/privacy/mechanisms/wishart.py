@@ -1,16 +1,18 @@
 """Two-sided Wishart mechanism: pure epsilon-DP on symmetric matrices.
 
-Theorem      E = E1 - E2, independent W_d(d+1, c I). The density of E at Z is proportional to the integral of
-             exp(-tr(2A - Z)/(2c)) over {A >= 0, A >= Z} (E1 = A, E2 = A - Z; at d+1 degrees of freedom the Wishart
-             density is exp(-tr A/(2c)) on the cone, without a determinant). Let D = P - N be a symmetric shift, P, N >= 0 its
-             positive and negative parts. The domain for Z - P contains the one for Z, and the integrand at Z - P is
-             exp(-tr P/(2c)) times the one at Z: f(Z - P) >= exp(-tr P/(2c)) f(Z). Substituting A -> A + P turns the
-             domain for Z - P into {A >= P, A >= Z}, a part of the one for Z, and the integrand into exp(+tr P/(2c)) times
-             the one at Z: f(Z - P) <= exp(tr P/(2c)) f(Z). Shift by P, then back by N: |log f(Z) - log f(Z - D)| <=
-             (tr P + tr N)/(2c) = |D|_*/(2c), and the
-             mechanism is epsilon-DP with epsilon = (nuclear sensitivity)/(2c). d = 1 is exactly Laplace(2c).
-             This is our own result (THEORY section 1); d'Orsi & Novikov 2025 is a known alternative.
-Unit         read from the contribution.  Neighbours: read from the caller (they select the nuclear sensitivity).
+Theorem      E = E1 - E2, independent W_d(d+1, c I). The density of E at Z is proportional to the integral
+             of exp(-tr(2A - Z)/(2c)) over {A >= 0, A >= Z} (E1 = A, E2 = A - Z; at d+1 degrees of freedom
+             the Wishart density is exp(-tr A/(2c)) on the cone, without a determinant). Let D = P - N be a
+             symmetric shift, P, N >= 0 its positive and negative parts. The domain for Z - P contains the
+             one for Z, and the integrand at Z - P is exp(-tr P/(2c)) times the one at Z: f(Z - P) >=
+             exp(-tr P/(2c)) f(Z). Substituting A -> A + P turns the domain for Z - P into {A >= P, A >= Z},
+             a part of the one for Z, and the integrand into exp(+tr P/(2c)) times the one at Z: f(Z - P) <=
+             exp(tr P/(2c)) f(Z). Shift by P, then back by N: |log f(Z) - log f(Z - D)| <= (tr P + tr
+             N)/(2c) = |D|_*/(2c), and the mechanism is epsilon-DP with epsilon = (nuclear
+             sensitivity)/(2c). d = 1 is exactly Laplace(2c). This is our own result (THEORY section 1);
+             d'Orsi & Novikov 2025 is a known alternative.
+Unit         read from the contribution.
+Neighbours   read from the caller; they select the nuclear sensitivity.
 Observer     whoever sees the returned value.
 Not proved   no exact sampler: the guarantee covers real arithmetic.
 """

@@ -1,0 +1,96 @@
+"""Recomputing a certificate: every event from its mechanism, every epsilon from its events.
+
+Nothing recorded is believed: the event of a release follows from its contribution (sizes and bound) and its
+mechanism (scale), the epsilon of a statement from those events. A recorded event or epsilon that differs is
+reported, whether it flatters the run or not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.accountants.kairouz import composition_bound
+from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.contributions import contribution_from_dict
+from taskveil.privacy.events import Charge, Event, UncertifiedEvent, event_from_dict
+from taskveil.privacy.mechanisms import mechanism_from_dict
+from taskveil.privacy.plan import event_of
+from taskveil.privacy.units import Neighbours, Unit
+
+if TYPE_CHECKING:
+    from taskveil.privacy.certificate import Certificate, Statement
+
+TOLERANCE = 1e-6  # relative; between machines
+OVERSTATED = 1e-2  # a stated epsilon this much above the recomputed one does not belong to these events
+
+
+def check_statement(certificate: Certificate, statement: Statement) -> list[str]:
+    """Recompute one statement; a list of what is wrong with it."""
+    Unit(statement.unit)
+    charges: list[Charge] = []
+    problems: list[str] = []
+    for entry in certificate.events:
+        event, wrong = _recomputed(entry, statement)
+        problems += wrong
+        charges.append(Charge(event, entry["count"]))
+    epsilon, stated, who = _recomputed_epsilon(charges, statement), statement.epsilon, statement.observer
+    if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
+        problems.append(f"{who}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}")
+    elif epsilon < stated * (1 - OVERSTATED):
+        problems.append(
+            f"{who}: states epsilon {stated:.6g}; its events give {epsilon:.6g}, so they are not its events"
+        )
+    if certificate.randomness.get("seeded") and statement.holds and certificate.events:
+        problems.append(f"{who}: claims to hold with seeded noise")
+    return problems
+
+
+def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float]:
+    """Why a paper's claim of `epsilon` fails, and the delta below which no epsilon holds.
+
+    Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all. The
+    number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of THEORY section 1.
+    """
+    events = [c.event for c in charges for _ in range(c.count) if isinstance(c.event, UncertifiedEvent)]
+    missed = math.fsum(math.log1p(-min(e.delta_at_least, 1 - 1e-16)) for e in events)
+    together = -math.expm1(missed)
+    reason = events[0].reason
+    if len(events) > 1:
+        reason += f" (over all {len(events)} releases together delta is at least {together:.6g})"
+    return reason, min(together, -math.expm1(-epsilon))
+
+
+def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, list[str]]:
+    """The event of one entry from its mechanism and contribution, and what does not fit the statement."""
+    contribution = contribution_from_dict(entry["contribution"])
+    mechanism = mechanism_from_dict(entry["mechanism"])
+    relation, name = Neighbours(statement.neighbours), entry["name"]
+    event = event_of(mechanism, contribution, relation, entry["rate"], entry["aggregation"])
+    protected = {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {"public"}
+    rounds = sum(last - first + 1 for first, last in entry["rounds"])
+    checks = {
+        f"release {name!r}: the recorded event is not the one its mechanism gives": (
+            event == event_from_dict(entry["event"])
+        ),
+        f"release {name!r} was not planned for {relation.value} neighbours": entry["neighbours"] == relation,
+        f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
+        f"release {name!r} does not protect against {statement.observer}": statement.observer in protected,
+        f"release {name!r}: count and rounds disagree": rounds == entry["count"],
+    }
+    return event, [problem for problem, fine in checks.items() if not fine]
+
+
+def _recomputed_epsilon(charges: list[Charge], statement: Statement) -> float:
+    """Epsilon by the stated accountant; for a paper's false claim, what its own bound would say."""
+    claims: list[float] = []
+    for charge in charges:
+        if isinstance(charge.event, UncertifiedEvent):
+            if statement.holds or charge.event.claimed_epsilon is None:
+                return math.inf
+            claims += [charge.event.claimed_epsilon] * charge.count
+    if claims:
+        return composition_bound(claims, statement.delta)
+    return best_epsilon(charges, statement.delta, statement.accountant)[0]
