@@ -1,0 +1,3 @@
+from taskveil.cli.main import run
+
+run()

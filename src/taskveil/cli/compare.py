@@ -1,0 +1,114 @@
+"""taskveil compare: methods and epsilons side by side on held-out rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taskveil.cli.options import (
+    data_options,
+    json_option,
+    load,
+    methods_with,
+    parse_epsilons,
+    parse_settings,
+    print_json,
+    privacy_options,
+    scaling_options,
+)
+from taskveil.cli.progress import progress_bar
+from taskveil.errors import OptionError
+
+
+@click.command(
+    "compare",
+    epilog="Example: taskveil compare school --methods local,pooled,subspace --epsilons 0.3,1,10 --train-fraction 0.3",
+)
+@data_options
+@click.option("--methods", "names", default="local,pooled,subspace", show_default=True, help="Comma-separated names.")
+@click.option("--epsilons", default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated.")
+@click.option("--train-fraction", type=float, default=0.5, show_default=True, help="Share of each task's rows to train on.")
+@click.option("--split-by", help="Column whose groups of rows stay together.")
+@click.option("--repeats", type=int, default=3, show_default=True)
+@click.option("--metric", help="nmse mse r2 auc accuracy balanced-accuracy error-rate; default from the target.")
+@privacy_options
+@scaling_options
+@click.option("--seed", type=int, default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
+@click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
+@json_option
+def command(data: str, names: str, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
+            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, as_json: bool, **given: Any) -> None:
+    """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
+    from taskveil.estimators.compare import compare
+
+    reading = {k: given.pop(k) for k in ("task", "target", "targets", "person", "positive", "kind", "bounds", "missing", "bad_rows")}
+    if not 0 < train_fraction < 1:
+        raise OptionError(f"--train-fraction must lie between 0 and 1, got {train_fraction}")
+    chosen = [n.strip() for n in names.split(",") if n.strip()]
+    methods = methods_with(chosen, parse_settings(settings))
+    splits = splits_of(data, reading, train_fraction, split_by, seed)
+    with progress_bar("comparing") as progress:
+        result = compare(
+            splits, methods, parse_epsilons(epsilons), repeats=repeats, metric=metric, seed=seed, progress=progress, **given
+        )
+    result["data"]["name"] = data
+    if out:
+        write(result, Path(out), as_json)
+    if as_json:
+        print_json(result)
+        return
+    click.echo(result["note"], err=True)
+    click.echo(table(result))
+
+
+def splits_of(
+    data: str, reading: dict[str, Any], fraction: float, group: str | None, seed: int
+) -> Callable[[int], tuple[Any, Any]]:
+    """Fresh draws of a synthetic set, fresh splits of anything else."""
+    from taskveil.tasks.split import split_rows
+    from taskveil.tasks.synthetic import get_synthetic
+
+    if data.startswith("synthetic:"):
+
+        def draw(repeat: int) -> tuple[Any, Any]:
+            drawn = get_synthetic(data.removeprefix("synthetic:"), seed=seed + repeat)
+            return drawn.train, drawn.test
+
+        return draw
+    tasks = load(data, **reading)
+    return lambda repeat: split_rows(tasks, fraction, seed + repeat, group=group)
+
+
+def table(result: dict[str, Any]) -> str:
+    """Plain text, one row per method and epsilon, with the whole sentence above it."""
+    rows = result["results"]
+    said = next((s for r in rows for s in r["statements"]), None)
+    head = ""
+    if said:
+        head = (
+            f"epsilon protects one {said['unit']} ({said['neighbours']} neighbours) against {said['observer']}; "
+            f"delta {said['delta']:g}\n"
+        )
+    lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}  {'holds':<6}"]
+    for r in rows:
+        epsilon = "-" if r["epsilon"] is None else f"{r['epsilon']:g}"
+        holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
+        score = f"{r['mean']:.4f} +- {r['std']:.4f}"
+        lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}  {holds:<6}")
+    return head + "\n".join(lines)
+
+
+def write(result: dict[str, Any], folder: Path, quiet: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "results.json").write_text(json.dumps(result, indent=1))
+    try:
+        from taskveil.report import write_comparison
+    except ImportError:
+        return
+    page = write_comparison(result, folder)
+    if page is not None and not quiet:
+        click.echo(f"report: {page}", err=True)

@@ -1,0 +1,143 @@
+"""Methods and budgets side by side, on held-out rows. A simulation: its figures are not private.
+
+Every repeat is a fresh split (or a fresh draw of a synthetic set), the same for all methods. Noise is seeded, so that a
+comparison can be repeated; the certificates of such runs are void for release, and what is listed here are the
+statements the same run would make with real randomness.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.estimators.certify import simulated_statements
+from taskveil.estimators.classifier import TaskClassifier
+from taskveil.estimators.metrics import check_metric, default_metric, evaluate
+from taskveil.estimators.regressor import TaskRegressor
+from taskveil.methods.base import Method
+from taskveil.tasks.task import TaskSet
+
+ONCE = ("local", "pooled")  # baselines without a budget: listed once, epsilon null
+NOT_PRIVATE = (
+    "Figures of a comparison are computed from held-out rows of all tasks without noise: they are not private, and "
+    "choosing a method by them is not covered by any epsilon printed here."
+)
+
+
+@dataclass
+class Setting:
+    """One row of the table: a method at one epsilon."""
+
+    method: Method
+    epsilon: float | None
+    scores: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    last: Any = None  # the estimator of the last repeat
+
+
+def compare(
+    splits: Callable[[int], tuple[TaskSet, TaskSet]],
+    methods: Sequence[Method],
+    epsilons: Sequence[float | None],
+    *,
+    repeats: int = 3,
+    metric: str | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Run every (method, epsilon) on every repeat; `splits(repeat)` gives train and test tasks."""
+    if repeats < 1:
+        raise OptionError(f"repeats must be at least 1, got {repeats}")
+    settings = list(_settings(methods, epsilons))
+    done, train = 0, None
+    for repeat in range(repeats):
+        train, test = splits(repeat)
+        metric = check_metric(metric or default_metric(train.kind), train.kind)
+        for setting in settings:
+            _one(setting, train, test, metric, seed + repeat, options)
+            done += 1
+            if progress is not None:
+                progress(done, repeats * len(settings))
+    assert train is not None
+    return {
+        "metric": metric,
+        "data": describe(train),
+        "results": [_row(s, options) for s in settings],
+        "repeats": repeats,
+        "seed": seed,
+        "note": NOT_PRIVATE,
+        "gain": _last_gain(settings),
+    }
+
+
+def _settings(methods: Sequence[Method], epsilons: Sequence[float | None]) -> Iterator[Setting]:
+    for method in methods:
+        for epsilon in [None] if method.name in ONCE else epsilons:
+            yield Setting(method, epsilon)
+
+
+def _one(
+    setting: Setting, train: TaskSet, test: TaskSet, metric: str, seed: int, options: dict[str, Any]
+) -> None:
+    from sklearn.base import clone
+
+    kind = TaskRegressor if train.kind == "regression" else TaskClassifier
+    own = dict(options)
+    if "sound" not in setting.method.variants or options.get("variant") not in setting.method.variants:
+        own.pop("variant", None)
+    if setting.epsilon is None:
+        own = {k: v for k, v in own.items() if k not in ("mechanism", "aggregation", "variant")}
+    noise_seed = zlib.crc32(f"{seed}/{setting.method.name}/{setting.epsilon}".encode())
+    started = time.perf_counter()
+    estimator = kind(
+        clone(setting.method), epsilon=setting.epsilon, seed=seed, insecure_noise_seed=noise_seed, **own
+    ).fit(train)
+    setting.seconds.append(time.perf_counter() - started)
+    setting.scores.append(evaluate(estimator, test, metric))
+    setting.last = estimator
+
+
+def _row(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
+    certificate, scores = setting.last.certificate_, np.asarray(setting.scores)
+    plan = setting.last.record_.plan
+    return {
+        "method": setting.method.name,
+        "variant": certificate.variant,
+        "mechanism": plan.releases[0].mechanism.name if plan.releases else None,
+        "epsilon": setting.epsilon,
+        "delta": plan.budget.delta if setting.epsilon is not None else None,
+        "neighbours": options.get("neighbours", "replace-one"),
+        "mean": float(scores.mean()),
+        "std": float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
+        "scores": [float(s) for s in scores],
+        "repeats": int(scores.size),
+        "seconds": float(np.mean(setting.seconds)),
+        "statements": simulated_statements(setting.method, setting.last.record_, setting.last.scaling_, setting.last._tasks),
+    }
+
+
+def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
+    """Per-task gain of the last private setting, for the report's owner page."""
+    private = [s for s in settings if s.epsilon is not None and s.method.linear]
+    if not private:
+        return None
+    chosen = private[-1]
+    return {"method": chosen.method.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
+
+
+def describe(tasks: TaskSet) -> dict[str, Any]:
+    return {
+        "tasks": tasks.n_tasks,
+        "features": tasks.n_features,
+        "training_rows": tasks.n_rows,
+        "kind": tasks.kind,
+        "target": tasks.target_name,
+        "bounds": "declared" if tasks.bounds is not None else "none",
+    }

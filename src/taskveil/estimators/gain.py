@@ -1,0 +1,105 @@
+"""Should I have joined? Each task's own answer, from its own rows.
+
+The billboards are public, so a task can replay them with some of its rows held out and compare, on those rows, what it
+would have learnt with and without the others. Nothing is sent: it costs no privacy, and the answer belongs to the task
+alone. The counts and means over tasks are private statistics of all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from taskveil.losses import LOSSES
+from taskveil.methods.base import Method, Models
+from taskveil.runtime.in_process import replay
+from taskveil.runtime.record import RunRecord
+from taskveil.tasks.block import TaskBlock
+
+FOLDS = 5
+CAUTION = 0.25  # standard errors by which sharing must win; favours learning alone where rows are few
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Held-out error of every task, alone and shared, and which model it kept."""
+
+    task_names: tuple[str, ...]
+    error_alone: np.ndarray
+    error_shared: np.ndarray
+    kept_shared: np.ndarray
+    metric: str
+
+    def to_dict(self) -> dict[str, dict[str, float | str]]:
+        return {
+            name: {
+                "error_alone": float(a),
+                "error_shared": float(s),
+                "kept": "shared" if k else "alone",
+            }
+            for name, a, s, k in zip(self.task_names, self.error_alone, self.error_shared, self.kept_shared)
+        }
+
+    def __len__(self) -> int:
+        return len(self.task_names)
+
+
+def measure_gain(
+    method: Method, block: TaskBlock, record: RunRecord, models: Models, names: tuple[str, ...]
+) -> Gain:
+    """k-fold errors alone and shared; five replays of the public billboards."""
+    alone, shared = held_out_losses(method, block, record)
+    kept = models.kept if models.kept is not None else np.full(block.n_tasks, not method.shares_nothing)
+    metric = "mean squared error (scaled target)" if block.kind == "regression" else "log loss"
+    factor = 2.0 if block.kind == "regression" else 1.0  # the squared loss carries a factor one half
+    mean = block.means_by_task
+    return Gain(names, factor * mean(alone), factor * mean(shared), np.asarray(kept, dtype=bool), metric)
+
+
+def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:
+    """Each task keeps the shared model only where it beats learning alone on held-out rows of its own."""
+    alone, shared = held_out_losses(method, block, record)
+    difference = shared - alone
+    mean = block.means_by_task(difference)
+    spread = np.sqrt(np.maximum(block.means_by_task(difference**2) - mean**2, 0.0))
+    error = spread / np.sqrt(np.maximum(block.counts - 1.0, 1.0))
+    keep = mean + CAUTION * error <= 0.0
+    local = alone_models(block, record)
+    models = record.models
+    pick = keep[:, None]
+    return Models(
+        np.where(pick[:, :, None], models.coef, local.coef),
+        np.where(pick, models.intercept, local.intercept),
+        keep,
+        models.extra,
+    )
+
+
+def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
+    """Loss of every row (N,) under models that did not see it: learnt alone, and with the billboards."""
+    folds = block.folds(FOLDS)
+    losses = np.zeros((2, block.n_rows))
+    for k in range(FOLDS):
+        held = folds == k
+        seen = block.with_mask(~held)
+        alone = alone_models(seen, record)
+        shared = replay(method, seen, record.public, record.plan, record.billboards)
+        for row, models in enumerate((alone, shared)):
+            losses[row, held] = row_losses(block, models)[held]
+    return losses[0], losses[1]
+
+
+def alone_models(block: TaskBlock, record: RunRecord) -> Models:
+    """What every task learns from its own rows only."""
+    from taskveil.methods.local import Local
+
+    method = Local()
+    side = method.task_side(block, record.public, record.plan)
+    return side.finish(side.start(), record.billboards[0].view(None))
+
+
+def row_losses(block: TaskBlock, models: Models) -> np.ndarray:
+    """Loss of every row under its task's model, summed over outputs."""
+    loss = LOSSES.get("squared" if block.kind == "regression" else "logistic")
+    return loss.value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)

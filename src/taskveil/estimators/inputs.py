@@ -1,0 +1,161 @@
+"""From what a caller passes (arrays, a table, a TaskSet) to tasks, and to rows with a task for prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import TaskSet
+
+ONE_TASK = "all"
+
+
+def is_table(X: Any) -> bool:
+    """A pandas DataFrame, without importing pandas."""
+    return hasattr(X, "columns") and hasattr(X, "iloc")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Feature rows with the task of each."""
+
+    X: np.ndarray
+    task: np.ndarray  # identifiers as the caller gave them
+    feature_names: tuple[str, ...] | None
+
+
+def rows_of(X: Any, task: Any, task_column: Any) -> Rows:
+    """Split features and task identifiers."""
+    if isinstance(X, TaskSet):
+        return Rows(X.X, np.repeat(np.asarray(X.task_names), X.sizes), X.feature_names)
+    names = None
+    if is_table(X):
+        if task is None and task_column is not None:
+            if task_column not in X.columns:
+                raise DataError(
+                    f"task_column {task_column!r} is not a column of the table; "
+                    f"columns: {', '.join(map(str, list(X.columns)[:12]))}"
+                )
+            task = np.asarray(X[task_column])
+        if task_column is not None and task_column in X.columns:
+            X = X.drop(columns=[task_column])
+        names = tuple(str(c) for c in X.columns)
+        X = _numbers(X.to_numpy())
+    else:
+        X = _numbers(_dense(X))
+        if task is None and task_column is not None:
+            task, X = _cut_column(X, task_column)
+    if X.ndim != 2:
+        raise DataError(
+            f"Expected 2D array, got {X.ndim}D array instead: X must be rows x features. "
+            "Reshape your data, for example with X.reshape(-1, 1) for one feature."
+        )
+    if task is None:
+        task = np.full(X.shape[0], ONE_TASK)
+    task = np.asarray(task)
+    if task.ndim != 1 or task.shape[0] != X.shape[0]:
+        raise DataError(f"task must hold one identifier per row: expected {X.shape[0]}, got shape {task.shape}")
+    return Rows(X, task, names)
+
+
+def tasks_of(
+    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None
+) -> TaskSet:
+    """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
+    declared = as_bounds(bounds)
+    if isinstance(X, TaskSet):
+        if y is not None or task is not None:
+            raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
+        return _checked_kind(X, kind, declared)
+    if isinstance(X, dict):
+        from taskveil.tasks.load import load_tasks
+
+        return _checked_kind(load_tasks(X, kind=kind), kind, declared)
+    if y is None:
+        raise DataError(
+            "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
+        )
+    rows = rows_of(X, task, task_column)
+    if not is_table(X) and rows.X.shape[0] == 0:
+        raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
+    return TaskSet.from_arrays(
+        rows.X, _target(y, kind), rows.task, feature_names=rows.feature_names, kind=kind, bounds=declared, person=person
+    )
+
+
+def as_bounds(bounds: Any) -> PublicBounds | None:
+    """PublicBounds from an object, a mapping or a file name."""
+    if bounds is None or isinstance(bounds, PublicBounds):
+        return bounds
+    return PublicBounds.from_any(bounds)
+
+
+def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> TaskSet:
+    from dataclasses import replace
+
+    if bounds is not None:
+        tasks = replace(tasks, bounds=bounds)
+    if tasks.kind == kind:
+        return tasks
+    if kind == "regression":
+        try:
+            return replace(tasks, y=np.asarray(tasks.y, dtype=np.float64), kind="regression", classes=None)
+        except ValueError:
+            raise DataError("the target holds labels, not numbers: use TaskClassifier") from None
+    if tasks.y.dtype.kind == "f" and not np.all(tasks.y == np.round(tasks.y)):
+        raise DataError("the target holds real numbers, not labels: use TaskRegressor")
+    return replace(tasks, kind="classification", classes=np.unique(tasks.y))
+
+
+def _target(y: Any, kind: str) -> np.ndarray:
+    y = np.asarray(y)
+    if y.dtype.kind == "c":
+        raise DataError("Complex data not supported: y must be real numbers or labels")
+    if kind == "regression" and y.dtype.kind in "OUS":
+        try:
+            y = y.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError("the target must be numbers for regression, got text: use TaskClassifier") from None
+    if kind == "classification" and y.dtype.kind == "f":
+        if not np.all(np.isfinite(y)):
+            raise DataError("Input y contains NaN or infinity: every row needs a label")
+        if not np.all(y == np.round(y)):
+            raise DataError("Unknown label type: continuous. A classifier needs labels; use TaskRegressor for numbers")
+    return y
+
+
+def _dense(X: Any) -> np.ndarray:
+    if hasattr(X, "toarray"):
+        raise DataError("sparse data was passed, but a dense array is required; use X.toarray()")
+    return np.asarray(X)
+
+
+def _numbers(X: np.ndarray) -> np.ndarray:
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported: X must be real numbers")
+    if X.dtype.kind in "OUS":
+        try:
+            return X.astype(np.float64)
+        except (TypeError, ValueError):
+            raise DataError(
+                "X has text columns; expected numbers. Load the table with taskveil.load_tasks, which encodes categories"
+            ) from None
+    return X
+
+
+def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
+    if not isinstance(column, int | np.integer) or X.ndim != 2 or not -X.shape[1] <= column < X.shape[1]:
+        raise DataError(f"task_column must be a column position for an array X, got {column!r}")
+    return X[:, column], np.delete(X, column, axis=1)
+
+
+def task_positions(identifiers: np.ndarray, known: tuple[str, ...]) -> np.ndarray:
+    """Position of each row's task among the known names, -1 where unknown."""
+    names = np.asarray([str(v) for v in np.unique(identifiers)])
+    lookup = {name: i for i, name in enumerate(known)}
+    _, inverse = np.unique(identifiers, return_inverse=True)
+    return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[inverse.ravel()]

@@ -1,0 +1,92 @@
+"""Test metrics over many tasks.
+
+nMSE is the mean squared error over all test rows divided by the variance of the test targets. AUC, accuracy, balanced
+accuracy and error rate are averaged over tasks; a task whose test rows hold one class has no AUC and is left out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.tasks.task import TaskSet
+
+REGRESSION = ("nmse", "mse", "r2")
+CLASSIFICATION = ("auc", "accuracy", "balanced-accuracy", "error-rate")
+LOWER_IS_BETTER = frozenset({"nmse", "mse", "error-rate"})
+METRICS = REGRESSION + CLASSIFICATION
+
+
+def default_metric(kind: str) -> str:
+    return "nmse" if kind == "regression" else "accuracy"
+
+
+def check_metric(metric: str, kind: str) -> str:
+    allowed = REGRESSION if kind == "regression" else CLASSIFICATION
+    if metric not in allowed:
+        raise OptionError(f"metric {metric!r} does not fit {kind}; expected one of {', '.join(allowed)}")
+    return metric
+
+
+def evaluate(estimator: object, test: TaskSet, metric: str) -> float:
+    """One number for a fitted estimator on test tasks."""
+    check_metric(metric, test.kind)
+    if test.kind == "regression":
+        return _regression(metric, test.y, estimator.predict(test))  # type: ignore[attr-defined]
+    if metric == "auc":
+        scores = estimator.decision_function(test)  # type: ignore[attr-defined]
+        return _over_tasks(test, lambda rows: _auc(test, scores, rows))
+    predicted = estimator.predict(test)  # type: ignore[attr-defined]
+    score = {"accuracy": _accuracy, "balanced-accuracy": _balanced, "error-rate": _error_rate}[metric]
+    return _over_tasks(test, lambda rows: score(test.y[rows], predicted[rows]))
+
+
+def _regression(metric: str, y: np.ndarray, predicted: np.ndarray) -> float:
+    mse = float(np.mean((y - predicted) ** 2))
+    if metric == "mse":
+        return mse
+    variance = float(np.var(y))
+    ratio = mse / variance if variance > 0 else float("nan")
+    return ratio if metric == "nmse" else 1.0 - ratio
+
+
+def _over_tasks(test: TaskSet, score: Callable[[slice], float]) -> float:
+    values = [score(test.rows(i)) for i in range(test.n_tasks) if test.sizes[i] > 0]
+    values = [v for v in values if np.isfinite(v)]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def _accuracy(y: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean(y == predicted))
+
+
+def _error_rate(y: np.ndarray, predicted: np.ndarray) -> float:
+    return 1.0 - _accuracy(y, predicted)
+
+
+def _balanced(y: np.ndarray, predicted: np.ndarray) -> float:
+    return float(np.mean([np.mean(predicted[y == c] == c) for c in np.unique(y)]))
+
+
+def _auc(test: TaskSet, scores: np.ndarray, rows: slice) -> float:
+    """Area under the ROC curve of one task; one class against the rest, averaged, where there are several."""
+    classes, y = test.classes, test.y[rows]
+    assert classes is not None
+    columns = scores[rows][:, None] if scores.ndim == 1 else scores[rows]
+    positives = [classes[-1]] if columns.shape[1] == 1 else list(classes)
+    values = [rank_auc(y == c, columns[:, k]) for k, c in enumerate(positives)]
+    values = [v for v in values if np.isfinite(v)]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def rank_auc(positive: np.ndarray, scores: np.ndarray) -> float:
+    """Probability that a positive row scores above a negative one, ties half."""
+    from scipy.stats import rankdata
+
+    n_pos, n_neg = int(positive.sum()), int((~positive).sum())
+    if n_pos == 0 or n_neg == 0:
+        return float("nan")
+    ranks = rankdata(scores)
+    return float((ranks[positive].sum() - n_pos * (n_pos + 1) / 2) / (n_pos * n_neg))

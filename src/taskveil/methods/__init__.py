@@ -1,0 +1,36 @@
+"""All methods, one line each. Classes are imported when asked for, so that listing them costs nothing."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from taskveil.registry import Table
+
+METHODS: Table[str] = Table("method")
+for _name, _place in {
+    # baselines
+    "local": "taskveil.methods.local:Local",
+    "pooled": "taskveil.methods.pooled:Pooled",
+    # model-protected multi-task learning
+    "low-rank": "taskveil.methods.low_rank:LowRank",
+    "group-sparse": "taskveil.methods.group_sparse:GroupSparse",
+    "low-rank-sparse": "taskveil.methods.low_rank_sparse:LowRankSparse",
+    "relationship": "taskveil.methods.relationship:Relationship",
+    "subspace": "taskveil.methods.subspace:Subspace",
+    "dp-mtrl": "taskveil.methods.dp_mtrl:DpMtrl",
+    "dp-aggr": "taskveil.methods.dp_aggr:DpAggr",
+    # mean-regularised
+    "mean": "taskveil.methods.mean:Mean",
+}.items():
+    METHODS.add(_name, _place)
+
+
+def get(name: str, **options: Any) -> Any:
+    """The method of this name with its own options, for example `get("low-rank", rounds=50)`."""
+    module, _, attribute = METHODS.get(name).partition(":")
+    return getattr(import_module(module), attribute)(**options)
+
+
+def names() -> list[str]:
+    return METHODS.names()

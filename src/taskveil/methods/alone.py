@@ -1,0 +1,75 @@
+"""Learning alone: what every task can do without anybody, and what sharing has to beat.
+
+Each task picks the strength of its ridge (or l1) penalty on its own rows. One-row and one-class tasks get a constant
+model. Nothing here is ever sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskveil.losses import LOSSES
+from taskveil.losses.base import Loss
+from taskveil.methods.base import Models, PublicInfo
+from taskveil.solvers.block_gradient import mean_gradients
+from taskveil.tasks.block import TaskBlock
+
+STRENGTHS = np.geomspace(100.0, 1e-3, 11)  # ridge per task, in units of the mean squared feature length / features
+L1_STRENGTHS = np.geomspace(1.0, 1e-2, 9)  # share of the strength at which all weights vanish
+FOLDS = 5
+
+
+def alone_models(
+    block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None
+) -> Models:
+    """Every task's own model, with its own penalty strength by cross-validation on its own rows."""
+    loss = LOSSES.get(public.loss)
+    solve = _ridge if penalty == "l2" else _lasso
+    W, b = solve(block, loss, public.fit_intercept, strength)
+    return Models(W, b, np.zeros(block.n_tasks, dtype=bool))
+
+
+def _ridge(
+    block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    from taskveil.solvers.newton import cross_validated, minimise_local
+
+    if strength is not None:
+        return minimise_local(block, loss, strength, fit_intercept=fit_intercept)
+    grid = STRENGTHS / 10.0
+    best = cross_validated(block, loss, grid, FOLDS, fit_intercept=fit_intercept).best()
+    return minimise_local(block, loss, grid[best], fit_intercept=fit_intercept)
+
+
+def _lasso(
+    block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    from taskveil.solvers.lasso import cross_validated_l1, largest_useful_strength, minimise_l1
+
+    if strength is not None:
+        return minimise_l1(block, loss, strength, fit_intercept)
+    grid = L1_STRENGTHS[:, None] * largest_useful_strength(block, loss, fit_intercept)[None]
+    best = cross_validated_l1(block, loss, grid, FOLDS, fit_intercept).best()
+    return minimise_l1(block, loss, np.take_along_axis(grid, best[None], axis=0)[0], fit_intercept)
+
+
+def best_intercepts(block: TaskBlock, W: np.ndarray, loss: Loss, fit_intercept: bool = True) -> np.ndarray:
+    """The unpenalised intercepts (m, r) that go with models W; one-class tasks get the smoothed log-odds shift."""
+    b = np.zeros(W.shape[:2])
+    if not fit_intercept:
+        return b
+    if loss.name == "squared":
+        return -mean_gradients(block, W, b, loss)[1]
+    scores = block.scores(W)
+    n = np.maximum(block.counts, 0.0)[:, None]
+    share = (block.means_by_task(block.y) + 1.0) / 2.0
+    low, high = 0.5 / (n + 1.0), 1.0 - 0.5 / (n + 1.0)
+    target = np.clip(share, low, high)  # a one-class task: smoothed, hence finite
+    for _ in range(50):
+        p = 0.5 * (1.0 + np.tanh((scores + b[block.task_of_row]) / 2.0))
+        gap = block.means_by_task(p) - target
+        slope = np.maximum(block.means_by_task(p * (1.0 - p)), 1e-6)
+        b -= np.clip(gap / slope, -2.0, 2.0)
+        if np.abs(gap).max(initial=0.0) < 1e-12:
+            break
+    return np.where(n > 0, b, 0.0)

@@ -1,0 +1,204 @@
+"""What a method is: a plan of releases, what one task does, what the server does.
+
+    local step at each task -> bounded message -> aggregate + noise (a release) -> billboard -> local step ...
+
+A method says *what* is summed (requests, from public sizes only), what a block of tasks sends (`TaskSide`) and what the
+server makes of the noisy sums (`ServerSide`). It never clips, draws noise or charges: the runtime does, through
+`taskveil.privacy`. Whatever a task side computes from the public billboards and its own rows belongs to that task; it
+leaves only inside the next clipped message.
+
+Shapes      W (tasks, outputs, features), intercepts (tasks, outputs). Regression and binary targets have one output,
+            k classes have k one-against-the-rest outputs.
+State       a dict of arrays whose first axis runs over the tasks of the block, so that it can be checkpointed, sent back
+            to an earlier version when a message was dropped, and cut into blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from taskveil.errors import OptionError
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.tasks.block import TaskBlock
+
+State = dict[str, np.ndarray]
+Message = dict[str, Any]  # release name -> raw array (tasks, *message_shape), or a Bounded sum made by a jitted round
+
+
+@dataclass(frozen=True)
+class PublicInfo:
+    """All a plan may depend on: sizes and declarations, never a value computed from rows."""
+
+    n_tasks: int
+    n_features: int
+    n_outputs: int
+    kind: str  # "regression" or "classification"
+    declared_bounds: bool = False  # features and target were scaled by declared public ranges
+    unit_rows: bool = False  # rows were normalised to length one
+    fit_intercept: bool = True
+    min_rows: int | None = None  # declared smallest number of rows of a task
+    max_rows: int | None = None  # declared largest number of rows of a task
+    seed: int | None = None  # initialisation and splits only, never noise
+    task_rows: tuple[int, ...] | None = None  # rows of every task: fixed and public where the unit is the record
+
+    @property
+    def loss(self) -> str:
+        return "squared" if self.kind == "regression" else "logistic"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Billboard:
+    """What the server publishes after a round. Everything on it is public to every task."""
+
+    round: int
+    values: Mapping[str, np.ndarray]
+    per_task: frozenset[str] = frozenset()  # arrays whose first axis runs over all tasks; a task is sent its own part
+    accepted: np.ndarray | None = None  # (n_tasks,) whose message of this round went into the release
+    done: bool = False  # the server ends the run (only without privacy: a private plan runs to its end)
+
+    def view(self, tasks: np.ndarray | None) -> View:
+        """The part of the billboard a block of tasks is sent; None means all tasks."""
+        if tasks is None:
+            return View(self.round, dict(self.values), self.accepted)
+        values = {k: v[tasks] if k in self.per_task else v for k, v in self.values.items()}
+        accepted = None if self.accepted is None else self.accepted[tasks]
+        return View(self.round, values, accepted)
+
+
+@dataclass(frozen=True)
+class View:
+    """A billboard as one block of tasks sees it."""
+
+    round: int
+    values: dict[str, np.ndarray]
+    accepted: np.ndarray | None = None
+    active: np.ndarray | None = None  # (tasks of the block,) who is asked this round; None means everybody
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def asking(self, active: np.ndarray | None) -> View:
+        return replace(self, active=active)
+
+
+@dataclass
+class Models:
+    """The personal models of a block of tasks, in the scaled units the methods work in."""
+
+    coef: np.ndarray  # (tasks, outputs, features)
+    intercept: np.ndarray  # (tasks, outputs)
+    kept: np.ndarray | None = None  # (tasks,) True where the shared model was kept, False where the task learns alone
+    extra: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+class TaskSide:
+    """What the tasks of one block do. Works on all of them at once; a block must equal its tasks one by one."""
+
+    merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
+
+    def start(self) -> State:
+        raise NotImplementedError
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        raise NotImplementedError
+
+    def finish(self, state: State, view: View) -> Models:
+        raise NotImplementedError
+
+
+class ServerSide:
+    """What the server makes of noisy sums. It sees releases and public sizes only."""
+
+    def start(self) -> tuple[State, Billboard]:
+        raise NotImplementedError
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        raise NotImplementedError
+
+
+class Method(BaseEstimator):
+    """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
+
+    name: ClassVar[str] = ""
+    variants: ClassVar[tuple[str, ...]] = ("sound",)
+    units: ClassVar[tuple[str, ...]] = ("task",)
+    kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
+    aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure")
+    schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
+    chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
+    shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
+    linear: ClassVar[bool] = True  # models are coef and intercept
+    reference: ClassVar[str] = ""
+
+    def adjust(self, budget: Budget) -> Budget:
+        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
+        return budget
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        """The sums this method will ask for, from public sizes only."""
+        raise NotImplementedError
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        raise NotImplementedError
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        raise NotImplementedError
+
+    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+        """What the certificate rests on, beyond what every run states."""
+        return []
+
+    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
+        """What this method's certificate does not cover, beyond what every run states."""
+        return []
+
+    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
+        """Why a claim of this variant is false, beyond what its mechanisms say; empty where the claim holds."""
+        return []
+
+    def also_protects(self, budget: Budget) -> tuple[str, ...]:
+        """Observers covered beyond those of the aggregation, because of where this method adds its noise."""
+        return ()
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
+        return None
+
+    def keeps_history(self, plan: Plan) -> bool:
+        """Whether new tasks need every billboard (True) or only the last one."""
+        return True
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The billboards a new task or a held-out fold walks through, first to last."""
+        return billboards
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        """Refuse, before any data is read, what this method cannot do."""
+        if budget.variant not in self.variants:
+            raise OptionError(
+                f"method {self.name!r} has variants {', '.join(self.variants)}; got {budget.variant!r}"
+            )
+        if str(budget.unit) not in self.units:
+            raise OptionError(
+                f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
+                f"Methods that protect records: mean, pooled, fedavg, async."
+            )
+        if public.kind not in self.kinds:
+            raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}")
+        if budget.epsilon is not None and budget.aggregation not in self.aggregations:
+            raise OptionError(
+                f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}"
+            )

@@ -1,0 +1,65 @@
+"""Every task alone: the baseline, and the perfect privacy of sharing nothing (MP-MTL Claim 1: (0, 0) against others)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.alone import alone_models
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.tasks.block import TaskBlock
+
+
+class Local(Method):
+    """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
+
+    name = "local"
+    units = ("task", "record")
+    shares_nothing = True
+
+    def __init__(self, penalty: str = "l2", strength: float | None = None):
+        self.penalty = penalty
+        self.strength = strength
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        if self.penalty not in ("l1", "l2"):
+            raise OptionError(f"penalty of method 'local' must be 'l1' or 'l2', got {self.penalty!r}")
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        return []
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return LocalTasks(self, block, public)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return SilentServer()
+
+
+class LocalTasks(TaskSide):
+    def __init__(self, method: Local, block: TaskBlock, public: PublicInfo):
+        self.method, self.block, self.public = method, block, public
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        return state, {}
+
+    def finish(self, state: State, view: View) -> Models:
+        return alone_models(self.block, self.public, self.method.penalty, self.method.strength)
+
+
+class SilentServer(ServerSide):
+    """Publishes an empty billboard and is never called again."""
+
+    def start(self) -> tuple[State, Billboard]:
+        return {}, Billboard(0, {})
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        raise AssertionError("a plan without releases has no rounds")

@@ -1,0 +1,158 @@
+"""Shared structure plus what is a task's own: MP-MTL Algorithm 4 and the variants of its Remark 4.
+
+    min_{P,Q} sum_i L_i(X_i (p_i + q_i), y_i) + penalty g(P) + own_penalty h(Q)
+
+g is the trace norm or the l2,1 norm; h is l1, l1,2 (sum of the norms of the tasks' columns) or the squared Frobenius
+norm. Only P takes part in the release, Q stays with its task: same cost as Algorithm 2.
+
+As printed, P = Q = W0 doubles the starting model and the step 1/L is too long, because (P, Q) has twice the curvature;
+`variant="paper"` does that. The default starts at P = W0, Q = 0 with step 1/(2L).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskveil.methods.alone import best_intercepts
+from taskveil.methods.base import Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.group_sparse import GroupSparseServer
+from taskveil.methods.proximal import SETUP, ProximalMethod, ProximalServer, ProximalTasks
+from taskveil.privacy.plan import Plan
+from taskveil.structures import STRUCTURES
+from taskveil.structures.base import Structure
+from taskveil.tasks.block import TaskBlock
+
+
+class LowRankSparse(ProximalMethod):
+    """Shared part `shared` ("trace_norm", "group_sparse") plus own part `own` ("l1", "l12", "squared_frobenius").
+
+    `own_penalty` is lambda_2; None takes the size of each task's own gradient noise (without privacy: their mean).
+    The other options are those of `low-rank`.
+    """
+
+    name = "low-rank-sparse"
+    reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 4 and Remark 4"
+
+    def __init__(
+        self,
+        shared: str = "trace_norm",
+        own: str = "l1",
+        own_penalty: float | None = None,
+        rounds: int | None = None,
+        penalty: float | None = None,
+        clip: float = 1.0,
+        step: float | None = None,
+        local_steps: int | None = None,
+        momentum: str = "accelerated",
+        strong_convexity: float = 0.0,
+        allocation: str = "uniform",
+        exponent: float = 0.0,
+        start: str = "alone",
+        tol: float = 1e-10,
+    ):
+        super().__init__(
+            rounds, penalty, clip, step, local_steps, momentum, strong_convexity, allocation, exponent, start, tol
+        )
+        self.shared = shared
+        self.own = own
+        self.own_penalty = own_penalty
+
+    @property
+    def structure(self) -> Structure:  # type: ignore[override]
+        return STRUCTURES.get(self.shared)
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return TwoPartTasks(self, block, public, plan)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        kind = GroupSparseTwoPart if self.shared == "group_sparse" else TwoPartServer
+        return kind(self, public, plan)
+
+
+class TwoPartTasks(ProximalTasks):
+    """Algorithm 4, steps 4 and 10-16, for a block of tasks."""
+
+    method: LowRankSparse
+
+    def start(self) -> State:
+        state = super().start()
+        W = state["w"]
+        own = W.copy() if self.paper else np.zeros_like(W)
+        return {**state, "own": own, "own_previous": own.copy()}
+
+    def finish(self, state: State, view: View) -> Models:
+        P = self.apply_map(view["map"], self.sent(state["w"]))
+        Q = self.shrink_own(state["own"], self._steps(view), view)
+        W = P + Q
+        intercept = best_intercepts(self.block, W, self.loss, self.public.fit_intercept)
+        return Models(W, intercept, extra={"shared": P, "own": Q})
+
+    def _steps(self, view: View) -> np.ndarray:
+        steps = super()._steps(view)
+        return steps if self.paper or "map" not in view or not self.private else steps / 2.0
+
+    def _advance(self, state: State, view: View) -> State:
+        M, eta = view["map"], self._steps(view)
+        P, P_last, Q, Q_last = state["w"], state["previous"], state["own"], state["own_previous"]
+        b = state["intercept"]
+        for k in range(self.local_steps):
+            P_hat = self.apply_map(M, self.sent(P))
+            Q_hat = self.shrink_own(Q, eta, view)
+            beta = self.method.momentum_at(view.round + k, float(view["curvature"]))
+            Z_p, Z_q = P_hat + beta * (P_hat - P_last), Q_hat + beta * (Q_hat - Q_last)
+            gradient, b = self._gradient(Z_p + Z_q, b, eta)
+            move = eta[:, None, None] * gradient
+            P, P_last, Q, Q_last = Z_p - move, P_hat, Z_q - move, Q_hat
+        return {"w": P, "previous": P_last, "own": Q, "own_previous": Q_last, "intercept": b}
+
+    def shrink_own(self, Q: np.ndarray, eta: np.ndarray, view: View) -> np.ndarray:
+        """Step 11: the proximal map of h, task by task (h is a sum over tasks)."""
+        structure = STRUCTURES.get(self.method.own)
+        strength = np.repeat(eta * self.own_penalty(view), Q.shape[1] if structure.column == "output" else 1)
+        return structure.models(structure.prox(structure.matrix(Q), strength), Q.shape)
+
+    def own_penalty(self, view: View) -> np.ndarray:
+        if self.method.own_penalty is not None:
+            return np.full(self.block.n_tasks, float(self.method.own_penalty))
+        if "own_penalty" in view:
+            return np.full(self.block.n_tasks, float(view["own_penalty"]))
+        noise, rows, _ = self._setup_once().T
+        return np.sqrt(2 * np.log(self.block.n_features + 1) * noise / np.maximum(rows, 1.0))
+
+    def _setup_once(self) -> np.ndarray:
+        if not hasattr(self, "_own_setup"):
+            self._own_setup = self._setup(super().start())
+        return self._own_setup
+
+
+class TwoPartServer(ProximalServer):
+    """Algorithm 2's server with the shorter step, and (without privacy) a common own penalty."""
+
+    method: LowRankSparse
+
+    def _settings(self, releases: dict[str, np.ndarray]) -> State:  # type: ignore[override]
+        state = super()._settings(releases)
+        if self.private:
+            return state
+        noise, rows, _ = releases[SETUP] / self.public.n_tasks
+        own = self.method.own_penalty
+        if own is None:
+            size = np.log(self.public.n_features * self.public.n_tasks + 1)
+            own = float(np.sqrt(2 * size * noise / max(rows, 1.0)))
+        half = 1.0 if self.method.step is not None else 0.5  # (P, Q) has curvature 2L
+        return {
+            "step": state["step"] * half,
+            "curvature": state["curvature"] / half,
+            "threshold": state["threshold"] * half,
+            "own_penalty": np.array(own),
+        }
+
+    def step(self, state, releases, accepted):  # type: ignore[no-untyped-def]
+        state, billboard = super().step(state, releases, accepted)
+        if "own_penalty" in state:
+            billboard.values["own_penalty"] = state["own_penalty"]  # type: ignore[index]
+        return state, billboard
+
+
+class GroupSparseTwoPart(TwoPartServer, GroupSparseServer):
+    """l2,1 on the shared part."""

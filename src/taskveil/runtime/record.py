@@ -1,0 +1,40 @@
+"""What a run leaves behind: models, public billboards, what was charged, and how it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskveil.methods.base import Billboard, Models, PublicInfo, State
+from taskveil.privacy.plan import Plan, PlannedRelease
+
+
+@dataclass
+class RunRecord:
+    models: Models
+    billboards: list[Billboard]  # public; replayed for new tasks and held-out rows
+    plan: Plan
+    public: PublicInfo
+    executed: list[PlannedRelease]  # what was charged, in order
+    randomness: dict[str, Any]
+    schedule: list[Any] = field(default_factory=list)  # who was asked in each round
+    seconds: float = 0.0
+    state: State = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rounds(self) -> int:
+        return self.billboards[-1].round
+
+
+def merge_states(old: State, new: State, active: np.ndarray) -> State:
+    """Tasks that were asked get their new state, the others keep the old one."""
+    merged = {}
+    for name, value in new.items():
+        before = old[name]
+        mask = active.reshape((-1,) + (1,) * (value.ndim - 1))
+        merged[name] = np.where(mask, value, before)
+    return merged
