@@ -1,4 +1,4 @@
-"""Losses of one score, by name. A new loss is one file and one line; tests/contract/test_losses.py checks it."""
+"""Losses of one score, by name. A new loss is one file and one line; tests/contract checks it."""
 
 from taskveil.losses.base import Loss
 from taskveil.losses.logistic import Logistic

@@ -64,7 +64,7 @@ def mean_gradients_numpy(block: TaskBlock, W: Array, b: Array, loss: Loss) -> tu
 
 
 def equal_runs(offsets: NDArray[np.int64], n_features: int) -> Iterator[tuple[int, int, int]]:
-    """Runs (first task, last task + 1, rows per task) of neighbouring tasks of one size, at most PART numbers."""
+    """Runs (first task, last task + 1, rows per task) of neighbours of one size, at most PART numbers."""
     sizes = np.diff(offsets)
     first = 0
     while first < len(sizes):
@@ -89,6 +89,20 @@ def task_means(block: TaskBlock) -> tuple[Array, Array, Array]:
         kernels.column_means(block.X, block.y, weights, block.offsets, first, last, *out)
 
     over_tasks(work, block.offsets, d)
+    return out
+
+
+def row_scores(block: TaskBlock, W: Array, b: Array) -> Array:
+    """(N, r) scores x'w + b of every row under its own task's model, without a copy of X or W per row."""
+    from taskveil.solvers import kernels
+
+    W, b = np.ascontiguousarray(W, dtype=float), np.ascontiguousarray(b, dtype=float)
+    out = np.empty((block.X.shape[0], W.shape[1]))
+
+    def work(first: int, last: int) -> None:
+        kernels.scores(block.X, block.offsets, W, b, first, last, out)
+
+    over_tasks(work, block.offsets, W.shape[1] * W.shape[2])
     return out
 
 

@@ -39,7 +39,8 @@ def single_output_gradients(
     for i in range(first, last):
         w = W[i, 0]
         g = grad_W[i, 0]
-        g[:] = 0.0
+        for j in range(d):
+            g[j] = 0.0
         total, slope_sum, value_sum = 0.0, 0.0, 0.0
         for row in range(offsets[i], offsets[i + 1]):
             weight = weights[row] if weighted else 1.0
@@ -115,3 +116,17 @@ def column_means(X, y, weights, offsets, first, last, mean_x, mean_y, totals):  
         mean_x[i] *= scale
         mean_y[i] *= scale
         totals[i] = total
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def scores(X, offsets, W, b, first, last, out):  # pragma: no cover
+    """x'w + b of every row of tasks first..last-1, for every output."""
+    d, r = X.shape[1], W.shape[1]
+    for i in range(first, last):
+        for row in range(offsets[i], offsets[i + 1]):
+            for o in range(r):
+                w = W[i, o]
+                s = 0.0
+                for j in range(d):
+                    s += X[row, j] * w[j]
+                out[row, o] = s + b[i, o]

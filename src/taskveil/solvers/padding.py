@@ -30,8 +30,7 @@ class Stack:
 
     def shares(self) -> Array:
         """weight / sum of weights of the task, (k, n); zeros for a task without rows."""
-        total = self.weights.sum(axis=1, keepdims=True)
-        return np.divide(self.weights, total, out=np.zeros_like(self.weights), where=total > 0.0)
+        return normalised(self.weights)
 
 
 def stacks(block: TaskBlock, limit: int = LIMIT) -> Iterator[Stack]:
@@ -63,3 +62,9 @@ def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64])
         weights *= block.weights[rows] if width else 1.0
     X = block.X[rows].astype(float, copy=False)
     return Stack(tasks, rows, X, block.y[rows].astype(float, copy=False), weights)
+
+
+def normalised(weights: Array) -> Array:
+    """Each row of (k, n) divided by its sum; zeros where the sum is zero."""
+    total = weights.sum(axis=1, keepdims=True)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)

@@ -177,17 +177,29 @@ def minimise(
     """
     problem = Problem(SmoothPart(block, loss, ridge, fit_intercept), parts, lipschitz)
     state = problem.start(*(start or (None, None)))
-    L = float(problem.lipschitz.max(initial=0.0))
-    gap = float("inf")
-    for _ in range(rounds):
-        beta = momentum(rule, state.since_restart + 1, ridge, L)
+    return run(problem, state, rule=rule, rounds=rounds, tol=tol, restart=restart)
+
+
+def run(
+    problem: Problem,
+    state: State,
+    *,
+    rule: str = "accelerated",
+    rounds: int = 5000,
+    tol: float = 1e-7,
+    restart: bool = True,
+) -> Solution:
+    """`minimise` from a state of a problem that is already set up."""
+    L, smooth, end = float(problem.lipschitz.max(initial=0.0)), problem.smooth, state.round + rounds
+    while state.round < end:
+        beta = momentum(rule, state.since_restart + 1, smooth.ridge, L)
         before, state = state, step(problem, state, beta, restart)
         if tol > 0.0 and state.round % CHECK_EVERY == 0 and _done(problem, before, state, tol):
             break
-    at = problem.smooth.evaluate(state.parts.sum(axis=0), state.intercepts)
-    gap = duality_gap(problem, state, at)
     W = state.parts.sum(axis=0)
-    b = problem.smooth.intercepts(W, state.intercepts)
+    at = smooth.evaluate(W, state.intercepts)
+    b = smooth.intercepts(W, state.intercepts)
+    gap = duality_gap(problem, state, at)
     return Solution(W, b, state.parts, problem.objective(state, at), gap, state.round)
 
 

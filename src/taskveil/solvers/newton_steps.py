@@ -1,0 +1,150 @@
+"""Damped Newton on a stack of tasks: every task its own step length, all of them in stacked matrix products.
+
+With fewer rows than features and an invertible A the unknowns are moved to row space first (w = c + A^-1 X'
+a), so that the cost is cubic in the smaller of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskveil.losses.base import Loss
+from taskveil.solvers.padding import Stack
+
+Array = NDArray[np.floating]
+Index = NDArray[np.int64]
+TINY = 1e-9  # ridge relative to the mean curvature
+MOST_STEPS = 60
+MOST_HALVINGS = 30
+
+
+class LocalProblem:
+    """One output of a stack of tasks, in coordinates v where the penalty is (mu/2) v'Pv around zero."""
+
+    def __init__(
+        self, stack: Stack, output: int, loss: Loss, A: Array, centre: Array, *, fit_intercept: bool
+    ) -> None:
+        self.loss, self.centre, self.fit_intercept = loss, centre, fit_intercept
+        self.y = stack.y[:, :, output]
+        self.base = np.einsum("knd,kd->kn", stack.X, centre)
+        self.back: Array | None = None
+        self.X, self.P = stack.X, A
+        n, d = stack.X.shape[1:]
+        if n < d:
+            self._to_row_space(A)
+
+    def _to_row_space(self, A: Array) -> None:
+        """X A^-1 X' = Q diag(e) Q' gives scores Q sqrt(e) v, penalty |v|^2, and w = A^-1 X' Q v / sqrt(e)."""
+        try:
+            spread = np.linalg.solve(A, self.X.transpose(0, 2, 1))  # (k, d, n)
+        except np.linalg.LinAlgError:
+            return  # directions without penalty: stay in feature space
+        e, Q = np.linalg.eigh(self.X @ spread)
+        if not np.all(np.isfinite(e)) or np.linalg.cond(A) > 1e12:
+            return
+        root = np.sqrt(np.maximum(e, 0.0))
+        kept = root > 1e-8 * root[:, -1:]
+        inverse = np.divide(1.0, root, out=np.zeros_like(root), where=kept)
+        self.back = spread @ (Q * inverse[:, None, :])
+        self.X, self.P = Q * np.where(kept, root, 0.0)[:, None, :], np.eye(root.shape[1])
+
+    def path(self, grid: Array, shares: Array) -> Iterator[tuple[Array, Array]]:
+        """Yields (w (k, d), b (k,)) for every row of `grid` (g, k), rows counted by `shares` (k, n)."""
+        mean = np.einsum("kn,knp->kp", shares, self.X)
+        usable = self._usable(shares)
+        X = self.X - mean[:, None, :] if self.fit_intercept else self.X
+        v, c = np.zeros(mean.shape), self._first_intercepts(shares)
+        live = np.flatnonzero(usable)
+        for mu in grid:
+            system = NewtonSystem(self, live, X, shares, mu)
+            v[live], c[live] = system.solve(v[live], c[live])
+            b = c - np.einsum("kp,kp->k", mean, v) if self.fit_intercept else np.zeros_like(c)
+            w = v if self.back is None else np.einsum("kdp,kp->kd", self.back, v)
+            yield self.centre + w, b
+
+    def _usable(self, shares: Array) -> NDArray[np.bool_]:
+        """Tasks with something to fit: rows, and both classes where the intercept would run away."""
+        some = shares.sum(axis=1) > 0.0
+        if not (np.isfinite(self.loss.lipschitz) and self.fit_intercept):
+            return some
+        balance = np.einsum("kn,kn->k", shares, self.y)
+        return some & (np.abs(balance) < 1.0 - 1e-12)
+
+    def _first_intercepts(self, shares: Array) -> Array:
+        """Zero, or for one-class tasks the smoothed log-odds less the mean score of the centre."""
+        if not (np.isfinite(self.loss.lipschitz) and self.fit_intercept):
+            return np.zeros(len(shares))
+        count = (shares > 0.0).sum(axis=1)
+        balance = np.clip(np.einsum("kn,kn->k", shares, self.y), -1.0, 1.0)
+        odds = np.log((count * (1.0 + balance) + 1.0) / (count * (1.0 - balance) + 1.0))
+        return odds - np.einsum("kn,kn->k", shares, self.base)
+
+
+class NewtonSystem:
+    """Objective, gradient and Hessian in u = (v, c), for the tasks `live` of a problem at strengths mu."""
+
+    def __init__(self, local: LocalProblem, live: Index, X: Array, shares: Array, mu: Array) -> None:
+        self.loss, self.fit_intercept = local.loss, local.fit_intercept
+        self.y, self.base, self.shares = local.y[live], local.base[live], shares[live]
+        X = X[live]
+        self.p = X.shape[2]
+        self.Z = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2) if self.fit_intercept else X
+        q = self.Z.shape[2]
+        curvature = self.loss.smoothness * np.einsum("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
+        self.R = np.zeros((len(X), q, q))
+        self.R[:, : self.p, : self.p] = mu[live, None, None] * local.P
+        self.R[:, np.arange(q), np.arange(q)] += TINY * np.where(curvature > 0.0, curvature, 1.0)[:, None]
+
+    def solve(self, v: Array, c: Array) -> tuple[Array, Array]:
+        """From (v, c); a task that has converged takes no further part."""
+        u = np.concatenate([v, c[:, None]], axis=1) if self.fit_intercept else v.copy()
+        live = np.arange(len(u))
+        value, scores = self.objective(live, u)
+        for _ in range(MOST_STEPS):
+            move, decrement = self.newton_step(live, u[live], scores)
+            far = decrement > 1e-13 * (1e-3 + np.abs(value))
+            live = live[far]
+            if live.size == 0:
+                break
+            u[live], value, scores = self.backtrack(
+                live, u[live], move[far], decrement=decrement[far], value=value[far], scores=scores[far]
+            )
+        return u[:, : self.p], (u[:, self.p] if self.fit_intercept else c)
+
+    def objective(self, tasks: Index, u: Array) -> tuple[Array, Array]:
+        """(values (k,), scores (k, n)) of these tasks at u (k, q)."""
+        scores = self.base[tasks] + np.einsum("knq,kq->kn", self.Z[tasks], u)
+        fit = np.einsum("kn,kn->k", self.shares[tasks], self.loss.value(scores, self.y[tasks]))
+        return fit + 0.5 * np.einsum("kq,kqs,ks->k", u, self.R[tasks], u), scores
+
+    def newton_step(self, tasks: Index, u: Array, scores: Array) -> tuple[Array, Array]:
+        """(-H^-1 gradient, gradient' H^-1 gradient); the latter is twice what the model promises."""
+        Z, y, shares = self.Z[tasks], self.y[tasks], self.shares[tasks]
+        slopes = shares * self.loss.derivative(scores, y)
+        bends = shares * self.loss.second_derivative(scores, y)
+        gradient = np.einsum("kn,knq->kq", slopes, Z) + np.einsum("kqs,ks->kq", self.R[tasks], u)
+        H = Z.transpose(0, 2, 1) @ (bends[:, :, None] * Z) + self.R[tasks]
+        move = -np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
+        return move, -np.einsum("kq,kq->k", gradient, move)
+
+    def backtrack(
+        self, tasks: Index, u: Array, move: Array, *, decrement: Array, value: Array, scores: Array
+    ) -> tuple[Array, Array, Array]:
+        """Halves every task's step until its objective falls by a tenth of the decrement: u, value, scores."""
+        length = np.ones(len(tasks))
+        u, value, scores = u.copy(), value.copy(), scores.copy()
+        waiting = np.arange(len(tasks))
+        for _ in range(MOST_HALVINGS):
+            trial = u[waiting] + length[waiting, None] * move[waiting]
+            there, at = self.objective(tasks[waiting], trial)
+            fine = there <= value[waiting] * (1.0 + 1e-15) - 0.1 * length[waiting] * decrement[waiting]
+            done = waiting[fine]
+            u[done], value[done], scores[done] = trial[fine], there[fine], at[fine]
+            waiting = waiting[~fine]
+            if waiting.size == 0:
+                break
+            length[waiting] *= 0.5
+        return u, value, scores
