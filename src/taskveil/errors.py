@@ -2,6 +2,7 @@
 
     TaskveilError                 1   anything of ours that went wrong
     |-- CheckFailed               1   a check said no (a certificate does not hold, an audit refutes a claim)
+    |   `-- SecureSumRefused      1   a secure sum stopped before anything was released
     |-- InputError (ValueError)   2   what the caller gave cannot be used
     |   |-- DataError             2   tables, arrays, files
     |   |-- OptionError           2   parameters and their combinations
@@ -27,6 +28,10 @@ class CheckFailed(TaskveilError):
     """A check was carried out and its answer is no."""
 
     exit_code = 1
+
+
+class SecureSumRefused(CheckFailed):
+    """A secure sum was stopped (too few tasks, a changed message, a repeated round); nothing was released."""
 
 
 class InputError(TaskveilError, ValueError):

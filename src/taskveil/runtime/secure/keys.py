@@ -1,0 +1,107 @@
+"""Keys of the secure sum: agreement (X25519), derivation (HKDF-SHA256), sealing (ChaCha20-Poly1305), signing (Ed25519).
+
+Everything comes from the `cryptography` package. Every derived key is bound to a purpose, to the round and to the
+ordered pair of tasks, so that a key, a ciphertext or a signature of one round is useless in another (no replay).
+A sealing key is used for exactly one message (purpose, round, sender, receiver), so its nonce may be constant.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from taskveil.errors import SecureSumRefused
+
+KEY_BYTES = 32
+_NONCE = bytes(12)
+_DOMAIN = b"taskveil secure sum 1|"
+
+
+def label(purpose: str, *numbers: int) -> bytes:
+    """Unambiguous context string: fixed domain, purpose, then fixed-width numbers."""
+    return _DOMAIN + purpose.encode() + b"|" + b"".join(n.to_bytes(8, "big") for n in numbers)
+
+
+def derive(secret: bytes, round_id: bytes, info: bytes) -> bytes:
+    """HKDF-SHA256 with the round as salt."""
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=round_id, info=info).derive(secret)
+
+
+class AgreementKey:
+    """One X25519 key pair, made fresh for one round."""
+
+    def __init__(self, private: bytes | None = None) -> None:
+        key = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
+        self._key = key
+        self.public = key.public_key().public_bytes_raw()
+
+    def private_bytes(self) -> bytes:
+        return self._key.private_bytes_raw()
+
+    def agree(self, other_public: bytes, round_id: bytes, info: bytes) -> bytes:
+        """Key shared with the owner of `other_public`; refuses the low-order points that give an all-zero secret."""
+        try:
+            secret = self._key.exchange(X25519PublicKey.from_public_bytes(other_public))
+        except ValueError as error:
+            raise SecureSumRefused("a task advertised an invalid key; leave it out and start a new round") from error
+        return derive(secret, round_id, info)
+
+
+def seal(key: bytes, message: bytes, context: bytes) -> bytes:
+    return ChaCha20Poly1305(key).encrypt(_NONCE, message, context)
+
+
+def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
+    try:
+        return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, context)
+    except InvalidTag as error:
+        raise SecureSumRefused(
+            "a sealed share was changed on its way or belongs to another round; start a new round"
+        ) from error
+
+
+class Identity:
+    """The long-lived signing key of a task, and the rounds it has already taken part in."""
+
+    def __init__(self, private: bytes | None = None) -> None:
+        key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
+        self._key = key
+        self._rounds: set[bytes] = set()
+        self.public = key.public_key().public_bytes_raw()
+
+    def private_bytes(self) -> bytes:
+        return self._key.private_bytes_raw()
+
+    def enter(self, round_id: bytes) -> None:
+        """Each round is entered once, whatever the server says."""
+        if round_id in self._rounds:
+            raise SecureSumRefused("this round was entered before; a round is never repeated. Start a new one")
+        self._rounds.add(round_id)
+
+    def sign(self, message: bytes) -> bytes:
+        return self._key.sign(message)
+
+
+@lru_cache(maxsize=1 << 15)
+def verify(public: bytes, signature: bytes, message: bytes) -> bool:
+    """Ed25519. The answer for one triple never changes, so tasks simulated in one process share it."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def digest(*parts: bytes) -> bytes:
+    """SHA-256 over length-prefixed parts."""
+    state = hashlib.sha256(_DOMAIN)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big") + part)
+    return state.digest()
