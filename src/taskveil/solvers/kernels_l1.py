@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from taskveil.solvers.kernels import FAST, SQUARED, _value_and_slope
+from taskveil.solvers.kernels import FAST, SQUARED, value_and_slope
 
 MOST_MODELS = 500
 MOST_SWEEPS = 100
@@ -80,9 +80,9 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
                     scores[k] += w[j] * Z[j, k]
         fit, gc, hc = 0.0, 0.0, 0.0
         for k in range(n):
-            value, slopes[k] = _value_and_slope(code, scores[k], y[k])
+            value, factor, slopes[k] = value_and_slope(code, scores[k], y[k])
             bends[k] = 1.0 if code == SQUARED else max(abs(slopes[k]) * (1.0 - abs(slopes[k])), LEAST_BEND)
-            fit += value / n
+            fit += (value + math.log(factor)) / n
             gc += slopes[k] / n
             hc += bends[k] / n
         if not intercept:
@@ -114,8 +114,8 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
             for _halving in range(30):
                 new_fit, new_size = 0.0, 0.0
                 for k in range(n):
-                    value, _slope = _value_and_slope(code, scores[k] + length * t[k], y[k])
-                    new_fit += value / n
+                    value, factor, _slope = value_and_slope(code, scores[k] + length * t[k], y[k])
+                    new_fit += (value + math.log(factor)) / n
                 for j in range(d):
                     new_size += abs(w[j] + length * move[j])
                 if new_fit + strength * new_size <= objective + 1e-3 * length * promised:

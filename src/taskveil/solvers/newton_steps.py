@@ -133,7 +133,7 @@ class NewtonSystem:
     def backtrack(
         self, tasks: Index, u: Array, move: Array, *, decrement: Array, value: Array, scores: Array
     ) -> tuple[Array, Array, Array]:
-        """Halves every task's step until its objective falls by a tenth of the decrement: u, value, scores."""
+        """Halves every task's step until its objective falls by a tenth of the decrement."""
         length = np.ones(len(tasks))
         u, value, scores = u.copy(), value.copy(), scores.copy()
         waiting = np.arange(len(tasks))
