@@ -1,0 +1,232 @@
+"""A block of clients on the engine: what the task sides of the neural methods are made of.
+
+Holds the rows (features applied once, never changed), cuts a cohort into pieces of one fixed shape, runs the compiled
+round on each and adds the pieces' sums, which are integers and therefore add exactly.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from taskveil.engine import store
+from taskveil.engine.batches import Rows, all_rows, row_batches, usable_rows
+from taskveil.engine.features import FeatureMap
+from taskveil.engine.models import Model, build
+from taskveil.engine.personalise import Option, Tuner, Tuning, choose
+from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity
+from taskveil.privacy.bounds import clip_rows
+from taskveil.privacy.exact_sum import from_grid
+from taskveil.tasks.block import TaskBlock
+
+
+def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> Model:
+    """The model behind the feature map; models given by name are built once per process."""
+    try:
+        return _named_model(_frozen(description), features.n_features, n_outputs, kind)
+    except TypeError:
+        return build(description, features.n_features, n_outputs, kind)
+
+
+def round_of(model: Model, work: LocalWork, exact_sum: bool) -> Round:
+    """The compiled round; the same object for the same work, so that a second fit compiles nothing."""
+    return _shared_round(model, work, exact_sum)
+
+
+def tuner_of(model: Model, tuning: Tuning) -> Tuner:
+    return _shared_tuner(model, tuning)
+
+
+@lru_cache(maxsize=32)
+def _named_model(frozen: Any, n_features: int, n_outputs: int, kind: str) -> Model:
+    return build(_thawed(frozen), n_features, n_outputs, kind)
+
+
+@lru_cache(maxsize=64)
+def _shared_round(model: Model, work: LocalWork, exact_sum: bool) -> Round:
+    return Round(model, work, exact_sum)
+
+
+@lru_cache(maxsize=64)
+def _shared_tuner(model: Model, tuning: Tuning) -> Tuner:
+    return Tuner(model, tuning)
+
+
+def _frozen(description: Any) -> Any:
+    if isinstance(description, dict):
+        return ("options", *((k, tuple(v) if isinstance(v, list) else v) for k, v in sorted(description.items())))
+    return description
+
+
+def _thawed(frozen: Any) -> Any:
+    return dict(frozen[1:]) if isinstance(frozen, tuple) and frozen and frozen[0] == "options" else frozen
+
+
+class Clients:
+    """The clients of one block."""
+
+    def __init__(self, block: TaskBlock, features: FeatureMap, model: Model, seed: int):
+        self.block, self.features, self.model, self.seed = block, features, model, seed
+        self.rows = usable_rows(block.offsets, block.weights)
+        self.X = features(block.X)
+        self.y = targets_for(model, block.y)
+        self._pool = store.rows_on_device(self.X, self.y)
+
+    @property
+    def n_clients(self) -> int:
+        return self.block.n_tasks
+
+    def batches(self, clients: np.ndarray, work: LocalWork, round_number: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers and weights of a piece, padded to `size` clients."""
+        padded = np.zeros(size, np.int64)
+        padded[: clients.size] = clients
+        if work.batch_size is None or work.kind == "residual":
+            width = int(max(self.rows.sizes.max(initial=1), 1))
+            index, weights = all_rows(self.rows, padded, width)
+            index, weights = index[:, None], weights[:, None]
+        else:
+            index, weights = row_batches(self.rows, padded, work.steps, work.batch_size, self.seed, round_number)
+        return index.astype(np.int32), weights
+
+    def pool(self, index: np.ndarray) -> tuple[tuple[Any, Any], np.ndarray]:
+        """Rows on the device and where a piece finds its own: all of them, or only those it uses."""
+        if self._pool is not None:
+            return self._pool, index
+        X, y, among = store.cohort_rows(self.X, self.y, index)
+        return (X, y), among
+
+    def sum_messages(
+        self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
+        clients: np.ndarray, rate: float | None, round_number: int, bound: float, scale: float = 1.0,
+    ) -> tuple[Any, np.ndarray]:
+        """One round over a cohort: the new client models and the clipped sum (groups, p) as float64."""
+        size = capacity(self.n_clients, rate, compiled.chunk)
+        total = np.zeros((member.shape[1], self.model.n_parameters + (compiled.work.bit > 0)))
+        shown = jnp.asarray(anchors, jnp.float32)
+        for part in pieces(clients, size):
+            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, round_number)
+            new, summed = compiled(cohort, pool, bound, scale)
+            total += from_grid(summed, bound) if compiled.exact_sum else np.asarray(summed, np.float64)
+            if compiled.work.start == "own":
+                models = store.put(models, part, new)
+        return models, total
+
+    def each_message(
+        self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
+        clients: np.ndarray, rate: float | None, round_number: int, scale: float = 1.0,
+    ) -> tuple[Any, np.ndarray]:
+        """The same, but every client's message (clients of the block, p), not clipped; zero outside the cohort."""
+        size = capacity(self.n_clients, rate, compiled.chunk)
+        messages = np.zeros((self.n_clients, self.model.n_parameters))
+        shown = jnp.asarray(anchors, jnp.float32)
+        for part in pieces(clients, size):
+            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, round_number)
+            new, raw = compiled.messages(cohort, pool, scale)
+            messages[part] = np.asarray(raw)[: part.size]
+            if compiled.work.start == "own":
+                models = store.put(models, part, new)
+        return models, messages
+
+    def concatenated(self, changes: np.ndarray, bound: float) -> np.ndarray:
+        """Clipped changes, each in its client's own slot of the concatenation of all models, (m, p)."""
+        return clip_rows(np.asarray(changes, np.float64), bound)
+
+    def _cohort(
+        self, work: LocalWork, models: Any, started: np.ndarray, anchors: Any, member: np.ndarray, part: np.ndarray,
+        size: int, round_number: int,
+    ) -> tuple[Cohort, tuple[Any, Any]]:
+        index, weights = self.batches(part, work, round_number, size)
+        pool, index = self.pool(index)
+        padded = np.zeros(size, np.int64)
+        padded[: part.size] = part
+        has_rows = self.rows.sizes[part] > 0  # a client that cannot fit sends the zero message
+        present = np.zeros(size, np.float32)
+        present[: part.size] = has_rows
+        own = store.take(models, part, size) if work.start == "own" else np.zeros((size, 1), np.float32)
+        return Cohort(
+            anchors, own, started[padded].astype(np.float32), member[padded].astype(np.float32), present, index, weights
+        ), pool
+
+    # ------------------------------------------------------------ after the last release
+
+    def personalise(
+        self, tuner: Tuner, options: tuple[Option, ...], anchors: np.ndarray, member: np.ndarray, first: np.ndarray,
+        folds: int, out: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Every client's own choice: its model (m, p), which option, and held-out errors (options, m)."""
+        models = np.empty((self.n_clients, self.model.n_parameters), np.float32) if out is None else out
+        chosen = np.zeros(self.n_clients, np.int64)
+        errors = np.full((len(options), self.n_clients), np.nan)
+        for part in pieces(np.arange(self.n_clients), capacity(self.n_clients, None, tuner.chunk)):
+            anchor = jnp.asarray(member[part] @ anchors, jnp.float32)
+            if len(options) > 1:
+                chosen[part], errors[:, part] = self._held_out(tuner, options, anchor, part, first, folds)
+            for k in np.unique(chosen[part]):
+                fitted = np.asarray(tuner.fit(options[k], anchor, self._whole(), self.rows, part, first, self.seed))
+                models[part[chosen[part] == k]] = fitted[chosen[part] == k]
+        return models, chosen, errors
+
+    def _held_out(
+        self, tuner: Tuner, options: tuple[Option, ...], anchor: Any, part: np.ndarray, first: np.ndarray, folds: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        fold = self.block.folds(folds, self.seed)
+        usable = np.ones(self.block.n_rows, bool) if self.block.weights is None else self.block.weights > 0
+        width = int(max(self.rows.sizes.max(initial=1), 1))
+        losses = [[] for _ in options]
+        errors = [[] for _ in options]
+        masks = []
+        for f in range(folds):
+            seen = usable_rows(self.block.offsets, (usable & (fold != f)).astype(float))
+            held = usable_rows(self.block.offsets, (usable & (fold == f)).astype(float))
+            for k, option in enumerate(options):
+                fitted = tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed)
+                scored, weights = tuner.row_losses(fitted, self._whole(), held, part, width)
+                losses[k].append(np.asarray(scored[:, 0]))
+                errors[k].append(np.asarray(scored[:, 1]))
+            masks.append(weights > 0)
+        alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
+        stack = [np.stack([np.concatenate(v, axis=1) for v in values]) for values in (losses, errors)]
+        return choose(*stack, np.concatenate(masks, axis=1).astype(float), alone)
+
+    def _whole(self) -> tuple[Any, Any]:
+        return self._pool if self._pool is not None else (self.X, self.y)
+
+
+def pieces(clients: np.ndarray, size: int) -> list[np.ndarray]:
+    """The clients in pieces of at most `size`; an empty cohort is one empty piece, processed like any other."""
+    if clients.size == 0:
+        return [clients]
+    return [clients[i : i + size] for i in range(0, clients.size, size)]
+
+
+def targets_for(model: Model, y: np.ndarray) -> np.ndarray:
+    """What the model's loss expects: class numbers for softmax, else the columns themselves."""
+    if model.loss == "softmax":
+        return np.argmax(y, axis=1).astype(np.int32)
+    return np.asarray(y, dtype=np.float32)
+
+
+def predict_scores(
+    model: Model, features: FeatureMap, tuner: Tuner, params: np.ndarray, X: np.ndarray, task: np.ndarray
+) -> np.ndarray:
+    """Scores (rows, outputs) of every row under its own client's parameters, a few clients at a time."""
+    inputs = features(X)
+    scores = np.zeros((inputs.shape[0], model.n_outputs))
+    order = np.argsort(task, kind="stable")
+    asked, counts = np.unique(task, return_counts=True)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    grouped = Rows(order, offsets)
+    width = int(2 ** np.ceil(np.log2(max(counts.max(initial=1), 1))))
+    size = capacity(asked.size, None, max(1, min(tuner.chunk, 2**20 // width)))
+    for part in pieces(np.arange(asked.size), size):
+        if part.size == 0:
+            continue
+        padded = np.concatenate([part, np.zeros(size - part.size, np.int64)])
+        index, weights = all_rows(grouped, padded, width)
+        got = np.asarray(tuner.scores(params[asked[padded]], inputs[index]))
+        real = (weights > 0) & (np.arange(size) < part.size)[:, None]
+        scores[index[real]] = got[real]
+    return scores

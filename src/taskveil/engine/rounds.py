@@ -1,0 +1,182 @@
+"""One round, jitted as a whole: gather rows, E local steps per client, clip, sum over the cohort.
+
+    client k   w <- start;  E times:  w <- (w - eta (grad l_k(w) - lambda a_k)) / (1 + eta lambda)
+               message g_k = w - a_k, clipped to the bound by privacy.bounds.clip_rows
+    output     every client's new w, and sum_k clip(g_k)
+
+Hu, Wu, Smith 2023 (PMTL), Algorithm 1, lines 4-8 and 11-14. Their step w - eta (grad l_k + lambda (w - a)) diverges for
+eta lambda > 2; ours takes the pull implicitly, has the same fixed points and is stable for every lambda. `explicit` is
+the paper's step. a_k is what the client sees on the billboard: the mean, or its mixture of the public groups' means.
+
+The round *ends at the clipped sum*. It draws no noise and charges nothing. Clients that only pad the cohort to its fixed
+size have `present` 0 and contribute exactly zero. The sum is made on integers (privacy.exact_sum), so it is exact and
+does not depend on the order, on the pieces or on the device.
+
+The compiled shape depends on the cohort's capacity, the local steps and the batch size, never on how many rows a client
+holds, on who was drawn or on step sizes and bounds, so nothing is compiled again between rounds (`traces` counts).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from taskveil.engine.models import Model
+from taskveil.privacy.bounds import clip_rows
+from taskveil.privacy.exact_sum import grid_of, sum_on_grid
+
+CHUNK_ON_ACCELERATOR = 512
+CHUNK_ON_CPU = 64
+AT_ONCE_ON_CPU = 8  # clients whose local steps run together on a CPU
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """What a client does between releases."""
+
+    steps: int = 5
+    batch_size: int | None = 16  # None: all rows in every step
+    learning_rate: float = 0.1
+    pull: float = 0.0  # lambda, toward the billboard
+    start: str = "own"  # "own": from its last model; "shared": from the billboard, nothing is remembered
+    kind: str = "steps"  # "steps": local SGD; "residual": PP-SGD, one gradient at shared + own
+    explicit: bool = False
+    bit: float = 0.0  # adaptive clipping: weight of one more coordinate, (message fits - 1/2) * bit * bound
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one piece of a round, padded to a fixed number k."""
+
+    anchors: Any  # (groups, p) what the billboard shows
+    own: Any  # (k, p) last models; (k, 1) of nothing where clients remember nothing
+    started: Any  # (k,) whether the client has a model of its own already
+    member: Any  # (k, groups) public mixture of the groups
+    present: Any  # (k,) 0 for padding
+    index: Any  # (k, steps, batch) or (k, 1, rows) row numbers
+    weights: Any  # the same shape
+
+
+def capacity(n_tasks: int, rate: float | None, chunk: int) -> int:
+    """Fixed size of the arrays a cohort is padded to: its mean plus six standard deviations, at most one chunk.
+
+    Public: computed from (rate, n_tasks). A cohort that is larger is processed in several pieces of this size; nobody
+    is dropped.
+    """
+    q = 1.0 if rate is None else rate
+    likely = math.ceil(q * n_tasks + 6 * math.sqrt(n_tasks * q * (1 - q)))
+    return max(1, min(chunk, n_tasks, likely))
+
+
+def each_client(function: Any, arguments: tuple[Any, ...], accelerator: bool) -> Any:
+    """function over the first axis: all at once on an accelerator, a few at a time on a CPU."""
+    count = arguments[0].shape[0]
+    if accelerator or count == 1:
+        return jax.vmap(function)(*arguments)
+    return jax.lax.map(lambda a: function(*a), arguments, batch_size=min(AT_ONCE_ON_CPU, count))
+
+
+class Round:
+    """The compiled round of one model; call it with arrays of one fixed shape."""
+
+    def __init__(self, model: Model, work: LocalWork, exact_sum: bool = True, accelerator: bool | None = None):
+        self.model, self.work, self.exact_sum = model, work, exact_sum
+        self.accelerator = jax.default_backend() != "cpu" if accelerator is None else accelerator
+        self.traces = 0
+        self._compiled = jax.jit(self._trace)
+        self._messages = jax.jit(self._raw)
+
+    @property
+    def chunk(self) -> int:
+        return CHUNK_ON_ACCELERATOR if self.accelerator else CHUNK_ON_CPU
+
+    def __call__(self, cohort: Cohort, pool: tuple[Any, Any], bound: float, scale: float = 1.0) -> tuple[Any, Any]:
+        """New client models (k, p) and the clipped sum (groups, p) of `scale * g_k`, in multiples of the public grid.
+
+        `pool` holds the rows (N, d) and their targets. With `exact_sum` off (no privacy) the sum is plain float32.
+        """
+        return self._compiled(_arrays(cohort), *pool, self._knobs(bound, scale))
+
+    def messages(self, cohort: Cohort, pool: tuple[Any, Any], scale: float = 1.0) -> tuple[Any, Any]:
+        """New client models and every client's own message, not clipped: for aggregations without a trusted sum."""
+        return self._messages(_arrays(cohort), *pool, self._knobs(1.0, scale))
+
+    def _knobs(self, bound: float, scale: float) -> np.ndarray:
+        single = np.float32(bound)
+        below = np.nextafter(single, np.float32(0)) if single > bound else single
+        knobs = [self.work.learning_rate, self.work.pull, scale, below, grid_of(bound)]
+        return np.asarray(knobs, dtype=np.float32)
+
+    def _trace(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
+        self.traces += 1  # runs only while tracing
+        new, message = self._raw(cohort, X, y, knobs)
+        clipped = clip_rows(message, knobs[3], xp=jnp)
+        if self.work.bit:
+            fits = jnp.linalg.norm(message, axis=1) <= knobs[3]  # a NaN does not fit
+            part = jnp.where(cohort[4] > 0, jnp.where(fits, 0.5, -0.5), 0.0) * self.work.bit * knobs[3]
+            clipped = jnp.concatenate([clipped, part[:, None]], axis=1)
+        return new, self._sum(clipped, cohort[3], knobs[4])
+
+    def _raw(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
+        anchors, own, started, member, present, index, weights = cohort
+        anchor = member @ anchors if anchors.shape[0] > 1 else jnp.broadcast_to(anchors, (present.size, anchors.shape[1]))
+        remembers = self.work.start == "own"
+        begin = jnp.where(started[:, None] > 0, own, anchor) if remembers else anchor
+        if self.work.kind == "residual":
+            begin = own
+        new, message = each_client(
+            lambda a, b, i, w: self._client(a, b, i, w, X, y, knobs), (anchor, begin, index, weights), self.accelerator
+        )
+        asked = present[:, None] > 0
+        return (jnp.where(asked, new, own) if remembers else own), jnp.where(asked, knobs[2] * message, 0.0)
+
+    def _sum(self, clipped: Any, member: Any, grid: Any) -> Any:
+        """sum_k member_kc clip(g_k); |member_k| <= 1 keeps each client's part inside the bound."""
+        groups = member.shape[1]
+        flat = clipped if groups == 1 else (member[:, :, None] * clipped[:, None, :]).reshape(clipped.shape[0], -1)
+        total = sum_on_grid(flat, grid, xp=jnp) if self.exact_sum else jnp.sum(flat, axis=0)
+        return total.reshape(groups, -1)
+
+    def _client(self, anchor: Any, begin: Any, index: Any, weights: Any, X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
+        if self.work.kind == "residual":
+            gradient = self._gradient(anchor + begin, X[index[0]], y[index[0]], weights[0])
+            return begin - knobs[0] * gradient, gradient
+        unravel = self.model.unravel
+        target, params = unravel(anchor), unravel(begin)
+        if index.shape[0] == self.work.steps:
+
+            def one(params: Any, batch: tuple[Any, Any]) -> tuple[Any, None]:
+                rows, weight = batch
+                return self._step(params, target, X[rows], y[rows], weight, knobs), None
+
+            params, _ = jax.lax.scan(one, params, (index, weights))
+        else:
+            rows, labels = X[index[0]], y[index[0]]
+
+            def same(_: Any, params: Any) -> Any:
+                return self._step(params, target, rows, labels, weights[0], knobs)
+
+            params = jax.lax.fori_loop(0, self.work.steps, same, params)
+        new = ravel_pytree(params)[0]
+        return new, new - anchor
+
+    def _step(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, knobs: Any) -> Any:
+        eta, pull = knobs[0], knobs[1]
+        gradient = jax.grad(self.model.mean_loss)(params, rows, labels, weight)
+        if self.work.explicit:
+            return jax.tree.map(lambda w, g, a: w - eta * (g + pull * (w - a)), params, gradient, target)
+        return jax.tree.map(lambda w, g, a: (w - eta * (g - pull * a)) / (1 + eta * pull), params, gradient, target)
+
+    def _gradient(self, flat: Any, rows: Any, labels: Any, weight: Any) -> Any:
+        return jax.grad(lambda v: self.model.mean_loss(self.model.unravel(v), rows, labels, weight))(flat)
+
+
+def _arrays(cohort: Cohort) -> tuple[Any, ...]:
+    c = cohort
+    return c.anchors, c.own, c.started, c.member, c.present, c.index, c.weights

@@ -1,0 +1,83 @@
+"""Mean-regularised learning inside public groups, or along a fixed public relationship between tasks.
+
+    min sum_k [ l_k(w_k) + (lambda/2) |w_k - sum_c A_kc wbar_c|^2 ],   wbar_c the A-weighted mean of the w_k in group c
+
+A (tasks x groups) is public and fixed: rows are non-negative and sum to one. Cluster labels are its 0/1 case (Hu, Wu, Smith
+2023, remark after Corollary 2; Evgeniou, Micchelli, Pontil 2005), a matrix of task similarities its general case, a
+column of ones is `mean`. One round is ONE release of all groups' sums: a task's part is A_k (outer) clip(g_k), of norm
+|A_k|_2 |clip(g_k)| <= gamma, so the sensitivity is that of `mean`, and disjoint clusters cost nothing extra. A relationship
+learned from data is not public: see method `relationship`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.base import PublicInfo
+from taskveil.methods.neural import NeuralMethod
+from taskveil.privacy.plan import Budget
+
+
+class ClusteredMean(NeuralMethod):
+    __doc__ = "Mean-regularised within public groups. " + (NeuralMethod.__doc__ or "")
+
+    name = "clustered-mean"
+
+    def __init__(
+        self,
+        clusters: Any = None,
+        relationship: Any = None,
+        model: Any = "softmax",
+        features: Any = None,
+        rounds: int = 20,
+        rate: float | None = None,
+        clip: float = 1.0,
+        strength: float = 1.0,
+        local_steps: int = 5,
+        batch_size: int | None = 16,
+        learning_rate: float = 0.1,
+        server_rate: float = 1.0,
+        shrink: bool = True,
+        personalise: str | None = None,
+        options: Any = ("shared", "mean", "vanilla", "alone"),
+        tune_steps: int = 50,
+        tune_rate: float | None = None,
+        tune_batch: int | None = 16,
+        alone_steps: int | None = None,
+        decay: float = 0.0,
+        folds: int = 2,
+    ):
+        super().__init__(
+            model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
+            personalise, options, tune_steps, tune_rate, tune_batch, alone_steps, decay, folds,
+        )  # fmt: skip
+        self.clusters = clusters
+        self.relationship = relationship
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        self.membership(public)
+
+    def n_groups(self, public: PublicInfo) -> int:
+        return int(self.membership(public).shape[1])
+
+    def membership(self, public: PublicInfo) -> np.ndarray:
+        """A, (tasks, groups)."""
+        if (self.clusters is None) == (self.relationship is None):
+            raise OptionError(
+                "method 'clustered-mean' needs either clusters (one public label per task, in the order of the tasks) or a "
+                "public relationship matrix (tasks x groups)"
+            )
+        if self.clusters is not None:
+            _, code = np.unique(np.asarray(self.clusters), return_inverse=True)
+            A = np.eye(code.max(initial=0) + 1)[code]
+        else:
+            A = np.asarray(self.relationship, dtype=np.float64)
+        if A.ndim != 2 or A.shape[0] != public.n_tasks:
+            raise OptionError(f"expected one public label or row for each of the {public.n_tasks} tasks, got shape {A.shape}")
+        if not (np.isfinite(A).all() and (A >= 0).all() and np.allclose(A.sum(axis=1), 1.0)):
+            raise OptionError("rows of a relationship matrix must be non-negative and sum to one")
+        return A

@@ -1,0 +1,408 @@
+"""What the methods that train on the neural engine share: options, task side, server side.
+
+    round t   cohort by the runtime (Poisson, rate q), local work and clipping in one jitted call (engine/rounds.py)
+    release   "update": sum over the cohort of clipped messages, l2 sensitivity gamma (add-remove), 2 gamma (replace-one);
+              charged and noised by the runtime, never here
+    server    a <- a + server_rate * sum / (q m): the *expected* cohort, never the realised one; an empty cohort releases
+              noise like any other; all tasks weigh the same whatever they hold (THEORY section 2, a-d)
+    finish    every client fits itself to the last billboard and its own rows and chooses among the options, or "alone"
+
+Why the sampled-Gaussian bound holds although w_k is private state: the round's inclusion bit is fresh, clipping bounds the
+message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex (THEORY section 2 e).
+Observer: the other tasks, all colluding. The server sees clipped messages under `curator` aggregation, and it sees who
+takes part, so no amplification is claimed against it under any aggregation.
+
+`variant="paper"` (Hu, Wu, Smith 2023, Algorithm 1): cohorts of exactly min(m, 100) tasks, division by that number,
+explicit steps, start at w^0. Its epsilon, computed as if cohorts were Poisson, is printed with holds = false and the true
+epsilon beside it: with fixed-size cohorts m - 1 colluders know whether task i was drawn, so nothing is amplified.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.privacy.units import Neighbours
+from taskveil.tasks.block import TaskBlock
+
+RELEASE = "update"
+PAPER_COHORT = 100
+BIT_SHARE = 0.25  # weight of the "was it clipped?" bit, relative to the clipping norm
+ADAPTATION = 0.2  # Andrew et al. 2021 recommend this rate
+PER_TASK = frozenset({"member"})
+LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
+
+
+class NeuralMethod(Method):
+    """Options of the neural methods.
+
+    model           "linear", "softmax", "mlp", "cnn", {"name": ..., options}, an (init, apply) pair or a module
+    features        public feature map before the model: None, "gradients", {"name": "gradients", "width": 64}
+    rounds          releases
+    rate            probability with which each task takes part in a round; None: everybody up to 512 tasks, else 512/m
+    clip            gamma, the norm to which a task's message is clipped; public
+    strength        lambda, how strongly a task is pulled toward what is shared
+    local_steps, batch_size, learning_rate   local SGD between releases; batch_size None uses all rows
+    server_rate     how far the server goes along the mean of the messages
+    shrink          scale each noisy update by an estimate of its signal share (post-processing, free)
+    personalise     "choose", one of shared, alone, vanilla, mean, symmetrised-kl, ewc, or "none": the model as the rounds
+                    left it; None is the method's own default
+    options         what "choose" chooses among: names, or (name, strength)
+    tune_steps, tune_rate, tune_batch, alone_steps, decay, folds   local work after the last release
+    adaptive_clip   None, or the quantile to which the clipping norm adapts (Andrew et al. 2021); one more coordinate is
+                    released, and charged, in every round
+    """
+
+    linear = False
+    chooses_locally = True
+    variants = ("sound", "paper")
+    kinds = ("regression", "classification")
+    reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
+    work_start: ClassVar[str] = "own"
+    work_kind: ClassVar[str] = "steps"
+    uses_strength: ClassVar[bool] = True
+    default_personalise: ClassVar[str] = "choose"
+
+    def __init__(
+        self,
+        model: Any = "softmax",
+        features: Any = None,
+        rounds: int = 20,
+        rate: float | None = None,
+        clip: float = 1.0,
+        strength: float = 1.0,
+        local_steps: int = 5,
+        batch_size: int | None = 16,
+        learning_rate: float = 0.1,
+        server_rate: float = 1.0,
+        shrink: bool = True,
+        personalise: str | None = None,
+        options: Any = ("shared", "mean", "vanilla", "alone"),
+        tune_steps: int = 50,
+        tune_rate: float | None = None,
+        tune_batch: int | None = 16,
+        alone_steps: int | None = None,
+        decay: float = 0.0,
+        folds: int = 2,
+        adaptive_clip: float | None = None,
+    ):
+        self.model = model
+        self.features = features
+        self.rounds = rounds
+        self.rate = rate
+        self.clip = clip
+        self.strength = strength
+        self.local_steps = local_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.server_rate = server_rate
+        self.shrink = shrink
+        self.personalise = personalise
+        self.options = options
+        self.tune_steps = tune_steps
+        self.tune_rate = tune_rate
+        self.tune_batch = tune_batch
+        self.alone_steps = alone_steps
+        self.decay = decay
+        self.folds = folds
+        self.adaptive_clip = adaptive_clip
+
+    # ------------------------------------------------------------------ plan
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        from taskveil.engine import require_jax
+
+        require_jax()
+        for name in ("rounds", "local_steps"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | np.integer) and value >= 1):
+                raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not (self.rate is None or 0 < self.rate <= 1):
+            raise OptionError(f"rate must lie in (0, 1], or None; got {self.rate!r}")
+        if self.adaptive_clip is not None and not 0 < self.adaptive_clip < 1:
+            raise OptionError(f"adaptive_clip is a quantile in (0, 1), or None; got {self.adaptive_clip!r}")
+        if self.adaptive_clip is not None and (self.n_groups(public) > 1 or budget.aggregation != "curator"):
+            raise OptionError("adaptive_clip needs one shared mean and aggregation 'curator'")
+        self.tuning_options()
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        what = VectorSum(self.total_shape(public), self.bound(budget))
+        rate = self.sampling_rate(public, budget)
+        rate = None if rate == 1.0 else rate
+        return [Request(RELEASE, t + 1, what, rate=rate) for t in range(int(self.rounds))]
+
+    def n_groups(self, public: PublicInfo) -> int:
+        return 1
+
+    def total_shape(self, public: PublicInfo) -> tuple[int, ...]:
+        groups, p = self.n_groups(public), self.built(public).n_parameters
+        shape = (p,) if groups == 1 else (groups, p)
+        return (p + 1,) if self.adaptive_clip is not None else shape
+
+    def bound(self, budget: Budget) -> float:
+        """Norm of one task's contribution.
+
+        Adaptive clipping adds one coordinate, (fits - 1/2) clip / 4, of size clip / 8. Both are one vector and one event:
+        two releases of one secret cohort are not two independent sampled releases.
+        """
+        extra = BIT_SHARE / 2 if self.adaptive_clip is not None else 0.0
+        return float(self.clip) * math.hypot(1.0, extra)
+
+    def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
+        if budget.variant == "paper":
+            return self.cohort_size(public, budget.variant) / public.n_tasks
+        if self.rate is not None:
+            return float(self.rate)
+        return min(1.0, LARGE_COHORT / public.n_tasks)
+
+    def cohort_size(self, public: PublicInfo, variant: str) -> int | None:
+        """Fixed number of tasks per round (the paper's sampler), or None: Poisson."""
+        return min(public.n_tasks, PAPER_COHORT) if variant == "paper" else None
+
+    def keeps_history(self, plan: Plan) -> bool:
+        return False
+
+    # ----------------------------------------------------------------- engine
+
+    def feature_map(self, public: PublicInfo) -> Any:
+        from taskveil.engine.features import FeatureMap
+
+        return FeatureMap(self.features, public.n_features)
+
+    def built(self, public: PublicInfo) -> Any:
+        from taskveil.engine.clients import model_of
+
+        return model_of(self.model, self.feature_map(public), public.n_outputs, public.kind)
+
+    def work(self, plan: Plan) -> Any:
+        from taskveil.engine.rounds import LocalWork
+
+        return LocalWork(
+            steps=int(self.local_steps), batch_size=self.batch_size, learning_rate=float(self.learning_rate),
+            pull=float(self.strength) if self.uses_strength else 0.0, start=self.work_start, kind=self.work_kind,
+            explicit=plan.budget.variant == "paper",
+            bit=BIT_SHARE if self.adaptive_clip is not None else 0.0,
+        )  # fmt: skip
+
+    def tuning(self) -> Any:
+        from taskveil.engine.personalise import Tuning
+
+        rate = self.learning_rate if self.tune_rate is None else self.tune_rate
+        return Tuning(int(self.tune_steps), self.tune_batch, float(rate), float(self.decay), self.alone_steps)
+
+    def tuning_options(self) -> tuple[Any, ...]:
+        from taskveil.engine.personalise import parse_options
+
+        how = self.default_personalise if self.personalise is None else self.personalise
+        if how == "none":
+            return ()
+        return parse_options(self.options if how == "choose" else (how,), float(self.strength))
+
+    def membership(self, public: PublicInfo) -> np.ndarray | None:
+        """(all tasks, groups) public mixture of the groups' means; None: one mean for everybody."""
+        return None
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return NeuralTasks(self, block, public, plan)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return NeuralServer(self, public, plan)
+
+    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Scores (rows, outputs) of every row under its own task's model."""
+        from taskveil.engine.clients import predict_scores, tuner_of
+
+        model, features = self.built(record.public), self.feature_map(record.public)
+        return predict_scores(model, features, tuner_of(model, self.tuning()), models.extra["params"], X, position)
+
+    # ------------------------------------------------------------ certificate
+
+    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if plan.budget.epsilon is None:
+            return []
+        said = ["the model's first parameters, its features and all step sizes are independent of the data"]
+        if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases) and plan.budget.variant == "sound":
+            said.append("each round every task takes part independently and in secret from the other tasks (Poisson)")
+        return said
+
+    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if plan.budget.variant != "paper" or plan.budget.epsilon is None:
+            return []
+        true, _ = true_epsilon_of_fixed_cohorts(plan)
+        size = self.cohort_size(public, "paper")
+        return [
+            f"the claim treats cohorts of exactly {size} tasks as Poisson samples; colluding tasks that count their own "
+            f"participations learn who was drawn, so nothing is amplified: the same noise gives epsilon {true:.3g} at "
+            f"delta {plan.budget.delta:.3g} for a task that takes part in every round"
+        ]
+
+
+def true_epsilon_of_fixed_cohorts(plan: Plan) -> tuple[float, str]:
+    """Epsilon of the plan's noise when the observer knows every cohort: one plain Gaussian release per round."""
+    factor = 1.0 if plan.budget.neighbours is Neighbours.ADD_REMOVE else 2.0
+    charges = []
+    for planned in plan.releases:
+        event: Any = planned.event
+        relative = event.noise_multiplier / (factor if isinstance(event, SampledGaussianEvent) else 1.0)
+        charges.append(Charge(GaussianEvent(relative)))
+    return best_epsilon(charges, plan.budget.delta)
+
+
+class NeuralTasks(TaskSide):
+    """Local work of a block of clients."""
+
+    merges_inactive = True
+
+    def __init__(self, method: NeuralMethod, block: TaskBlock, public: PublicInfo, plan: Plan):
+        from taskveil.engine.clients import Clients, round_of
+
+        self.method, self.block, self.public, self.plan = method, block, public, plan
+        self.model = method.built(public)
+        self.clients = Clients(block, method.feature_map(public), self.model, public.seed or 0)
+        self.first = self.model.start(public.seed or 0)
+        self.compiled = round_of(self.model, method.work(plan), exact_sum=plan.budget.epsilon is not None)
+        self.contribution = plan.releases[0].contribution if plan.releases else None
+        self.rate = plan.releases[0].rate if plan.releases else None
+
+    def start(self) -> State:
+        from taskveil.engine import store
+
+        m, p = self.block.n_tasks, self.model.n_parameters
+        models = store.empty_models(m, p) if self.method.work_start == "own" else np.zeros((m, 0), np.float32)
+        started = np.zeros(m, bool)
+        if self.plan.budget.variant == "paper" and self.method.work_start == "own":
+            models, started = self._from_the_start(models), ~started
+        return {"models": models, "started": started}
+
+    def _from_the_start(self, models: Any) -> Any:
+        """The paper's w_k^0: every client remembers the data-independent start."""
+        return np.asarray(models) + self.first if isinstance(models, np.ndarray) else models + self.first
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        clients = np.arange(self.block.n_tasks) if view.active is None else np.flatnonzero(view.active)
+        anchors, member = self._anchors(view), self._member(view)
+        common = (self.compiled, state["models"], state["started"], anchors, member, clients, self.rate, view.round + 1)
+        message: Any
+        if self.plan.budget.aggregation == "curator":
+            models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
+            message = seal_clipped_sum(self.contribution, total.reshape(self.contribution.total_shape), clients.size)
+        else:
+            models, raw = self.clients.each_message(*common)
+            message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
+        started = state["started"].copy()
+        started[clients] = True
+        return {"models": models, "started": started}, {RELEASE: message}
+
+    def _scale(self, view: View) -> float:
+        """Adaptive clipping: messages are sent in units of the billboard's norm, so that the planned bound stays."""
+        return self.method.clip / float(view["clip"]) if "clip" in view else 1.0
+
+    def _member(self, view: View) -> np.ndarray:
+        return np.asarray(view["member"]) if "member" in view else np.ones((self.block.n_tasks, 1))
+
+    def _anchors(self, view: View) -> np.ndarray:
+        return np.asarray(view["mean"], np.float32).reshape(-1, self.model.n_parameters)
+
+    def finish(self, state: State, view: View) -> Models:
+        from taskveil.engine.clients import tuner_of
+
+        anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options()
+        if not options:
+            return self._models(self.unchanged(state, (member @ anchors).astype(np.float32)), None, None, ())
+        tuner = tuner_of(self.model, self.method.tuning())
+        out = state["models"] if isinstance(state["models"], np.ndarray) and state["models"].nbytes > 2**28 else None
+        params, chosen, errors = self.clients.personalise(
+            tuner, options, anchors, member, self.first, int(self.method.folds), out
+        )
+        return self._models(params, chosen, errors, options)
+
+    def unchanged(self, state: State, shared: np.ndarray) -> np.ndarray:
+        """The model of Algorithm 1 itself: the client's own, or what is shared where it has none."""
+        if self.method.work_start != "own":
+            return shared
+        return np.where(state["started"][:, None], np.asarray(state["models"]), shared)
+
+    def _models(self, params: np.ndarray, chosen: Any, errors: Any, options: tuple[Any, ...]) -> Models:
+        m, r = self.block.n_tasks, self.public.n_outputs
+        extra = {"params": params}
+        kept = None
+        if chosen is not None:
+            kinds = np.asarray([option.kind for option in options])
+            extra["choice"] = np.asarray([option.name for option in options])[chosen]
+            kept = kinds[chosen] != "alone"
+            if len(options) > 1 and "alone" in kinds:
+                alone = int(np.flatnonzero(kinds == "alone")[0])
+                others = np.where(np.arange(len(options))[:, None] == alone, np.inf, errors)
+                extra["error_alone"], extra["error_shared"] = errors[alone], others.min(axis=0)
+        return Models(np.zeros((m, r, 0)), np.zeros((m, r)), kept, extra)
+
+
+class NeuralServer(ServerSide):
+    """Adds the noisy mean of the messages to what is shared."""
+
+    def __init__(self, method: NeuralMethod, public: PublicInfo, plan: Plan):
+        self.method, self.public, self.plan = method, public, plan
+        self.model = method.built(public)
+        self.groups = method.n_groups(public)
+        rate = method.sampling_rate(public, plan.budget)
+        self.member = method.membership(public)
+        weight = np.array([public.n_tasks]) if self.member is None else self.member.sum(axis=0)
+        self.expected = np.maximum(rate * weight, 1e-12)[:, None]  # (groups, 1): q m, public
+
+    def start(self) -> tuple[State, Billboard]:
+        first = np.repeat(self.model.start(self.public.seed or 0)[None].astype(np.float64), self.groups, axis=0)
+        state = {"mean": first, "round": np.array(0), "clip": np.array(float(self.method.clip))}
+        return state, Billboard(0, self._shown(state), per_task=PER_TASK)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t = int(state["round"]) + 1
+        update, clip = self._mean_update(releases[RELEASE], state, t)
+        state = {"mean": self.move(state["mean"], update), "round": np.array(t), "clip": clip}
+        return state, Billboard(t, self._shown(state), per_task=PER_TASK)
+
+    def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+        return mean + self.method.server_rate * update
+
+    def _mean_update(self, total: np.ndarray, state: State, t: int) -> tuple[np.ndarray, np.ndarray]:
+        if self.method.adaptive_clip is None:
+            sums = np.asarray(total, np.float64).reshape(self.groups, -1)
+            return self._shrunk(sums, t) / self.expected, state["clip"]
+        norm = float(state["clip"])
+        bits = total[-1] / (BIT_SHARE * self.method.clip)  # sum over the cohort of (fits - 1/2), noisy
+        fitting = float(bits / self.expected[0, 0]) + 0.5
+        update = self._shrunk(np.asarray(total[:-1])[None], t) * (norm / self.method.clip) / self.expected
+        return update, np.array(norm * math.exp(-ADAPTATION * (fitting - self.method.adaptive_clip)))
+
+    def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:
+        """Each group's sum times max(0, 1 - p s^2 / |sum|^2): the signal's share of its squared norm (James & Stein 1961).
+
+        s is the public noise scale, so this is post-processing. Off in the paper's variant and without noise.
+        """
+        planned = next((p for p in self.plan.releases if p.round == t), None)
+        quiet = planned is None or self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
+        if quiet or not self.method.shrink:
+            return sums
+        noise = sums.shape[1] * planned.mechanism.scale**2
+        share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)
+        return sums * np.maximum(share, 0.0)
+
+    def _shown(self, state: State) -> dict[str, np.ndarray]:
+        mean = state["mean"] if self.groups > 1 else state["mean"][0]
+        shown = {"mean": mean.astype(np.float32)}
+        if self.method.adaptive_clip is not None:
+            shown["clip"] = state["clip"]
+        if self.member is not None:
+            shown["member"] = self.member
+        return shown
