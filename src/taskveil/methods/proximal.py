@@ -22,6 +22,7 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
+from taskveil.losses.base import Loss
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import (
     Billboard,
@@ -231,24 +232,15 @@ class ProximalTasks(TaskSide):
 
     def _gradient(self, Z: np.ndarray, b: np.ndarray, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient in w; the intercept is unpenalised: solved exactly for squared loss, stepped for logistic loss."""
-        gradient, slope, _ = mean_gradients(self.block, Z, b, self.loss)
+        gradient, b = profiled_gradient(self.block, self.public, Z, b, self.means, eta[:, None])
         if self.method.strong_convexity:
             gradient += self.method.strong_convexity * Z
-        if not self.public.fit_intercept:
-            return gradient, b
-        if self.public.loss == "squared":
-            # Moving b to its optimum shifts every residual by -slope, hence the gradient by -slope * mean(x).
-            gradient -= slope[:, :, None] * self.means[:, None, :]
-            return gradient, b - slope
-        return gradient, b - eta[:, None] * slope
+        return gradient, b
 
     def _setup(self, state: State) -> np.ndarray:
         """Without privacy: variance of a row's gradient per coordinate, rows, L_i^32: the server's step and penalty."""
-        block = self.block
-        slopes = self.loss.derivative(block.scores(state["w"], state["intercept"]), block.y)
-        lengths = np.einsum("nd,nd->n", block.X, block.X)[:, None]  # |x|^2; X is not copied
-        noise = block.means_by_task(slopes**2 * lengths).mean(axis=1) / block.n_features
-        return np.stack([noise, block.counts, self.curvature**POWER], axis=1)
+        noise = gradient_variance(self.block, self.loss, state["w"], state["intercept"])
+        return np.stack([noise, self.block.counts, self.curvature**POWER], axis=1)
 
 
 class ProximalServer(ServerSide):
@@ -327,3 +319,24 @@ def local_curvature(block: TaskBlock, public: PublicInfo) -> np.ndarray:
     if public.fit_intercept and not profiled:
         bounds = bounds + loss.smoothness  # a column of ones adds at most one to the largest eigenvalue
     return np.maximum(bounds, 1e-12)
+
+
+def gradient_variance(block: TaskBlock, loss: Loss, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Mean square of a row's gradient per coordinate (m,): what pure noise contributes; X is not copied."""
+    slopes = loss.derivative(block.scores(W, b), block.y)
+    lengths = np.einsum("nd,nd->n", block.X, block.X)[:, None]
+    return block.means_by_task(slopes**2 * lengths).mean(axis=1) / block.n_features
+
+
+def profiled_gradient(
+    block: TaskBlock, public: PublicInfo, Z: np.ndarray, b: np.ndarray, means: np.ndarray, eta: np.ndarray | float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gradient in w, and the next intercept: unpenalised, exact for squared loss, one step for logistic loss."""
+    gradient, slope, _ = mean_gradients(block, Z, b, LOSSES.get(public.loss))
+    if not public.fit_intercept:
+        return gradient, b
+    if public.loss == "squared":
+        # Moving b to its optimum shifts every residual by -slope, hence the gradient by -slope * mean(x).
+        gradient -= slope[:, :, None] * means[:, None, :]
+        return gradient, b - slope
+    return gradient, b - eta * slope

@@ -8,6 +8,7 @@ Sensitivities (THEORY section 1), C or K the clipping norm, add-remove / replace
     DiagonalSum   diagonal of that                     l1  K^2 / 2 K^2       l2 K^2 / sqrt(2) K^2
     TaskGram      tasks x tasks, entries <M_i, M_j>    F   sqrt(2m-1) K^2    / sqrt(8(m-1)+1) K^2
                                                        nuclear sqrt(4m-3) K^2 / 4 sqrt(m-1) K^2
+    TaskStack     every task's own row |v| <= C        l2  C                 / 2 C             (one row moves)
     RowSum        sum of row gradients |g| <= C        l2  C                 / 2 C             (unit: record)
 
 Why sqrt(2): for positive semidefinite A, B with trace <= K^2, |A - B|_F^2 = |A|^2 + |B|^2 - 2<A, B> <= 2
@@ -299,6 +300,49 @@ class TaskGram(_SymmetricMatrix):
 
 
 @dataclass(frozen=True)
+class TaskStack(Contribution):
+    """Every task's own array of `shape`, side by side: nothing is summed, one task moves one row.
+
+    Noise of a row needs to hide that row only, so laws that are not coordinate-wise are drawn row by row.
+    """
+
+    kind = "task-stack"
+    n_tasks: int
+    shape: tuple[int, ...]
+    bound: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        super().__post_init__()
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return (self.n_tasks, *self.shape)
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        l2 = _factor(neighbours, 1.0, 2.0) * self.bound
+        return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
+
+    def _total(self, messages: FloatArray) -> FloatArray:
+        if messages.shape[0] != self.n_tasks:
+            raise DataError(
+                f"task-stack needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
+            )
+        return messages
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        self._total(messages)
+        placed = np.zeros((self.n_tasks, *self.total_shape))
+        diagonal = np.arange(self.n_tasks)
+        placed[diagonal, diagonal] = messages
+        return placed
+
+
+@dataclass(frozen=True)
 class RowSum(VectorSum):
     """Sum of row gradients, each row clipped to `bound`; unit record, one person being one row of one task.
 
@@ -361,7 +405,7 @@ def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:
 
 
 CONTRIBUTIONS: dict[str, type[Contribution]] = {
-    c.kind: c for c in (VectorSum, OuterSum, DiagonalSum, TaskGram, RowSum)
+    c.kind: c for c in (VectorSum, OuterSum, DiagonalSum, TaskGram, TaskStack, RowSum)
 }
 
 

@@ -11,6 +11,7 @@ exactly MP-MTL Def. 7.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.schedules import largest_base_epsilon
+from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.units import Neighbours, Unit
 
 VARIANTS = ("sound", "paper", "preprint")
@@ -49,6 +51,7 @@ class Budget:
     accountant: str | None = None
     aggregation: str = "curator"
     variant: str = "sound"
+    secure: SecureOptions | None = None  # figures of aggregation "secure"
 
     def __post_init__(self) -> None:
         if self.epsilon is not None and not (self.epsilon > 0 and math.isfinite(self.epsilon)):
@@ -64,9 +67,15 @@ class Budget:
             if name is not None:
                 table.get(name)
         AGGREGATIONS.get(self.aggregation)
-        if self.mechanism == "paper-wishart" and self.variant == "sound":
+        if isinstance(self.secure, dict):
+            object.__setattr__(self, "secure", SecureOptions(**self.secure))
+        if (
+            self.mechanism is not None
+            and MECHANISMS.get(self.mechanism).family == "paper"
+            and self.variant == "sound"
+        ):
             raise OptionError(
-                "mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'"
+                f"mechanism {self.mechanism!r} is not private; it needs variant='paper' or 'preprint'"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -178,18 +187,23 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
     """Choose a mechanism for every request and the largest common loss that meets the budget."""
     requests = list(requests)
     _check_requests(requests, budget)
+    if budget.aggregation == "secure" and budget.epsilon is not None and requests:
+        from taskveil.privacy.secure_plan import secure_plan
+
+        return secure_plan(requests, budget)
     kinds = [_choose(request, budget) for request in requests]
     if budget.epsilon is None or not requests:
         loss = 1.0
-    elif any(kind.family == "paper" for kind in kinds):
+    elif not all(kind.family in ("gaussian", "pure") for kind in kinds):
         loss = largest_base_epsilon([r.weight for r in requests], budget.epsilon, budget.delta)
     else:
+        classes = _classes(requests, kinds, budget)
         loss = largest_loss(
-            lambda c: _charges(requests, kinds, budget, c), budget.epsilon, budget.delta, budget.accountant
+            lambda c: _charges(classes, budget, c), budget.epsilon, budget.delta, budget.accountant
         )
-    releases = tuple(_planned(r, kind, budget, loss) for r, kind in zip(requests, kinds, strict=True))
+    releases = _planned_releases(requests, kinds, budget, loss)
     plan = Plan(releases, budget)
-    if releases and budget.epsilon is not None and all(kind.family != "paper" for kind in kinds):
+    if releases and budget.epsilon is not None and all(k.family in ("gaussian", "pure") for k in kinds):
         verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
     return plan
 
@@ -215,32 +229,59 @@ def event_of(
     return SampledGaussianEvent(relative, rate, neighbours)
 
 
-def _planned(request: Request, kind: type[Mechanism], budget: Budget, loss: float) -> PlannedRelease:
-    share = loss * request.weight
-    sampled = kind.family == "gaussian" and _is_sampled(request, budget)
-    relation = Neighbours.ADD_REMOVE if sampled else budget.neighbours
-    parameter = 1 / share if kind.family == "gaussian" else share
+def _planned_releases(
+    requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float
+) -> tuple[PlannedRelease, ...]:
+    """A mechanism and an event for every request; equal requests of different rounds share them."""
+    made: dict[Any, tuple[Mechanism, Event]] = {}
+    releases = []
+    for request, kind in zip(requests, kinds, strict=True):
+        key = (kind, request.contribution, request.weight, request.rate)
+        if key not in made:
+            made[key] = _mechanism(request, kind, budget, loss * request.weight)
+        releases.append(
+            PlannedRelease(request.name, request.round, request.contribution, *made[key], request.rate)
+        )
+    return tuple(releases)
+
+
+def _mechanism(
+    request: Request, kind: type[Mechanism], budget: Budget, share: float
+) -> tuple[Mechanism, Event]:
+    gaussian = kind.family == "gaussian"
+    relation = Neighbours.ADD_REMOVE if gaussian and _is_sampled(request, budget) else budget.neighbours
+    parameter = 1 / share if gaussian else share
     mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
-    event = event_of(mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation)
-    return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
+    return mechanism, event_of(
+        mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation
+    )
+
+
+def _classes(
+    requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget
+) -> dict[tuple[bool, float, float | None], int]:
+    """Requests that cost the same, counted: (pure?, weight, secret sampling rate) -> how many."""
+    pairs = zip(requests, kinds, strict=True)
+    return Counter(
+        (kind.family == "pure", r.weight, r.rate if _is_sampled(r, budget) else None) for r, kind in pairs
+    )
 
 
 def _charges(
-    requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float
+    classes: dict[tuple[bool, float, float | None], int], budget: Budget, loss: float
 ) -> list[Charge]:
     """Ideal events at a common loss, for the search."""
     charges: list[Charge] = []
-    for request, kind in zip(requests, kinds, strict=True):
-        share = loss * request.weight
+    for (pure, weight, rate), count in classes.items():
+        share = loss * weight
         event: Event
-        if kind.family == "pure":
+        if pure:
             event = PureEvent(share)
-        elif _is_sampled(request, budget):
-            assert request.rate is not None
-            event = SampledGaussianEvent(1 / share, request.rate, budget.neighbours)
+        elif rate is not None:
+            event = SampledGaussianEvent(1 / share, rate, budget.neighbours)
         else:
             event = GaussianEvent(1 / share)
-        charges.append(Charge(event))
+        charges.append(Charge(event, count))
     return charges
 
 
@@ -261,10 +302,10 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
         return MECHANISMS.get("none")
     name = budget.mechanism or request.mechanism or _default(contribution, budget)
     kind = MECHANISMS.get(name)
-    if kind.family == "none":
+    if kind.family == "none" and budget.variant == "sound":
         raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
     if kind.family == "paper" and budget.variant == "sound":
-        raise OptionError("mechanism 'paper-wishart' is not private; it needs variant='paper' or 'preprint'")
+        raise OptionError(f"mechanism {name!r} is not private; it needs variant='paper' or 'preprint'")
     if name == "gaussian" and contribution.symmetric:
         kind = MECHANISMS.get("matrix-gaussian")  # the same law in the matrix's own isometry
     if name == "matrix-gaussian" and not contribution.symmetric:

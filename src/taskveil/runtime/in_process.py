@@ -91,7 +91,7 @@ def bounded_message(planned: PlannedRelease, message: Message, active: np.ndarra
     """Clip what the tasks want to send; tasks outside the cohort contribute nothing."""
     raw = message[planned.name]
     if isinstance(raw, Bounded):
-        return planned.contribution.accept(raw)
+        return raw  # release() refuses what was clipped for another contribution
     if active is not None:
         raw = np.where(active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
     return planned.contribution.clip(raw)

@@ -9,7 +9,9 @@ from taskveil.privacy.mechanisms.base import Mechanism
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.mechanisms.none import NoNoise
+from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
+from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
 from taskveil.registry import Table
 
@@ -18,8 +20,11 @@ MECHANISMS.add("gaussian", Gaussian)
 MECHANISMS.add("matrix-gaussian", MatrixGaussian)
 MECHANISMS.add("two-sided-wishart", TwoSidedWishart)
 MECHANISMS.add("paper-wishart", PaperWishart)
+MECHANISMS.add("paper-l2-laplace", PaperL2Laplace)
 MECHANISMS.add("laplace", Laplace)
 MECHANISMS.add("l2-laplace", L2Laplace)
+MECHANISMS.add("shared-gaussian", SharedGaussian)
+MECHANISMS.add("shared-skellam", SharedSkellam)
 MECHANISMS.add("none", NoNoise)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskveil.privacy.contributions import Contribution
+from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.events import PureEvent
 from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
 from taskveil.privacy.randomness import FloatArray, Stream, grid, snap
@@ -77,6 +77,12 @@ class L2Laplace(Mechanism):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         p = math.prod(total_shape)
         return np.asarray(stream.gamma(p, self.scale) * stream.direction(p)).reshape(total_shape)
+
+    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
+        if not isinstance(contribution, TaskStack):
+            return super().add(contribution, total, stream)
+        # One task moves one row, so every row gets its own draw of the row's dimension.
+        return np.stack([row + self.noise(contribution.shape, stream) for row in total])
 
 
 def _l1(contribution: Contribution, neighbours: Neighbours) -> float:

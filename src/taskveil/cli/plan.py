@@ -1,0 +1,85 @@
+"""taskveil plan: noise, noise-to-signal, bounds; before any data is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from taskveil.cli.fit import read_epsilon
+from taskveil.cli.options import json_option, methods_with, parse_settings, print_json, privacy_options
+from taskveil.errors import OptionError
+
+
+@click.command(
+    "plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace"
+)
+@click.option("--tasks", "n_tasks", type=int, required=True, help="Number of tasks.")
+@click.option("--features", "n_features", type=int, required=True, help="Number of features.")
+@click.option("--epsilon", required=True, help="A number, or 'none'.")
+@click.option("--method", default="subspace", show_default=True)
+@click.option("--rounds", type=int, help="Releases; default: the method's own.")
+@click.option("--rows", type=int, help="Rows of a task, for the calculators of the papers' theorems.")
+@click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
+@click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
+@privacy_options
+@json_option
+def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
+            theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
+    """What a run would release, how much noise that takes, and whether it can be worth it."""
+    from taskveil.estimators.planning import describe_plan
+    from taskveil.methods.base import PublicInfo
+    from taskveil.privacy.plan import Budget
+
+    if n_tasks < 1 or n_features < 1:
+        raise OptionError(f"--tasks and --features must be at least 1, got {n_tasks} and {n_features}")
+    options = parse_settings(settings)
+    if rounds is not None:
+        options["rounds"] = rounds
+    (chosen,) = methods_with([method], options)
+    if given["delta"] is None:
+        given["delta"] = min(1e-5, 1 / (10 * n_tasks))
+    budget = Budget(epsilon=read_epsilon(epsilon), **given)
+    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
+    result = describe_plan(chosen, public, budget)
+    result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows)
+    if as_json:
+        print_json(result)
+    else:
+        click.echo(words(result, n_tasks, n_features))
+
+
+def calculations(wanted: tuple[str, ...], n_tasks: int, n_features: int, budget: Any, rows: int | None) -> list[dict]:
+    """The papers' bounds, each with its number and its caveat."""
+    if not wanted:
+        return []
+    from taskveil.calculators import evaluate
+
+    return evaluate(
+        wanted, n_tasks=n_tasks, n_features=n_features, epsilon=budget.epsilon, delta=budget.delta, rows=rows
+    )
+
+
+def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
+    e = "no privacy" if result["epsilon"] is None else f"epsilon {result['epsilon']:g}, delta {result['delta']:.3g}"
+    lines = [
+        f"{result['method']} ({result['variant']}): {n_tasks} tasks, {n_features} features, {result['rounds']} round(s)",
+        f"{e}; protects one {result['unit']} ({result['neighbours']} neighbours) against {result['observer']}",
+        "",
+        f"{'release':<16}{'times':>6}  {'mechanism':<18}{'noise scale':>12}{'noise size':>12}{'signal':>10}{'noise/signal':>14}",
+    ]
+    for r in result["releases"]:
+        ratio = "-" if r["noise_to_signal"] is None else f"{r['noise_to_signal']:.3g}"
+        lines.append(
+            f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}"
+            f"{r['signal']:>10.4g}{ratio:>14}"
+        )
+    lines += ["", result["verdict"], *(f"- {text}" for text in result["advice"])]
+    for item in result["theorems"]:
+        lines += ["", f"{item['name']}: " + ", ".join(f"{k} = {_short(v)}" for k, v in item["values"].items())]
+        lines.append(f"  caveat: {item['caveat']}")
+    return "\n".join(lines)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

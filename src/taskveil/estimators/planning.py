@@ -1,0 +1,98 @@
+"""Before any data is read: what a run will release, how much noise that takes, and whether it can be worth it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from taskveil.methods.base import Method, PublicInfo
+from taskveil.methods.noise_level import noise_level
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
+
+WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above which tasks end up learning alone
+SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a matrix release
+FEW_TASKS = 30
+
+
+def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[str, Any]:
+    """Noise, noise-to-signal and a verdict, from public sizes alone."""
+    method.check(public, budget)
+    plan = make_plan(method.requests(public, budget), budget)
+    releases = [_release(planned, public) for planned in plan.releases]
+    ratios = [r["noise_to_signal"] for r in releases if r["noise_to_signal"] is not None]
+    worst = max(ratios, default=0.0)
+    return {
+        "method": method.name,
+        "variant": budget.variant,
+        "unit": str(budget.unit),
+        "neighbours": str(budget.neighbours),
+        "observer": "other-tasks" if budget.aggregation == "curator" else "server",
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "rounds": len(plan.rounds()),
+        "releases": merged(releases),
+        "noise_to_signal": worst,
+        "verdict": verdict(worst),
+        "advice": advice(worst, public, budget, plan),
+    }
+
+
+def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
+    noise, signal = noise_level(planned), signal_size(planned, public)
+    return {
+        "name": planned.name,
+        "round": planned.round,
+        "contribution": planned.contribution.kind,
+        "mechanism": planned.mechanism.name,
+        "scale": planned.mechanism.scale,
+        "sensitivity_l2": planned.contribution.sensitivity("replace-one").l2,
+        "noise": noise,
+        "signal": signal,
+        "noise_to_signal": noise / signal if signal else None,
+    }
+
+
+def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
+    """Size of the sum if every task sends a message of full length and they agree on a few directions."""
+    m, bound = public.n_tasks, planned.contribution.bound
+    return {
+        "outer-sum": m * bound**2 / min(SHARED_DIRECTIONS, public.n_features),
+        "task-gram": m * bound**2 / SHARED_DIRECTIONS,
+        "diagonal-sum": m * bound**2 / max(SHARED_DIRECTIONS, 1),
+        "task-stack": bound,
+    }.get(planned.contribution.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
+
+
+def verdict(ratio: float) -> str:
+    if ratio < WORTH:
+        return "worth it: the shared structure stands well above the noise"
+    if ratio < HOPELESS:
+        return "marginal: strong common structure may show, weak structure will not"
+    return "hopeless: the noise is larger than what tasks share; they will end up learning alone"
+
+
+def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:
+    """What would change the verdict."""
+    said = []
+    if budget.epsilon is not None and ratio >= WORTH:
+        needed = math.ceil(public.n_tasks * ratio / WORTH)
+        said.append(f"about {needed} tasks, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
+        if len(plan.rounds()) > 1:
+            said.append("fewer rounds mean less noise per release")
+    if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
+        said.append(
+            f"{public.n_tasks} tasks are few to hide one in: consider unit='record' (methods mean, pooled, fedavg, async)"
+        )
+    return said
+
+
+def merged(releases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal releases of several rounds written once, with their count."""
+    groups: dict[str, dict[str, Any]] = {}
+    for release in releases:
+        key = repr({k: v for k, v in release.items() if k != "round"})
+        if key in groups:
+            groups[key]["count"] += 1
+        else:
+            groups[key] = {**release, "count": 1}
+    return list(groups.values())

@@ -1,0 +1,133 @@
+"""DP-MTRL (Gupta, Rana & Venkatesh 2016) as MP-MTL section 5.1 modifies it: noisy models, relationships learnt from them.
+
+Each round every task solves, in closed form and with least squares even for labels,
+
+    min_w  L_i(w) + (ridge/2)|w|^2 + (penalty/2) (Omega^-1_ii |w|^2 + 2 w' sum_{j != i} Omega^-1_ij w~_j)
+
+and releases w_i with noise; Omega = (W~'W~)^(1/2) / tr follows from the noisy models.
+
+Sound       messages clipped to K, so that noise for 2K (replace-one) is enough whatever the data; composed over rounds.
+Paper       l2-Laplace noise scaled by s_i = 2 L_i n / (n_i strength_i), L_i the largest loss slope on the task's own rows,
+            n the rows of a task (Prop. 3: a per-record epsilon / n). L_i and n come from the data: `holds: false`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import best_intercepts
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.proximal import UNBOUNDED
+from taskveil.privacy.contributions import TaskStack
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.structures.relationship import Relationship as Structure
+from taskveil.tasks.block import TaskBlock
+
+MODELS, SCALES = "models", "scales"
+FLOOR = 0.05  # share of the uniform covariance mixed into Omega, so that it can be inverted
+
+
+class DpMtrl(Method):
+    """Relationships from noisy models.
+
+    rounds   releases (each one costs); penalty and ridge: strengths of the relationship and of plain shrinkage
+    clip     K of the sound variant
+    """
+
+    name = "dp-mtrl"
+    variants = ("sound", "paper")
+    aggregations = ("curator", "local")
+    reference = "Gupta, Rana & Venkatesh 2016; MP-MTL section 5.1"
+
+    def __init__(self, rounds: int = 3, penalty: float = 0.01, ridge: float = 0.01, clip: float = 1.0):
+        self.rounds = rounds
+        self.penalty = penalty
+        self.ridge = ridge
+        self.clip = clip
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        shape, paper = (public.n_outputs, public.n_features), budget.variant == "paper"
+        private = budget.epsilon is not None
+        bound = self.clip if private and not paper else UNBOUNDED
+        named = "paper-l2-laplace" if paper and private else None
+        asked = [
+            Request(MODELS, t + 1, TaskStack(public.n_tasks, shape, bound), mechanism=named) for t in range(self.rounds)
+        ]
+        if paper and private:  # the paper publishes models scaled back by s_i, so s_i is public too, without noise
+            scale = TaskStack(public.n_tasks, (1,), UNBOUNDED)
+            asked += [Request(SCALES, t + 1, scale, weight=1e-12, mechanism="none") for t in range(self.rounds)]
+        return asked
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return NoisyModelTasks(self, block, public, plan)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return NoisyModelServer(self, public)
+
+
+class NoisyModelTasks(TaskSide):
+    def __init__(self, method: DpMtrl, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.method, self.block, self.public = method, block, public
+        self.squared = LOSSES.get("squared")  # closed form, also for labels
+        self.paper = plan.budget.variant == "paper" and plan.budget.epsilon is not None
+
+    def start(self) -> State:
+        return {"w": np.zeros((self.block.n_tasks, self.block.n_outputs, self.block.n_features))}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        W, strength = self._solve(view)
+        if not self.paper:
+            return {"w": W}, {MODELS: W}
+        scale = self._sensitivity(W, strength)
+        return {"w": W}, {MODELS: W / scale[:, None, None], SCALES: scale[:, None]}
+
+    def finish(self, state: State, view: View) -> Models:
+        """The published noisy model as printed; the sound variant solves once more with what is now public."""
+        W = view["own_noisy"] if self.paper else self._solve(view)[0]
+        loss = LOSSES.get(self.public.loss)
+        return Models(W, best_intercepts(self.block, W, loss, self.public.fit_intercept))
+
+    def _solve(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """The closed form; completing the square turns the pull of the others into a centre."""
+        m = self.block.n_tasks
+        weight = view["weight"] if "weight" in view else np.ones(m)
+        strength = self.method.ridge + self.method.penalty * weight
+        shape = (m, self.block.n_outputs, self.block.n_features)
+        pull = view["pull"] if "pull" in view else np.zeros(shape)
+        centre = -self.method.penalty * pull / strength[:, None, None]
+        W, _ = minimise_local(self.block, self.squared, strength, Penalty(centre=centre), self.public.fit_intercept)
+        return W, strength
+
+    def _sensitivity(self, W: np.ndarray, strength: np.ndarray) -> np.ndarray:
+        """s_i = 2 L_i n / (n_i strength_i) with L_i the largest slope seen and n = n_i (Prop. 3)."""
+        b = best_intercepts(self.block, W, self.squared, self.public.fit_intercept)
+        slopes = np.abs(self.block.scores(W, b) - self.block.y).max(axis=1)
+        largest = np.maximum.reduceat(slopes, self.block.offsets[:-1]) if len(slopes) else slopes
+        return np.maximum(2.0 * largest / strength, 1e-12)
+
+
+class NoisyModelServer(ServerSide):
+    def __init__(self, method: DpMtrl, public: PublicInfo):
+        self.method, self.public = method, public
+
+    def start(self) -> tuple[State, Billboard]:
+        return {"round": np.array(0)}, Billboard(0, {})
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t = int(state["round"]) + 1
+        noisy = releases[MODELS]
+        if SCALES in releases:
+            noisy = noisy * releases[SCALES][:, :, None]
+        flat = noisy.reshape(len(noisy), -1)
+        omega = Structure().covariance(flat @ flat.T, ridge=FLOOR)
+        inverse = np.linalg.inv(omega) / len(noisy)  # I/m has inverse m I: scaled so that unrelated tasks have weight 1
+        weight = np.diag(inverse).copy()
+        pull = ((inverse - np.diag(weight)) @ flat).reshape(noisy.shape)
+        values = {"weight": weight, "pull": pull, "own_noisy": noisy, "omega": omega}
+        return {"round": np.array(t)}, Billboard(t, values, frozenset({"weight", "pull", "own_noisy"}), accepted)
