@@ -2,7 +2,8 @@
 
     curator   the server sums clipped messages and adds noise once; protects against the other tasks
     local     every task adds full noise to its own message; protects against the server too
-    (secure)  shares of noise inside a secure sum; a later entry in this table
+    secure    every task adds a share of the noise, and a secure sum shows the server the total only;
+              protects against the server and up to a stated number of tasks together
 
 An aggregation gets the planned release, the bounded messages, the noise source and the task names, and
 returns the noisy total; `observers` are those against whom the result is protected.
@@ -12,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from taskveil.errors import EnvironmentMissing, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray
+from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.units import Observer
 from taskveil.registry import Table
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from taskveil.privacy.plan import PlannedRelease
 
 TaskNames = Sequence[str | int]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,45 @@ def _local(
     return noisy
 
 
+class IntegerSum(Protocol):
+    """A secure sum of integer messages (tasks, coordinates): the total, or SecureSumRefused."""
+
+    def __call__(self, messages: IntArray, mechanism: SharedNoise) -> IntArray: ...
+
+
+_integer_sums: list[IntegerSum] = []
+
+
+def use_integer_sum(function: IntegerSum) -> None:
+    """Runtimes say here how messages are summed without being seen (privacy/ imports no runtime)."""
+    _integer_sums[:] = [function]
+
+
+def _secure(
+    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
+) -> FloatArray:
+    if not _integer_sums:
+        raise EnvironmentMissing("no secure sum is installed; call taskveil.runtime.secure.install() first")
+    messages = secure_messages(planned, bounded, source, tasks)
+    mechanism = planned.mechanism
+    assert isinstance(mechanism, SharedNoise)
+    return mechanism.finish(planned.contribution, _integer_sums[0](messages, mechanism))
+
+
+def secure_messages(
+    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
+) -> IntArray:
+    """What every task puts into the secure sum: its rounded message and its own share of the noise."""
+    mechanism = planned.mechanism
+    if not isinstance(mechanism, SharedNoise):
+        raise OptionError("aggregation 'secure' needs noise shares; epsilon=None has none, use 'curator'")
+    own = planned.contribution.each(bounded)
+    names = range(len(own)) if tasks is None else tasks
+    streams = [source.at(planned.round, planned.name, task) for task in names]
+    pairs = zip(own, streams, strict=True)
+    return np.stack([mechanism.message(planned.contribution, message, stream) for message, stream in pairs])
+
+
 AGGREGATIONS: Table[Aggregation] = Table("aggregation")
 AGGREGATIONS.add(
     "curator",
@@ -68,3 +112,4 @@ AGGREGATIONS.add(
     ),
 )  # fmt: skip
 AGGREGATIONS.add("local", Aggregation("local", (Observer.OTHER_TASKS, Observer.SERVER), _local, None))
+AGGREGATIONS.add("secure", Aggregation("secure", (Observer.OTHER_TASKS, Observer.SERVER), _secure, None))

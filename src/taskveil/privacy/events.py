@@ -48,6 +48,10 @@ class Event(ABC):
         """The dp-accounting event with the same meaning, or None."""
         return None
 
+    def slack(self) -> float:
+        """Total variation between what was done and what the curves describe; accountants add it to delta."""
+        return 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `event_from_dict` reads it back."""
         return {"kind": self.kind, "version": self.version, **asdict(self)}  # type: ignore[call-overload]
@@ -230,6 +234,9 @@ class SelectEvent(Event):
         one_run = np.sum([c.count * c.event.rdp(a) for c in self.charges], axis=0)
         return select_curve(a, np.asarray(one_run), self.mean_runs, self.shape)
 
+    def slack(self) -> float:
+        return self.mean_runs * math.fsum(c.count * c.event.slack() for c in self.charges)
+
     def dp_event(self) -> Any:
         import dp_accounting
 
@@ -258,6 +265,8 @@ EVENTS: dict[str, type[Event]] = {
 
 def event_from_dict(data: dict[str, Any]) -> Event:
     """The event written by `Event.to_dict`."""
+    import taskveil.privacy.secure_events  # noqa: F401 (adds its events to the table)
+
     fields = dict(data)
     kind, version = fields.pop("kind", None), fields.pop("version", None)
     if kind not in EVENTS:

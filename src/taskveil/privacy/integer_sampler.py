@@ -1,9 +1,11 @@
-"""Integer noise by look-up over a ChaCha20 key stream: fast, unbiased, and with a known distance from the exact law.
+"""Integer noise by look-up over a ChaCha20 key stream: fast, unbiased, and with a known distance from the
+exact law.
 
-One sample takes 64 bits of key stream: the leading ones choose a column of the alias table, the rest decide between the
-column and its alias; where they tie with the stored split, 64 more bits decide, so 128 bits count. Given a key stream of
-independent uniform bits, samples are exactly the table's law. That the key stream is indistinguishable from such bits is
-the usual assumption on ChaCha20 (RFC 8439) with a fresh 256-bit key.
+One sample takes 64 bits of key stream: the leading ones choose a column of the alias table, the rest decide
+between the column and its alias; where they tie with the stored split, 64 more bits decide, so 128 bits
+count. Given a key stream of independent uniform bits, samples are exactly the table's law. That the key
+stream is indistinguishable from such bits is the usual assumption on ChaCha20 (RFC 8439) with a fresh 256-bit
+key.
 
 OpenDP's exact sampler gives 60-90 thousand samples a second; it is the reference this one is tested against.
 """
@@ -41,11 +43,6 @@ def integer_noise(law: str, variance: float, size: int, stream: KeyStream) -> ND
         part = noise[start : start + _CHUNK]
         part[:] = _draw(table, stream.words(part.size), stream)
     return noise
-
-
-def distance_per_sample(law: str, variance: float) -> float:
-    """Total variation distance of one sample from the law; `size` samples are at most `size` times as far."""
-    return noise_table(law, variance).distance
 
 
 def _draw(table: NoiseTable, words: NDArray[np.uint64], stream: KeyStream) -> NDArray[np.int64]:

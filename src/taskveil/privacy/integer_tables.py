@@ -1,18 +1,18 @@
 """Exact tables of integer noise laws, for sampling by look-up.
 
-`noise_table(law, variance)` gives the alias table (Walker 1977) of a discrete Gaussian or a Skellam law, rounded to
-multiples of 2^-128, and a proved bound on its total variation distance from the law itself. The bound has two parts: the
-tail that is cut off (at most 2^-TAIL_BITS) and the rounding (one unit of 2^-128 per entry). Whoever samples adds
-that distance, once per sample, to delta.
+`noise_table(law, variance)` gives the alias table (Walker 1977) of a discrete Gaussian or a Skellam law,
+rounded to multiples of 2^-128, and a proved bound on its total variation distance from the law itself. The
+bound has two parts: the tail that is cut off (at most 2^-TAIL_BITS) and the rounding (one unit of 2^-128 per
+entry). Whoever samples adds that distance, once per sample, to delta.
 
   discrete Gaussian   P(k) proportional to exp(-k^2 / (2 s^2)); tail P(|X| >= K) <= 2 exp(-K^2 / (2 s^2))
                       (Canonne, Kamath, Steinke 2020, Prop. 25).
   Skellam             difference of two Poisson(s^2/2): P(k) proportional to the Bessel function I_k(s^2);
                       tail P(|X| >= K) <= 2 exp(-K^2 / (2 (s^2 + K/3))) (Bernstein).
 
-All weights are computed with Python integers: the Gaussian by the ratio of neighbours, the Bessel functions by Miller's
-downward recurrence I_{k-1} = I_{k+1} + (2k/s^2) I_k, all of whose terms are positive. No floating point is involved but
-the exponential function, which is evaluated to 100 decimal digits.
+All weights are computed with Python integers: the Gaussian by the ratio of neighbours, the Bessel functions
+by Miller's downward recurrence I_{k-1} = I_{k+1} + (2k/s^2) I_k, all of whose terms are positive. No floating
+point is involved but the exponential function, which is evaluated to 100 decimal digits.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from taskveil.errors import OptionError
 LAWS = ("skellam", "discrete-gaussian")
 WEIGHT_BITS = 128
 TAIL_BITS = 100
+LARGEST_DISTANCE = 2.0**-99  # of any table from its law: the cut tail and the rounding of its entries
 LARGEST_DEVIATION = 2**17  # standard deviation in grid units; larger tables no longer fit the caches
 
 _PRECISION = 256  # bits of the fixed-point numbers behind the discrete Gaussian
@@ -55,11 +56,12 @@ def noise_table(law: str, variance: float) -> NoiseTable:
         raise OptionError(f"unknown integer noise {law!r}: expected one of {', '.join(LAWS)}")
     if not 0 < variance <= LARGEST_DEVIATION**2:
         raise OptionError(
-            f"integer noise needs a standard deviation in (0, {LARGEST_DEVIATION}] grid units; use a coarser grid"
+            f"integer noise has a deviation in (0, {LARGEST_DEVIATION}] grid steps; use another grid"
         )
     half = half_weights(law, variance)
     weights = integer_weights(half)
     distance = 2.0**-TAIL_BITS + len(weights) * 2.0**-WEIGHT_BITS
+    assert distance <= LARGEST_DISTANCE
     return _alias_table(weights, -(len(half) - 1), distance)
 
 

@@ -66,6 +66,10 @@ class Stream(ABC):
     def uniform(self, size: Shape) -> FloatArray:
         """Independent, uniform on [0, 1)."""
 
+    @abstractmethod
+    def key(self) -> bytes:
+        """32 bytes that key a stream of integer noise (privacy/integer_sampler.py)."""
+
     def gamma(self, concentration: float, scale: float, size: Shape = ()) -> FloatArray:
         """Independent Gamma(concentration, scale)."""
         return np.asarray(self._inexact("gamma").gamma(concentration, scale, size))
@@ -129,6 +133,9 @@ class _SeededStream(Stream):
     def uniform(self, size: Shape) -> FloatArray:
         return np.asarray(self._generator.random(size))
 
+    def key(self) -> bytes:
+        return self._generator.bytes(32)
+
 
 class _SeededSource(NoiseSource):
     voids_certificate = True
@@ -169,6 +176,10 @@ class _SystemStream(Stream):
         n = _count(size)
         words = np.frombuffer(secrets.token_bytes(8 * n), dtype=np.uint64) >> np.uint64(11)
         return np.asarray(words.astype(np.float64) * 2.0**-53).reshape(size)
+
+    def key(self) -> bytes:
+        self._source.note("integer tables over ChaCha20, within 2^-99 of their law")
+        return secrets.token_bytes(32)
 
     def _inexact(self, law: str) -> np.random.Generator:
         self._source.note(f"float64 {law} (OS entropy)")

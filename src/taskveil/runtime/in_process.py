@@ -41,6 +41,10 @@ def run(
     `checkpoint` (see runtime/checkpoint.py) may hand back an earlier position and is told after each server step.
     """
     started = time.perf_counter()
+    if plan.budget.aggregation == "secure":
+        from taskveil.runtime import secure
+
+        secure.install()
     tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
     position = checkpoint.load() if checkpoint is not None else None
     if position is None:

@@ -65,7 +65,19 @@ class Accountant(ABC, Generic[C]):
         for charge in merged:
             if not self.supports(charge.event):
                 raise OptionError(f"accountant {self.name!r} cannot account for event {charge.event.kind!r}")
-        return self.read_epsilon(self.total(merged), delta)
+        return self._read(self.total(merged), delta, math.fsum(c.count * c.event.slack() for c in merged))
+
+    def _read(self, curve: C, delta: float, slack: float) -> float:
+        """Epsilon at delta of outputs that lie within total variation `slack` of what the curve describes.
+
+        P' <= P + s <= e^eps Q + delta' + s <= e^eps Q' + delta' + (1 + e^eps) s. Epsilon at delta/2 bounds the
+        epsilon in the last factor from above, as long as that much of delta is left.
+        """
+        if slack == 0:
+            return self.read_epsilon(curve, delta)
+        rough = self.read_epsilon(curve, delta / 2)
+        cost = (1 + math.exp(min(rough, 700.0))) * slack
+        return self.read_epsilon(curve, delta - cost) if cost <= delta / 2 else math.inf
 
     def total(self, charges: list[Charge]) -> C:
         """The curve of all charges; the one place where counts are applied."""

@@ -8,18 +8,20 @@
     CohortSignatures  did enough neighbours sign the same list? then, for
                       each neighbour, a share of ONE of its two secrets    -> UnmaskingShares
 
-Threat model  honest-but-curious server with up to `colluders` tasks. The signed cohort list goes further: a server that
-              tells two stories about who is in the sum is refused unless it has `threshold` signatures on one of them.
-Observed      a server sees a total only if at least `min_cohort` inputs are in it; the noise shares in the inputs are
-              sized for that (privacy/secure_sum.py).
-Refusals      every failed check raises SecureSumRefused and ends the task's part: it never answers twice in one round and
-              never opens both secrets of one neighbour.
+Threat model  honest-but-curious server with up to `colluders` tasks. The signed cohort list goes further: a
+              server that tells two stories about who is in the sum is refused unless it has `threshold`
+              signatures on one of them.
+Observed      a server sees a total only if at least `min_cohort` inputs are in it; the noise shares in the
+              inputs are sized for that (privacy/secure_sum.py).
+Refusals      every failed check raises SecureSumRefused and ends the task's part: it never answers twice in
+              one round and never opens both secrets of one neighbour.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -52,26 +54,38 @@ class SecureClient:
 
     def step(self, incoming: messages.SecureMessage) -> messages.SecureMessage:
         """Answer one message. Messages out of order, of another round, or repeated, are refused."""
-        handlers = (self._advertise, self._share, self._mask, self._sign, self._unmask)
+        handlers: tuple[Callable[[Any], messages.SecureMessage], ...] = (
+            self._advertise,
+            self._share,
+            self._mask,
+            self._sign,
+            self._unmask,
+        )
         expected = _INCOMING[self._stage] if self._stage < len(handlers) else None
         if expected is None or not isinstance(incoming, expected):
-            raise SecureSumRefused(f"task {self.index} got {type(incoming).__name__} out of order; start a new round")
+            raise SecureSumRefused(
+                f"task {self.index} got {type(incoming).__name__} out of order; start a new round"
+            )
         if self._stage and incoming.round_id != self._round:
             raise SecureSumRefused(f"task {self.index} got a message of another round; start a new round")
         handler, self._stage = handlers[self._stage], self._stage + 1
         try:
-            return handler(incoming)  # type: ignore[operator]
+            return handler(incoming)
         except SecureSumRefused:
             self._stage = len(handlers)  # a refusal is final
             raise
 
     def _advertise(self, invitation: messages.Invitation) -> messages.AdvertisedKeys:
         if invitation.settings != self.settings.digest():
-            raise SecureSumRefused(f"task {self.index} agreed to other settings than the server uses; compare both sides")
+            raise SecureSumRefused(
+                f"task {self.index} agreed to other settings than the server uses; compare both sides"
+            )
         self.identity.enter(invitation.round_id)
         self._round = invitation.round_id
         self._sealing, self._masking = keys.AgreementKey(), keys.AgreementKey()
-        text = advert_text(self._round, invitation.settings, self.index, self._sealing.public, self._masking.public)
+        text = advert_text(
+            self._round, invitation.settings, self.index, self._sealing.public, self._masking.public
+        )
         return messages.AdvertisedKeys(
             self._round, self.index, self._sealing.public, self._masking.public, self.identity.sign(text)
         )
@@ -88,13 +102,17 @@ class SecureClient:
             key = self._sealing.agree(sealing_key, self._round, keys.label("seal", self.index, task))
             sealed.append(keys.seal(key, b"".join(shares[task + 1]), keys.label("shares", self.index, task)))
         commitment = seed_commitment(self._round, self.index, self._seed)
-        return messages.SealedShares(self._round, self.index, tuple(self._neighbours), tuple(sealed), commitment)
+        return messages.SealedShares(
+            self._round, self.index, tuple(self._neighbours), tuple(sealed), commitment
+        )
 
     def _accept_neighbours(self, others: messages.Neighbourhood) -> None:
         known = [task for task in others.senders if task in self.roster and task != self.index]
         if len(set(known)) != len(others.senders) or len(known) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"task {self.index} got too few or unknown neighbours; start a new round")
-        for task, *pair, signature in zip(others.senders, others.sealing_keys, others.mask_keys, others.signatures):
+        for task, *pair, signature in zip(
+            others.senders, others.sealing_keys, others.mask_keys, others.signatures
+        ):
             text = advert_text(self._round, self.settings.digest(), task, pair[0], pair[1])
             if not keys.verify(self.roster[task], signature, text):
                 raise SecureSumRefused(f"the keys of task {task} are not signed by it; start a new round")
@@ -109,7 +127,9 @@ class SecureClient:
         if len(deliveries.senders) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"too few neighbours of task {self.index} are left; nothing is released")
         for task, sealed in zip(deliveries.senders, deliveries.sealed):
-            key = self._sealing.agree(self._neighbours[task][0], self._round, keys.label("seal", task, self.index))
+            key = self._sealing.agree(
+                self._neighbours[task][0], self._round, keys.label("seal", task, self.index)
+            )
             plain = keys.unseal(key, sealed, keys.label("shares", task, self.index))
             self._held[task] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
         total, ring = self._input.copy(), self.settings.ring
@@ -121,24 +141,38 @@ class SecureClient:
 
     def _sign(self, listed: messages.CohortList) -> messages.CohortSignature:
         members = listed.members
-        if list(members) != sorted(set(members)) or not set(members) <= set(self.roster) or self.index not in members:
+        if (
+            list(members) != sorted(set(members))
+            or not set(members) <= set(self.roster)
+            or self.index not in members
+        ):
             raise SecureSumRefused(f"task {self.index} got an impossible cohort list; start a new round")
         if len(members) < self.settings.min_cohort:
             raise SecureSumRefused(
                 f"{len(members)} tasks are left, {self.settings.min_cohort} are needed; nothing is released"
             )
         if (set(members) & set(self._neighbours)) - set(self._held):
-            raise SecureSumRefused(f"the cohort names a neighbour of task {self.index} that never sent its shares")
+            raise SecureSumRefused(
+                f"the cohort names a neighbour of task {self.index} that never sent its shares"
+            )
         self._cohort = members
-        return messages.CohortSignature(self._round, self.index, self.identity.sign(cohort_text(self._round, members)))
+        return messages.CohortSignature(
+            self._round, self.index, self.identity.sign(cohort_text(self._round, members))
+        )
 
     def _unmask(self, signed: messages.CohortSignatures) -> messages.UnmaskingShares:
         text, good = cohort_text(self._round, self._cohort), {self.index}
         for task, signature in zip(signed.senders, signed.signatures):
-            if task in self._neighbours and task in self._cohort and keys.verify(self.roster[task], signature, text):
+            if (
+                task in self._neighbours
+                and task in self._cohort
+                and keys.verify(self.roster[task], signature, text)
+            ):
                 good.add(task)
         if len(good) < self.settings.threshold:
-            raise SecureSumRefused(f"too few neighbours of task {self.index} signed this cohort; nothing is released")
+            raise SecureSumRefused(
+                f"too few neighbours of task {self.index} signed this cohort; nothing is released"
+            )
         cohort = set(self._cohort)
         staying = tuple(task for task in self._held if task in cohort)
         leaving = tuple(task for task in self._held if task not in cohort)
@@ -179,6 +213,9 @@ def self_mask_key(round_id: bytes, index: int, seed: bytes) -> bytes:
     return keys.derive(seed, round_id, keys.label("self mask", index))
 
 
-def pair_mask_key(own: keys.AgreementKey, other_public: bytes, round_id: bytes, index: int, other: int) -> bytes:
-    """Mask key of an unordered pair; the task with the smaller index adds the mask, the other one subtracts it."""
+def pair_mask_key(
+    own: keys.AgreementKey, other_public: bytes, round_id: bytes, index: int, other: int
+) -> bytes:
+    """Mask key of an unordered pair; the task with the smaller index adds the mask, the other one subtracts
+    it."""
     return own.agree(other_public, round_id, keys.label("pair mask", min(index, other), max(index, other)))

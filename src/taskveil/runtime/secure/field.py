@@ -1,7 +1,8 @@
 """Arithmetic in the prime field of p = 2^61 - 1 elements, on whole NumPy arrays of uint64.
 
-A Mersenne prime makes reduction two shifts and an addition, and 61 bits leave room for carries in 64, so nothing here
-needs big integers or Python loops. Elements are always kept below p. (Test: against Python integers.)
+A Mersenne prime makes reduction two shifts and an addition, and 61 bits leave room for carries in 64, so
+nothing here needs big integers or Python loops. Elements are always kept below p. (Test: against Python
+integers.)
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def dot(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """sum_i weights_i values_i mod p, weights (n,), values (n, columns)."""
     products = multiply(weights[:, None], values)
-    low = reduce((products & _LOW32).sum(axis=0, dtype=np.uint64))  # halves, so that 2^31 terms cannot overflow
+    low = reduce(
+        (products & _LOW32).sum(axis=0, dtype=np.uint64)
+    )  # halves, so that 2^31 terms cannot overflow
     high = reduce((products >> _S32).sum(axis=0, dtype=np.uint64))
-    return add(multiply(high, np.uint64(1 << 32)), low)
+    return add(multiply(high, np.asarray(1 << 32, dtype=np.uint64)), low)
 
 
 def random_elements(shape: tuple[int, ...]) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Keys of the secure sum: agreement (X25519), derivation (HKDF-SHA256), sealing (ChaCha20-Poly1305), signing (Ed25519).
+"""Keys of the secure sum: agreement (X25519), derivation (HKDF-SHA256), sealing (ChaCha20-Poly1305), signing
+(Ed25519).
 
-Everything comes from the `cryptography` package. Every derived key is bound to a purpose, to the round and to the
-ordered pair of tasks, so that a key, a ciphertext or a signature of one round is useless in another (no replay).
-A sealing key is used for exactly one message (purpose, round, sender, receiver), so its nonce may be constant.
+Everything comes from the `cryptography` package. Every derived key is bound to a purpose, to the round and to
+the ordered pair of tasks, so that a key, a ciphertext or a signature of one round is useless in another (no
+replay). A sealing key is used for exactly one message (purpose, round, sender, receiver), so its nonce may be
+constant.
 """
 
 from __future__ import annotations
@@ -40,18 +42,26 @@ class AgreementKey:
     def __init__(self, private: bytes | None = None) -> None:
         key = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
         self._key = key
+        self._secrets: dict[bytes, bytes] = {}
         self.public = key.public_key().public_bytes_raw()
 
     def private_bytes(self) -> bytes:
         return self._key.private_bytes_raw()
 
     def agree(self, other_public: bytes, round_id: bytes, info: bytes) -> bytes:
-        """Key shared with the owner of `other_public`; refuses the low-order points that give an all-zero secret."""
+        """Key shared with the owner of `other_public`; one agreement serves keys for several purposes."""
+        if other_public not in self._secrets:
+            self._secrets[other_public] = self._exchange(other_public)
+        return derive(self._secrets[other_public], round_id, info)
+
+    def _exchange(self, other_public: bytes) -> bytes:
+        """The raw secret; low-order points, which give an all-zero one, are refused."""
         try:
-            secret = self._key.exchange(X25519PublicKey.from_public_bytes(other_public))
+            return self._key.exchange(X25519PublicKey.from_public_bytes(other_public))
         except ValueError as error:
-            raise SecureSumRefused("a task advertised an invalid key; leave it out and start a new round") from error
-        return derive(secret, round_id, info)
+            raise SecureSumRefused(
+                "a task advertised an invalid key; leave it out and start a new round"
+            ) from error
 
 
 def seal(key: bytes, message: bytes, context: bytes) -> bytes:
@@ -71,7 +81,9 @@ class Identity:
     """The long-lived signing key of a task, and the rounds it has already taken part in."""
 
     def __init__(self, private: bytes | None = None) -> None:
-        key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
+        key = (
+            Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
+        )
         self._key = key
         self._rounds: set[bytes] = set()
         self.public = key.public_key().public_bytes_raw()
@@ -82,7 +94,9 @@ class Identity:
     def enter(self, round_id: bytes) -> None:
         """Each round is entered once, whatever the server says."""
         if round_id in self._rounds:
-            raise SecureSumRefused("this round was entered before; a round is never repeated. Start a new one")
+            raise SecureSumRefused(
+                "this round was entered before; a round is never repeated. Start a new one"
+            )
         self._rounds.add(round_id)
 
     def sign(self, message: bytes) -> bytes:

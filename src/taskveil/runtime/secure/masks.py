@@ -1,8 +1,8 @@
 """Masks: long pseudo-random vectors from 32-byte keys, and the rings they live in.
 
-The generator is ChaCha20 (RFC 8439) with a zero nonce and counter: every key is used for one mask only. Words are read
-little-endian, so that every machine expands a key to the same mask. Sums wrap modulo the word size, which is a multiple
-of the ring's modulus 2^bits; `Ring.fold` brings them into the ring.
+The generator is ChaCha20 (RFC 8439) with a zero nonce and counter: every key is used for one mask only. Words
+are read little-endian, so that every machine expands a key to the same mask. Sums wrap modulo the word size,
+which is a multiple of the ring's modulus 2^bits; `Ring.fold` brings them into the ring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ring:
     def fold(self, values: np.ndarray) -> np.ndarray:
         """Unsigned words to residues below 2^bits."""
         words = values.astype(self.dtype, copy=False)
-        return words & self.dtype.type((1 << self.bits) - 1)
+        return np.asarray(words & self.dtype.type((1 << self.bits) - 1))
 
     def encode(self, integers: np.ndarray) -> np.ndarray:
         """Signed integers to residues (two's complement)."""

@@ -7,8 +7,8 @@
     CohortList                        CohortSignature
     CohortSignatures                  UnmaskingShares
 
-`encode` writes a JSON head followed by raw bytes; `decode` reads only these ten classes with the declared field types.
-Nothing is ever evaluated or unpickled.
+`encode` writes a JSON head followed by raw bytes; `decode` reads only these ten classes with the declared
+field types. Nothing is ever evaluated or unpickled.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ SecureMessage = (
     | CohortSignatures
     | UnmaskingShares
 )
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in SecureMessage.__args__}  # type: ignore[attr-defined]
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in SecureMessage.__args__}
 _WORDS = ("<u1", "|u1", "<u2", "<u4", "<u8")
 
 
@@ -173,4 +173,5 @@ def _decode(data: bytes) -> SecureMessage:
             values[item.name] = np.frombuffer(take(raw[1]), dtype=raw[0])
     if position != len(data):
         raise ValueError("trailing bytes")
-    return cls(**values)
+    message: SecureMessage = cls(**values)
+    return message

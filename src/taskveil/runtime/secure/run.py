@@ -17,13 +17,17 @@ Drops = Callable[[int, int], bool]  # (step, task) -> True when the task does no
 
 
 def secure_total(
-    inputs: np.ndarray, settings: SecureSettings, identities: Sequence[Identity] | None = None, drops: Drops | None = None
+    inputs: np.ndarray,
+    settings: SecureSettings,
+    identities: Sequence[Identity] | None = None,
+    drops: Drops | None = None,
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Total of the rows of `inputs` (tasks, length) as signed integers, and the tasks that are in it."""
     people = [Identity() for _ in range(settings.n_tasks)] if identities is None else identities
     roster = {task: person.public for task, person in enumerate(people)}
     clients = {
-        task: SecureClient(task, settings, people[task], roster, inputs[task]) for task in range(settings.n_tasks)
+        task: SecureClient(task, settings, people[task], roster, inputs[task])
+        for task in range(settings.n_tasks)
     }
     server = SecureServer(settings)
     carry(server, clients, drops)

@@ -1,15 +1,17 @@
-"""What the server does in a secure sum: forwards, counts, and removes masks from the total, one step per set of answers.
+"""What the server does in a secure sum: forwards, counts, and removes masks from the total, one step per set
+of answers.
 
     start()             Invitation to everybody
     AdvertisedKeys      draw the graph over those who answered             -> Neighbourhood
     SealedShares        forward                                            -> Deliveries
     MaskedInput         who delivered is the cohort                        -> CohortList
     CohortSignature     forward                                            -> CohortSignatures
-    UnmaskingShares     open the self masks of the cohort and the pairwise masks towards those who left; subtract
+    UnmaskingShares     open the self masks of the cohort and the pairwise masks towards those who left;
+                        subtract
 
-A task that does not answer a step has dropped out. The total is right or the round is refused: every opened seed is
-checked against its commitment and every opened key against its public half. With fewer than `min_cohort` answers at
-any step up to the masked inputs, or too few shares at the end, nothing is released.
+A task that does not answer a step has dropped out. The total is right or the round is refused: every opened
+seed is checked against its commitment and every opened key against its public half. With fewer than
+`min_cohort` answers at any step up to the masked inputs, or too few shares at the end, nothing is released.
 
 The server keeps everything it was sent in `transcript`: the tests of what it can learn work on that.
 """
@@ -17,7 +19,8 @@ The server keeps everything it was sent in `transcript`: the tests of what it ca
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +31,11 @@ from taskveil.runtime.secure.masks import add_mask
 from taskveil.runtime.secure.settings import SecureSettings
 
 Replies = Mapping[int, messages.SecureMessage]
+Outgoing = dict[int, messages.SecureMessage]
 
 
 class SecureServer:
-    """One round. `step` takes the answers that arrived and returns the next messages; None when `total` is there."""
+    """One round: `step` takes the answers that arrived, returns the next messages; None: `total` is there."""
 
     def __init__(self, settings: SecureSettings, tasks: Sequence[int] | None = None) -> None:
         self.settings = settings
@@ -46,12 +50,12 @@ class SecureServer:
         self._shared: dict[int, messages.SealedShares] = {}
         self._inputs: dict[int, np.ndarray] = {}
 
-    def start(self) -> dict[int, messages.SecureMessage]:
+    def start(self) -> Outgoing:
         invitation = messages.Invitation(self.round_id, self.settings.digest())
-        return {task: invitation for task in self.tasks}
+        return dict.fromkeys(self.tasks, invitation)
 
-    def step(self, replies: Replies) -> dict[int, messages.SecureMessage] | None:
-        stages = (
+    def step(self, replies: Replies) -> Outgoing | None:
+        stages: tuple[tuple[type, Callable[[Any], Outgoing | None]], ...] = (
             (messages.AdvertisedKeys, self._neighbourhoods),
             (messages.SealedShares, self._deliveries),
             (messages.MaskedInput, self._cohort_list),
@@ -68,7 +72,7 @@ class SecureServer:
         }
         self.transcript.append(valid)
         self._need(len(valid), self._least())
-        outgoing = handler(valid)  # type: ignore[operator]
+        outgoing = handler(valid)
         self._asked = tuple(outgoing or ())
         return outgoing
 
@@ -83,19 +87,21 @@ class SecureServer:
     def _need(self, got: int, needed: int) -> None:
         if got < needed:
             raise SecureSumRefused(
-                f"{got} tasks answered, {needed} are needed; nothing is released. Start a new round when more are there"
+                f"{got} tasks answered, {needed} are needed; nothing is released. Try again with more"
             )
 
-    def _neighbourhoods(self, adverts: dict[int, messages.AdvertisedKeys]) -> dict[int, messages.SecureMessage]:
+    def _neighbourhoods(self, adverts: dict[int, messages.AdvertisedKeys]) -> Outgoing:
         self._adverts = adverts
         self._graph = draw_graph(list(adverts), self.settings.degree)
-        return {task: self._neighbourhood([adverts[other] for other in self._graph[task]]) for task in adverts}
+        return {
+            task: self._neighbourhood([adverts[other] for other in self._graph[task]]) for task in adverts
+        }
 
     def _neighbourhood(self, others: list[messages.AdvertisedKeys]) -> messages.Neighbourhood:
         columns = zip(*((a.sender, a.sealing_key, a.mask_key, a.signature) for a in others))
         return messages.Neighbourhood(self.round_id, *columns)
 
-    def _deliveries(self, shared: dict[int, messages.SealedShares]) -> dict[int, messages.SecureMessage]:
+    def _deliveries(self, shared: dict[int, messages.SealedShares]) -> Outgoing:
         self._shared = {task: s for task, s in shared.items() if set(s.receivers) == set(self._graph[task])}
         self._need(len(self._shared), self.settings.min_cohort)
         boxes: dict[int, list[tuple[int, bytes]]] = {task: [] for task in self._shared}
@@ -108,16 +114,20 @@ class SecureServer:
             for task, box in boxes.items()
         }
 
-    def _cohort_list(self, inputs: dict[int, messages.MaskedInput]) -> dict[int, messages.SecureMessage]:
+    def _cohort_list(self, inputs: dict[int, messages.MaskedInput]) -> Outgoing:
         ring, length = self.settings.ring, self.settings.length
-        good = {t: m.values for t, m in inputs.items() if m.values.shape == (length,) and m.values.dtype == ring.dtype}
+        good = {
+            t: m.values
+            for t, m in inputs.items()
+            if m.values.shape == (length,) and m.values.dtype == ring.dtype
+        }
         self._need(len(good), self.settings.min_cohort)
         self._inputs, self.cohort = good, tuple(good)
         listed = messages.CohortList(self.round_id, self.cohort)
-        return {task: listed for task in self.cohort}
+        return dict.fromkeys(self.cohort, listed)
 
-    def _cohort_signatures(self, signed: dict[int, messages.CohortSignature]) -> dict[int, messages.SecureMessage]:
-        outgoing: dict[int, messages.SecureMessage] = {}
+    def _cohort_signatures(self, signed: dict[int, messages.CohortSignature]) -> Outgoing:
+        outgoing: Outgoing = {}
         for task in signed:
             near = tuple(other for other in self._graph[task] if other in signed)
             outgoing[task] = messages.CohortSignatures(
@@ -127,7 +137,9 @@ class SecureServer:
 
     def _finish(self, opened: dict[int, messages.UnmaskingShares]) -> None:
         self_shares: dict[int, dict[int, bytes]] = {task: {} for task in self.cohort}
-        key_shares: dict[int, dict[int, bytes]] = {task: {} for task in self._shared if task not in self._inputs}
+        key_shares: dict[int, dict[int, bytes]] = {
+            task: {} for task in self._shared if task not in self._inputs
+        }
         for holder, message in opened.items():
             collect(self_shares, holder, message.self_owners, message.self_shares)
             collect(key_shares, holder, message.key_owners, message.key_shares)
@@ -157,7 +169,9 @@ class SecureServer:
             raise SecureSumRefused(f"the shares of task {gone} do not open its key; nothing is released")
         for task in near:
             mask = client.pair_mask_key(key, self._adverts[task].mask_key, self.round_id, gone, task)
-            add_mask(total, mask, self.settings.ring, positive=gone < task)  # undo: the member had the other sign
+            add_mask(
+                total, mask, self.settings.ring, positive=gone < task
+            )  # undo: the member had the other sign
 
 
 def collect(

@@ -17,9 +17,9 @@ from taskveil.runtime.secure.masks import Ring
 class SecureSettings:
     """Sizes and tolerances of a secure sum.
 
-    `colluders` tasks may hand everything they hold to the server; `min_cohort` tasks must deliver, or nothing is
-    released. `degree` neighbours per task share masks; `threshold` of a task's share holders (its neighbours and itself)
-    open one of its two secrets.
+    `colluders` tasks may hand everything they hold to the server; `min_cohort` tasks must deliver, or nothing
+    is released. `degree` neighbours per task share masks; `threshold` of a task's share holders (its
+    neighbours and itself) open one of its two secrets.
     """
 
     n_tasks: int
@@ -34,15 +34,18 @@ class SecureSettings:
         if not 1 <= self.bits <= 64 or self.length < 1:
             raise OptionError("expected a ring of 1 to 64 bits and at least one coordinate")
         if self.n_tasks < 2:
-            raise OptionError("a secure sum needs at least two tasks: the total of one task is its own message")
+            raise OptionError(
+                "a secure sum needs at least two tasks: the total of one task is its own message"
+            )
         if not self.colluders < self.min_cohort <= self.n_tasks:
             raise OptionError(
-                f"expected colluders < min_cohort <= tasks, got {self.colluders}, {self.min_cohort}, {self.n_tasks}; "
+                f"expected colluders < min_cohort <= tasks, got {self.colluders}, {self.min_cohort} and "
+                f"{self.n_tasks}; "
                 f"lower the shares or enrol more tasks"
             )
 
     @classmethod
-    def choose(
+    def choose(  # noqa: PLR0917
         cls,
         n_tasks: int,
         length: int,

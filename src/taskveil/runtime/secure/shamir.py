@@ -1,11 +1,13 @@
-"""Shamir's secret sharing of 32-byte secrets: any `threshold` shares give the secret, fewer say nothing about it.
+"""Shamir's secret sharing of 32-byte secrets: any `threshold` shares give the secret, fewer say nothing about
+it.
 
-A secret is cut into five limbs of 56 bits; each limb is the constant term of its own random polynomial of degree
-threshold - 1 over GF(2^61 - 1) (Shamir 1979). Limbs have independent polynomials, so threshold - 1 shares are uniform
-and independent of the whole secret. All limbs of all secrets of one task are evaluated at all points at once.
+A secret is cut into five limbs of 56 bits; each limb is the constant term of its own random polynomial of
+degree threshold - 1 over GF(2^61 - 1) (Shamir 1979). Limbs have independent polynomials, so threshold - 1
+shares are uniform and independent of the whole secret. All limbs of all secrets of one task are evaluated at
+all points at once.
 
-Shares carry no check of their own: the server checks what it reconstructs against the advertised public key or the
-commitment, so that a wrong share leads to a refusal (server.py).
+Shares carry no check of their own: the server checks what it reconstructs against the advertised public key
+or the commitment, so that a wrong share leads to a refusal (server.py).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ SHARE_BYTES = 8 * LIMBS
 
 
 def split(secrets: Sequence[bytes], points: Sequence[int], threshold: int) -> dict[int, list[bytes]]:
-    """Shares of several secrets: point -> [share of secret 0, share of secret 1, ...]. Points are positive."""
+    """Shares of several secrets: point -> [share of secret 0, share of secret 1, ...]."""
     if not 1 <= threshold <= len(points) or len(set(points)) != len(points) or min(points) < 1:
         raise ValueError("expected distinct positive points, at least as many as the threshold")
     constant = np.concatenate([_to_limbs(secret) for secret in secrets])
@@ -35,7 +37,7 @@ def split(secrets: Sequence[bytes], points: Sequence[int], threshold: int) -> di
 
 
 def evaluate(coefficients: np.ndarray, points: Sequence[int]) -> np.ndarray:
-    """Polynomials (one per column, constant term first) at the points: (n_points, n_columns), by Horner's rule."""
+    """Polynomials (columns, constant term first) at the points, by Horner's rule: (points, columns)."""
     x = np.asarray(points, dtype=np.uint64)[:, None]
     values = np.broadcast_to(coefficients[-1], (len(points), coefficients.shape[1]))
     for row in coefficients[-2::-1]:
@@ -46,7 +48,9 @@ def evaluate(coefficients: np.ndarray, points: Sequence[int]) -> np.ndarray:
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret from at least `threshold` shares (the first ones by point are used)."""
     if len(shares) < threshold:
-        raise SecureSumRefused(f"expected at least {threshold} shares of a secret, got {len(shares)}; nothing is released")
+        raise SecureSumRefused(
+            f"expected at least {threshold} shares of a secret, got {len(shares)}; nothing is released"
+        )
     points = tuple(sorted(shares))[:threshold]
     values = np.stack([_share_values(shares[point]) for point in points])
     return _from_limbs(field.dot(lagrange_at_zero(points), values))
@@ -87,5 +91,7 @@ def _cut(values: np.ndarray, points: Sequence[int], n_secrets: int) -> dict[int,
 
 def _share_values(share: bytes) -> np.ndarray:
     if len(share) != SHARE_BYTES:
-        raise SecureSumRefused(f"expected a share of {SHARE_BYTES} bytes, got {len(share)}; nothing is released")
+        raise SecureSumRefused(
+            f"expected a share of {SHARE_BYTES} bytes, got {len(share)}; nothing is released"
+        )
     return field.reduce(np.frombuffer(share, dtype="<u8").astype(np.uint64))

@@ -1,0 +1,186 @@
+"""Noise shares inside a secure sum: every task quantises its clipped message and adds its share of integer
+noise.
+
+Theorem      privacy/secure_events.py; sensitivity on the grid: privacy/quantise.py.
+Unit         read from the contribution.
+Neighbours   fixed at calibration: they choose the rounding condition; `event` recomputes for the relation
+             asked for.
+Sensitivity  l2 of the integer vectors after rounding.
+Shares       h = min_cohort - colluders. Every total that is opened holds at least h shares no colluder knows;
+             the protected task's own share is one of them. More shares only add noise (post-processing).
+Observer     the server with up to `colluders` tasks; up to `colluders` other tasks.
+Not proved   more colluders, an actively cheating server, timing.
+
+The sum is taken modulo 2^bits (post-processing, so an overflow costs accuracy, never privacy); it overflows
+with probability at most 2^-40.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskveil.errors import OptionError
+from taskveil.privacy.contributions import Contribution
+from taskveil.privacy.events import Event
+from taskveil.privacy.integer_sampler import KeyStream, integer_noise
+from taskveil.privacy.integer_tables import LARGEST_DEVIATION, LARGEST_DISTANCE
+from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.quantise import Grid, best_grid, ring_bits
+from taskveil.privacy.randomness import FloatArray, Stream
+from taskveil.privacy.secure_events import (
+    ROUNDING_VARIANCE,
+    SMALLEST_SHARE_VARIANCE,
+    SharedGaussianEvent,
+    SharedSkellamEvent,
+    gaussian_share_distance,
+)
+from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
+from taskveil.privacy.units import Neighbours
+
+COMFORTABLE_DEVIATION = (
+    2.0**14
+)  # of one share, in grid steps: tables up to here stay in the processor's cache
+STEPS_PER_ROOT = (
+    64  # grid steps per sqrt(coordinate): keeps what rounding adds to the sensitivity below a percent
+)
+
+
+@dataclass(frozen=True)
+class SharedNoise(Mechanism):
+    """`scale` is the deviation of the h guaranteed shares together, in real units, as for a curator."""
+
+    law = "discrete-gaussian"
+    family = "shared"
+    step: float
+    condition: str
+    rotate: bool
+    share_variance: float  # grid steps squared
+    bits: int
+    n_tasks: int
+    colluders: int
+    min_cohort: int
+
+    @classmethod
+    def accepts(cls, contribution: Contribution) -> bool:
+        return contribution.kind in ("vector-sum", "outer-sum", "diagonal-sum", "row-sum")
+
+    @classmethod
+    def calibrated(
+        cls,
+        contribution: Contribution,
+        neighbours: Neighbours,
+        parameter: float,
+        variant: str = "sound",
+        secure: SecureOptions | None = None,
+    ) -> SharedNoise:
+        """The least noise whose event has at least the noise multiplier `parameter`."""
+        if secure is None:
+            raise OptionError(f"mechanism {cls.name!r} needs aggregation='secure' and its options")
+        grid, variance = cls._grid(contribution, neighbours, parameter, secure)
+        bits = ring_bits(grid, secure.n_tasks, math.sqrt(secure.n_tasks * variance))
+        flat = Grid(grid.length, grid.norm, grid.step, grid.condition, rotate=True)
+        flat_variance = cls._share_variance(flat, contribution, neighbours, parameter, secure.shares)
+        flat_bits = ring_bits(flat, secure.n_tasks, math.sqrt(secure.n_tasks * flat_variance))
+        if flat_bits * flat.size <= (bits - 2) * grid.size and flat_variance <= 1.01 * variance:
+            grid, variance, bits = flat, flat_variance, flat_bits
+        if bits > 64:
+            raise OptionError("the sum does not fit into 64 bits; use fewer grid_bits")
+        scale = grid.step * math.sqrt(secure.shares * variance)
+        return cls(
+            scale, grid.step, grid.condition, grid.rotate, variance, bits,
+            secure.n_tasks, secure.colluders, secure.min_cohort,
+        )  # fmt: skip
+
+    @classmethod
+    def _grid(
+        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, secure: SecureOptions
+    ) -> tuple[Grid, float]:
+        """A grid fine enough for messages, on which shares are neither too narrow nor too wide."""
+        norm = contribution.sensitivity(Neighbours.ADD_REMOVE).l2
+        real, replace = contribution.sensitivity(neighbours).l2, neighbours is Neighbours.REPLACE_ONE
+        steps = max(2.0**secure.grid_bits, STEPS_PER_ROOT * math.sqrt(contribution.vector_size))
+        exponent = math.floor(math.log2(norm / steps))
+        for _ in range(64):
+            grid = best_grid(contribution.vector_size, norm, math.ldexp(1.0, exponent), real, replace)
+            variance = cls._share_variance(grid, contribution, neighbours, parameter, secure.shares)
+            if variance < SMALLEST_SHARE_VARIANCE:
+                exponent -= 1
+            elif variance > COMFORTABLE_DEVIATION**2 and grid.reach > 8 * math.sqrt(grid.length) + 32:
+                exponent += 1
+            elif variance <= LARGEST_DEVIATION**2:
+                return grid, variance
+            else:
+                break
+        raise OptionError(
+            "no grid suits these noise shares: too much noise for one task to add; use fewer rounds, more "
+            "tasks or a larger epsilon"
+        )
+
+    @classmethod
+    def _share_variance(
+        cls, grid: Grid, contribution: Contribution, neighbours: Neighbours, parameter: float, shares: int
+    ) -> float:
+        distance = grid.sensitivity(
+            contribution.sensitivity(neighbours).l2, neighbours is Neighbours.REPLACE_ONE
+        )
+        return ((parameter * distance) ** 2 * INFLATION**2 + ROUNDING_VARIANCE) / shares * INFLATION
+
+    @property
+    def shares(self) -> int:
+        return self.min_cohort - self.colluders
+
+    def grid(self, contribution: Contribution) -> Grid:
+        """The public grid of this contribution."""
+        norm = contribution.sensitivity(Neighbours.ADD_REMOVE).l2
+        return Grid(contribution.vector_size, norm, self.step, self.condition, self.rotate)  # type: ignore[arg-type]
+
+    def event(self, contribution: Contribution, neighbours: Neighbours) -> Event:
+        grid, relation = self.grid(contribution), Neighbours(neighbours)
+        real = contribution.sensitivity(relation).l2
+        l2 = grid.sensitivity(real, relation is Neighbours.REPLACE_ONE)
+        return self._event(l2, grid.size)
+
+    def _event(self, l2: float, size: int) -> Event:
+        table = LARGEST_DISTANCE * size * self.shares
+        laws = gaussian_share_distance(self.share_variance, self.shares, size)
+        multiplier = math.sqrt(self.shares * self.share_variance - ROUNDING_VARIANCE) / (l2 * INFLATION)
+        return SharedGaussianEvent(multiplier, table + laws + 2.0**-SECURITY_BITS)
+
+    def message(self, contribution: Contribution, own: FloatArray, stream: Stream) -> NDArray[np.int64]:
+        """One task's integers for the secure sum: its rounded message plus its share of the noise."""
+        grid = self.grid(contribution)
+        words = KeyStream(stream.key())
+        rounded = grid.to_integers(contribution.to_vector(own), words)
+        return rounded + integer_noise(self.law, self.share_variance, grid.size, words)
+
+    def finish(self, contribution: Contribution, integers: NDArray[np.int64]) -> FloatArray:
+        """The noisy total in real units."""
+        return contribution.from_vector(self.grid(contribution).to_vector(integers))
+
+    def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
+        raise OptionError(f"mechanism {self.name!r} adds noise inside messages; use aggregation='secure'")
+
+
+@dataclass(frozen=True)
+class SharedGaussian(SharedNoise):
+    """Discrete Gaussian shares (Kairouz, Liu, Steinke 2021)."""
+
+    name = "shared-gaussian"
+
+
+@dataclass(frozen=True)
+class SharedSkellam(SharedNoise):
+    """Skellam shares (Agarwal, Kairouz, Liu 2021); accounted by Renyi divergence: some 8 % more noise."""
+
+    name = "shared-skellam"
+    law = "skellam"
+
+    def _event(self, l2: float, size: int) -> Event:
+        table = LARGEST_DISTANCE * size * self.shares
+        l1 = min(math.sqrt(size) * l2, l2**2)  # integers: |k| <= k^2
+        variance = self.shares * self.share_variance
+        return SharedSkellamEvent(variance, l1 * INFLATION, l2 * INFLATION, table + 2.0**-SECURITY_BITS)

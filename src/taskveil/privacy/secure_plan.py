@@ -1,0 +1,97 @@
+"""Plans whose releases are secure sums: noise shares, calibrated on their grids to a curator's targets.
+
+Every task takes part in every round, with an empty message where it was not asked: the number of noise shares
+must not depend on a draw, and the server sees who takes part, so no amplification by sampling tasks is
+claimed. Rows sampled in secret inside a task (unit record) are charged in full as well, which is safe and
+says more noise than needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from taskveil.errors import OptionError
+from taskveil.privacy.calibrate import largest_loss, verify_target
+from taskveil.privacy.contributions import Contribution
+from taskveil.privacy.events import Charge, Event, GaussianEvent
+from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedNoise, SharedSkellam
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
+from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
+
+
+def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
+    """The largest common loss that meets the budget, with noise in shares."""
+    secure = _options(budget)
+    kind = SharedSkellam if secure.law == "skellam" else SharedGaussian
+    if budget.mechanism not in (None, "gaussian", "matrix-gaussian", kind.name):
+        raise OptionError(
+            f"aggregation 'secure' adds integer noise in shares ({kind.name}); mechanism "
+            f"{budget.mechanism!r} cannot be shared"
+        )
+    for request in requests:
+        if not kind.accepts(request.contribution):
+            raise OptionError(
+                f"a {request.contribution.kind} is not a sum over tasks; use aggregation 'curator'"
+            )
+    assert budget.epsilon is not None
+    loss = largest_loss(
+        lambda c: _charges(requests, kind, budget, c), budget.epsilon, _delta(budget, len(requests)),
+        budget.accountant,
+    )  # fmt: skip
+    made: dict[tuple[Contribution, float], SharedNoise] = {}
+    for r in requests:
+        if (r.contribution, r.weight) not in made:
+            made[r.contribution, r.weight] = _mechanism(r, kind, budget, loss)
+    plan = Plan(tuple(_planned(r, made[r.contribution, r.weight], budget) for r in requests), budget)
+    verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
+    return plan
+
+
+def _options(budget: Budget) -> SecureOptions:
+    if budget.secure is None:
+        raise OptionError(
+            "aggregation 'secure' needs the number of tasks: give secure=SecureOptions.for_tasks(n_tasks)"
+        )
+    if budget.variant != "sound":
+        raise OptionError("aggregation 'secure' exists for variant='sound'; the paper's is 'local-model'")
+    if budget.delta == 0:
+        raise OptionError("aggregation 'secure' needs delta > 0; use 'local' with a pure mechanism")
+    return budget.secure
+
+
+def _mechanism(request: Request, kind: type[SharedNoise], budget: Budget, loss: float) -> SharedNoise:
+    return kind.calibrated(
+        request.contribution, budget.neighbours, 1 / (loss * request.weight), secure=budget.secure
+    )
+
+
+def _planned(request: Request, mechanism: SharedNoise, budget: Budget) -> PlannedRelease:
+    event = mechanism.event(request.contribution, budget.neighbours)
+    return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
+
+
+def _charges(
+    requests: Sequence[Request], kind: type[SharedNoise], budget: Budget, loss: float
+) -> list[Charge]:
+    """Events at a common loss: the dominating real Gaussian, or the Skellam law on its grid."""
+    charges = []
+    for request in requests:
+        event: Event = GaussianEvent(1 / (loss * request.weight))
+        if kind is not SharedGaussian:
+            event = _mechanism(request, kind, budget, loss).event(request.contribution, budget.neighbours)
+        charges.append(Charge(event))
+    return charges
+
+
+def _delta(budget: Budget, releases: int) -> float:
+    """The delta left for the curves: every release may spend 2^-39 on its mask graph and sampling tables."""
+    assert budget.epsilon is not None
+    slack = releases * 2.0 ** (1 - SECURITY_BITS)
+    left = budget.delta - (1 + math.exp(min(budget.epsilon, 700.0))) * slack
+    if left < budget.delta / 2:
+        raise OptionError(
+            "delta is too small for this many secure sums, each of which fails with probability 2^-40; "
+            "use a larger delta or fewer rounds"
+        )
+    return left
