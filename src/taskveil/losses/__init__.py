@@ -1,6 +1,8 @@
 """Losses of one score, by name. A new loss is one file and one line; tests/contract checks it."""
 
 from taskveil.losses.base import Loss
+from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
+from taskveil.losses.hinge import Hinge
 from taskveil.losses.logistic import Logistic
 from taskveil.losses.squared import Squared
 from taskveil.registry import Table
@@ -8,6 +10,7 @@ from taskveil.registry import Table
 LOSSES: Table[Loss] = Table("loss")
 LOSSES.add("squared", Squared())
 LOSSES.add("logistic", Logistic())
-# hinge and epsilon-insensitive (losses/hinge.py, losses/epsilon_insensitive.py) take their lines here.
+LOSSES.add("hinge", Hinge())
+LOSSES.add("epsilon-insensitive", EpsilonInsensitive())
 
-__all__ = ["LOSSES", "Logistic", "Loss", "Squared"]
+__all__ = ["EpsilonInsensitive", "Hinge", "LOSSES", "Logistic", "Loss", "Squared"]

@@ -148,8 +148,10 @@ def column_means(X, y, weights, offsets, first, last, mean_x, mean_y, totals):  
     d, r = X.shape[1], y.shape[1]
     weighted = weights.size > 0
     for i in range(first, last):
-        mean_x[i] = 0.0
-        mean_y[i] = 0.0
+        for j in range(d):
+            mean_x[i, j] = 0.0
+        for o in range(r):
+            mean_y[i, o] = 0.0
         total = 0.0
         for row in range(offsets[i], offsets[i + 1]):
             weight = weights[row] if weighted else 1.0
@@ -159,8 +161,10 @@ def column_means(X, y, weights, offsets, first, last, mean_x, mean_y, totals):  
             for o in range(r):
                 mean_y[i, o] += weight * y[row, o]
         scale = 1.0 / total if total > 0.0 else 0.0
-        mean_x[i] *= scale
-        mean_y[i] *= scale
+        for j in range(d):
+            mean_x[i, j] *= scale
+        for o in range(r):
+            mean_y[i, o] *= scale
         totals[i] = total
 
 

@@ -46,8 +46,18 @@ def minimise_l1(
 
     def work(first: int, last: int) -> None:
         kernels_l1.lasso(
-            block.X, block.y, weights, block.offsets, strengths, loss.kernel, fit_intercept, tol, first, last,
-            W, b
+            block.X,
+            block.y,
+            weights,
+            block.offsets,
+            strengths,
+            loss.kernel,
+            fit_intercept,
+            tol,
+            first,
+            last,
+            W,
+            b,
         )
 
     over_tasks(work, block.offsets, 10 * d * r)

@@ -1,0 +1,90 @@
+"""What every registered loss must do: derivatives, bounds and conjugate agree with its value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from taskveil.losses import LOSSES
+
+NAMES = LOSSES.names()
+SCORES = np.concatenate([np.linspace(-6.0, 6.0, 97) + 0.003, [-700.0, 700.0]])
+
+
+def targets(name: str) -> np.ndarray:
+    """Labels for losses of a margin, numbers for the others; decided by symmetry, not by name."""
+    loss = LOSSES.get(name)
+    probe = np.array([0.0])
+    margin_like = np.isclose(
+        loss.value(probe, np.array([1.0])), loss.value(probe, np.array([-1.0]))
+    ).all() and (loss.value(np.array([50.0]), np.array([1.0])) < 1e-6)
+    return np.array([-1.0, 1.0]) if margin_like else np.array([-1.7, 0.2, 3.1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_derivative_matches_finite_differences(name):
+    loss = LOSSES.get(name)
+    for y in targets(name):
+        h = 1e-6
+        slope = (loss.value(SCORES + h, y) - loss.value(SCORES - h, y)) / (2 * h)
+        size = np.maximum(1.0, np.abs(SCORES))
+        assert np.all(np.abs(slope - loss.derivative(SCORES, y)) <= 1e-6 * size)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_second_derivative_matches_finite_differences_where_it_exists(name):
+    loss = LOSSES.get(name)
+    for y in targets(name):
+        try:
+            bend = loss.second_derivative(SCORES, y)
+        except NotImplementedError:
+            assert not np.isfinite(loss.smoothness)
+            return
+        h = 1e-5
+        numeric = (loss.derivative(SCORES + h, y) - loss.derivative(SCORES - h, y)) / (2 * h)
+        np.testing.assert_allclose(bend, numeric, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_loss_is_convex_and_non_negative(name):
+    loss = LOSSES.get(name)
+    a, b = np.meshgrid(SCORES, SCORES)
+    for y in targets(name):
+        middle = loss.value((a + b) / 2, y)
+        chord = (loss.value(a, y) + loss.value(b, y)) / 2
+        assert np.all(middle <= chord * (1 + 1e-12) + 1e-12)
+        assert np.all(loss.value(SCORES, y) >= 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_stated_constants_bound_the_slopes_and_are_nearly_reached(name):
+    loss = LOSSES.get(name)
+    s = np.linspace(-40.0, 40.0, 20_001)
+    for y in targets(name):
+        if np.isfinite(loss.lipschitz):
+            steepest = np.abs(loss.derivative(s, y)).max()
+            assert 0.95 * loss.lipschitz <= steepest <= loss.lipschitz * (1 + 1e-12)
+        if np.isfinite(loss.smoothness):
+            bend = np.abs(np.diff(loss.derivative(s, y)) / np.diff(s)).max()
+            assert 0.95 * loss.smoothness <= bend <= loss.smoothness * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fenchel_young_holds_everywhere_with_equality_at_the_slope(name):
+    loss = LOSSES.get(name)
+    s = np.linspace(-6.0, 6.0, 61) + 0.003
+    for y in targets(name):
+        u = loss.derivative(s, y)
+        pairs = loss.value(s[:, None], y) + loss.conjugate(u[None, :], y) - s[:, None] * u[None, :]
+        assert np.all(pairs >= -1e-10)
+        np.testing.assert_allclose(np.diagonal(pairs), 0.0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_huge_scores_give_finite_values(name):
+    loss = LOSSES.get(name)
+    s = np.array([-1e8, -1e3, 1e3, 1e8])
+    for y in targets(name):
+        with np.errstate(all="raise", under="ignore"):
+            assert np.all(np.isfinite(loss.value(s, y)))
+            assert np.all(np.isfinite(loss.derivative(s, y)))

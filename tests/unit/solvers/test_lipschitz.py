@@ -1,0 +1,42 @@
+import numpy as np
+import pytest
+from tests.support.blocks import make_block
+
+from taskveil.losses import LOSSES
+from taskveil.solvers.lipschitz import common_lipschitz, largest_eigenvalues, task_lipschitz
+
+
+@pytest.mark.parametrize("slack", [0.3, 0.05, 0.01])
+def test_bounds_are_never_below_the_largest_eigenvalue_and_within_the_slack(slack):
+    rng = np.random.default_rng(0)
+    for p in (1, 2, 7, 30):
+        roots = rng.standard_normal((20, p, p + 3)) * 10.0 ** rng.uniform(-3, 3, (20, 1, 1))
+        roots[3] = rng.standard_normal((p, 1)) * np.ones((1, p + 3))  # rank one
+        A = roots @ roots.transpose(0, 2, 1)
+        A[4] = np.eye(p)  # all eigenvalues equal: the hardest for a norm of powers
+        exact = np.linalg.eigvalsh(A)[:, -1]
+        bound = largest_eigenvalues(A, slack)
+        assert np.all(bound >= exact)
+        assert np.all(bound <= exact * (1.0 + slack) * (1.0 + 1e-8))
+
+
+def test_zero_matrices_have_bound_zero():
+    np.testing.assert_array_equal(largest_eigenvalues(np.zeros((2, 3, 3))), [0.0, 0.0])
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("held_out", [0.0, 0.4])
+def test_task_constants_bound_the_curvature_of_the_mean_loss(centred, held_out):
+    block = make_block("classification", n_tasks=15, rows=(2, 14), held_out=held_out, seed=3)
+    got = task_lipschitz(block, LOSSES.get("logistic"), centred)
+    for i in range(block.n_tasks):
+        X = block.X[block.rows(i)]
+        if block.weights is not None:
+            X = X[block.weights[block.rows(i)] > 0]
+        if len(X) == 0:
+            assert got[i] == 0.0
+            continue
+        X = X - X.mean(axis=0) if centred else X
+        exact = 0.25 * np.linalg.norm(X, 2) ** 2 / len(X)
+        assert exact <= got[i] + 1e-15 and got[i] <= 1.06 * exact + 1e-15
+    assert common_lipschitz(block, LOSSES.get("logistic"), centred) == got.max()

@@ -1,0 +1,49 @@
+import multiprocessing
+import os
+
+import numpy as np
+import pytest
+
+from taskveil.solvers import threads
+
+
+@pytest.fixture
+def three_threads(monkeypatch):
+    monkeypatch.setattr(threads, "SMALL", 0)
+    monkeypatch.setenv("TASKVEIL_THREADS", "3")
+
+
+def visits(sizes) -> list[int]:
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    seen = np.zeros(len(sizes), int)
+
+    def work(first, last):
+        seen[first:last] += 1
+
+    threads.over_tasks(work, offsets, 10)
+    return seen.tolist()
+
+
+@pytest.mark.parametrize("sizes", [[5] * 40, [1], [1000] + [1] * 30, [1] * 30 + [1000], [0, 0, 3, 0], [2, 2]])
+def test_every_task_is_worked_on_exactly_once(sizes, three_threads):
+    assert visits(sizes) == [1] * len(sizes)
+
+
+def test_an_error_in_a_thread_reaches_the_caller(three_threads):
+    def work(first, last):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        threads.over_tasks(work, np.arange(50), 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork only")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_child_gets_threads_of_its_own(three_threads):
+    """The pool object survives a fork, its threads do not: using it would hang."""
+    assert visits([5] * 40) == [1] * 40
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=lambda: os._exit(0 if visits([5] * 40) == [1] * 40 else 1))
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0
