@@ -18,6 +18,7 @@ from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
+from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import Account, MemoryAccount
 from taskveil.privacy.units import Neighbours, Observer, Unit
 from taskveil.runtime import in_process
@@ -45,6 +46,7 @@ class TaskEstimator(BaseEstimator):
         mechanism: str | None = None,
         accountant: str | None = None,
         aggregation: str = "curator",
+        secure: dict[str, Any] | None = None,
         bounds: Any = None,
         scaling: str = "auto",
         normalise: str | None = None,
@@ -71,6 +73,7 @@ class TaskEstimator(BaseEstimator):
         self.mechanism = mechanism
         self.accountant = accountant
         self.aggregation = aggregation
+        self.secure = secure
         self.bounds = bounds
         self.scaling = scaling
         self.normalise = normalise
@@ -144,7 +147,17 @@ class TaskEstimator(BaseEstimator):
             accountant=self.accountant,
             aggregation=self.aggregation,
             variant=self.variant,
+            secure=self._secure(tasks.n_tasks),
         )
+
+    def _secure(self, n_tasks: int) -> SecureOptions | None:
+        if self.aggregation != "secure" or self.epsilon is None:
+            return None
+        try:
+            return SecureOptions.for_tasks(n_tasks, **(self.secure or {}))
+        except TypeError:
+            names = "colluders, dropouts, min_cohort, grid_bits, law"
+            raise OptionError(f"secure takes {names}; got {', '.join(self.secure or {})}") from None
 
     def _scaling(self, tasks: TaskSet) -> Scaling:
         mode = self.scaling

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.public_bounds import PublicBounds
@@ -54,6 +56,8 @@ def rows_of(X: Any, task: Any, task_column: Any) -> Rows:
             f"Expected 2D array, got {X.ndim}D array instead: X must be rows x features. "
             "Reshape your data, for example with X.reshape(-1, 1) for one feature."
         )
+    if X.shape[1] == 0:
+        raise DataError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if task is None:
         task = np.full(X.shape[0], ONE_TASK)
     task = np.asarray(task)
@@ -71,6 +75,8 @@ def tasks_of(
         if y is not None or task is not None:
             raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
         return _checked_kind(X, kind, declared)
+    if hasattr(X, "toarray"):
+        _dense(X)
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
@@ -95,8 +101,6 @@ def as_bounds(bounds: Any) -> PublicBounds | None:
 
 
 def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> TaskSet:
-    from dataclasses import replace
-
     if bounds is not None:
         tasks = replace(tasks, bounds=bounds)
     if tasks.kind == kind:
@@ -113,6 +117,9 @@ def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> Tas
 
 def _target(y: Any, kind: str) -> np.ndarray:
     y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        y = y[:, 0]
     if y.dtype.kind == "c":
         raise DataError("Complex data not supported: y must be real numbers or labels")
     if kind == "regression" and y.dtype.kind in "OUS":
@@ -130,7 +137,7 @@ def _target(y: Any, kind: str) -> np.ndarray:
 
 def _dense(X: Any) -> np.ndarray:
     if hasattr(X, "toarray"):
-        raise DataError("sparse data was passed, but a dense array is required; use X.toarray()")
+        raise DataError("Sparse data was passed, but a dense array is required; use X.toarray()")
     return np.asarray(X)
 
 
@@ -140,7 +147,7 @@ def _numbers(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind in "OUS":
         try:
             return X.astype(np.float64)
-        except (TypeError, ValueError):
+        except ValueError:
             raise DataError(
                 "X has text columns; expected numbers. Load the table with taskveil.load_tasks, which encodes categories"
             ) from None

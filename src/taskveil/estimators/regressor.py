@@ -33,8 +33,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         The default is proved; "paper" computes what a paper prints, and its certificate says where the claim fails.
     mechanism, accountant : str or None
         None picks the best valid one.
-    aggregation : {"curator", "local", "secure"}
-        Where noise enters: at the server, at every task, or inside a secure sum.
+    aggregation : {"curator", "local", "secure", "local-model"}
+        Where noise enters: at the server, at every task, inside a secure sum, or on every task's model.
+    secure : dict or None
+        What a secure sum withstands: `colluders` and `dropouts` (shares of the tasks, 0.05 each, or numbers),
+        `min_cohort` (a number, instead of dropouts), `grid_bits` (12), `law` ("discrete-gaussian" or "skellam").
     bounds : mapping, file name, PublicBounds or None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
     scaling : {"auto", "own", "declared", "none", "pooled-standard"}
