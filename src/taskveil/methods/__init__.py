@@ -22,6 +22,11 @@ for _name, _place in {
     "dp-aggr": "taskveil.methods.dp_aggr:DpAggr",
     # mean-regularised
     "mean": "taskveil.methods.mean:Mean",
+    # support vector machines
+    "svm": "taskveil.methods.svm.method:Svm",
+    "mocha": "taskveil.methods.mocha:Mocha",
+    # asynchronous
+    "async": "taskveil.methods.async_mtl:AsyncMTL",
 }.items():
     METHODS.add(_name, _place)
 

@@ -1,0 +1,218 @@
+"""`mocha`: federated multi-task learning with a task relationship (Smith, Chiang, Sanjabi & Talwalkar 2017), hinge or band loss.
+
+    min_W  C1 sum_ik l(w_k'x_ik, y_ik) + 1/2 tr(W Omega W'),   Sigma = Omega^-1,   w_t = sum_j Sigma_tj r_j,  r_j = sum_i b_ij x_ij
+
+The server keeps every participant's r_j (their Delta v), sends participant t its w_t, and each takes dual coordinate steps with
+the quadratic form |x|^2 rho Sigma_tt, rho = max_t sum_j |Sigma_tj| / Sigma_tt (their sigma' of Lemma 9; THEORY section 4).
+
+relationship="mean"      fixed Sigma = 11' + I/C2: the same optimum as method `svm`, reached by s = K steps
+relationship="learned"   Sigma = c (W'W)^(1/2) / tr, c keeps the trace of the fixed one; W and Sigma alternate (their eq. 5)
+
+Its straggler rule: nobody is dropped, a slow node does less work in a round (their theta_t^h). On the virtual clock the runtime
+says how many rows a node has time for (`effort`). The published method has no privacy mechanism: without epsilon the
+certificate says "none". With epsilon, private_mocha.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.svm.method import NO_GUARANTEE, UNBOUNDED, Svm
+from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
+from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
+from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.svm_problem import EMPTY, check_constants
+from taskveil.tasks.block import TaskBlock
+
+COLUMNS = "columns"
+DUAL_TERMS = "dual-terms"
+
+
+class Mocha(Method):
+    """Options as in `svm`, and
+
+    relationship    "mean" (fixed) or "learned"
+    update_every    rounds between two updates of a learned relationship
+    local_passes    passes over a participant's rows in one round
+    clip            norm to which a private personal part is clipped
+    """
+
+    name = "mocha"
+    reference = "Smith, Chiang, Sanjabi, Talwalkar 2017, Federated Multi-Task Learning, Alg. 1"
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        C1: float = 1.0,
+        C2: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        insensitivity: float = 0.1,
+        class_weight: Any = None,
+        relationship: str = "learned",
+        update_every: int = 10,
+        local_passes: int = 1,
+        clip: float = 1.0,
+    ):
+        self.rounds = rounds
+        self.C1 = C1
+        self.C2 = C2
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.insensitivity = insensitivity
+        self.class_weight = class_weight
+        self.relationship = relationship
+        self.update_every = update_every
+        self.local_passes = local_passes
+        self.clip = clip
+
+    # what it shares with `svm`: the loss, the intercept, the class weights
+    has_intercept = Svm.has_intercept
+    loss_of = Svm.loss_of
+    class_factors = Svm.class_factors
+    mask = None
+    mask_seed = None
+    mask_mode = "consistent"
+    step = None
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        check_constants(self.C1, self.C2)
+        if self.relationship not in ("mean", "learned"):
+            raise OptionError(f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}")
+        for name in ("update_every", "local_passes"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise OptionError(f"{name} must be a whole number of at least 1; got {getattr(self, name)!r}")
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        private = budget.epsilon is not None
+        rounds = (1 if private else 200) if self.rounds is None else self.rounds
+        if not isinstance(rounds, int | np.integer) or rounds < 1:
+            raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+        shape = (public.n_tasks, public.n_outputs, public.n_features + self.has_intercept(public))
+        if private:
+            return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in range(1, rounds + 1)]
+        columns, figures = VectorSum(shape, UNBOUNDED), VectorSum((2,), UNBOUNDED)
+        return [
+            Request(name, t, what) for t in range(1, rounds + 1) for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
+        ]
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        if plan.budget.epsilon is not None:
+            return PrivateMochaTasks(self, block, public)
+        return MochaTasks(self, block, public)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        if plan.budget.epsilon is not None:
+            return PrivateMochaServer(self, public)
+        return MochaServer(self, public)
+
+    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
+        return [NO_GUARANTEE] if plan.budget.epsilon is None else []
+
+
+class MochaTasks(TaskSide):
+    """Local dual steps at w_t with curvature rho Sigma_tt; a message is the change of r_t, in row t of an empty table."""
+
+    def __init__(self, method: Mocha, block: TaskBlock, public: PublicInfo) -> None:
+        self.method, self.block, self.public = method, block, public
+        self.problems = make_problems(method, block, public)  # type: ignore[arg-type]
+        self.position = np.arange(block.n_rows) - np.repeat(block.offsets[:-1], block.sizes)
+        self.size = block.n_features + method.has_intercept(public)
+        self.work = np.zeros(block.n_tasks, dtype=np.int64)
+
+    def start(self) -> State:
+        most = int(self.block.sizes.max(initial=0))
+        return {"dual": np.zeros((self.block.n_tasks, self.block.n_outputs, most))}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        from taskveil.solvers.dual_coordinate import visit_tasks
+
+        k, r = self.block.n_tasks, self.block.n_outputs
+        if len(view["models"]) != k:  # a task the server does not know: nothing to send
+            return state, {}
+        dual = state["dual"].copy()
+        table, figures = np.zeros((k, self.public.n_tasks, r, self.size)), np.zeros((k, 2))
+        slots = view["position"].astype(int)
+        everyone = np.ones(k, dtype=bool)
+        self.work[:] = 0
+        for o, problem in enumerate(self.problems):
+            points = np.zeros((k, problem.size))
+            points[:, : self.size] = view["models"][:, o]
+            figures[:, 0] += problem.losses(points)
+            flat = dual[self.block.task_of_row, o, self.position]
+            new = flat.copy()
+            self.work += visit_tasks(
+                *problem.rows, *problem.boxes, EMPTY, problem.offsets, view["curvature"], new, points,
+                1, self.method.local_passes, 0.0, 0.0, limits(view, everyone), view.round + 1,
+            )  # fmt: skip
+            table[np.arange(k), slots, o] = problem.sums(new - flat)[:, : self.size]
+            figures[:, 1] += problem.dual_terms(new) - problem.dual_terms(flat)
+            dual[self.block.task_of_row, o, self.position] = new
+        return {"dual": dual}, {COLUMNS: table, DUAL_TERMS: figures}
+
+    def finish(self, state: State, view: View) -> Models:
+        w = view["models"]
+        if len(w) != self.block.n_tasks:
+            raise OptionError("method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'")
+        d = self.block.n_features
+        wide = np.zeros((*w.shape[:2], d + 1))
+        wide[:, :, : self.size] = w
+        return Models(wide[:, :, :d], wide[:, :, d])
+
+
+class MochaServer(ServerSide):
+    """Keeps all r_j (tasks, outputs, size), the relationship, and the gap for the relationship at hand."""
+
+    def __init__(self, method: Mocha, public: PublicInfo) -> None:
+        self.method, self.public = method, public
+        self.size = public.n_features + method.has_intercept(public)
+
+    def start(self) -> tuple[State, Billboard]:
+        m = self.public.n_tasks
+        state: State = {
+            "round": np.zeros(1, dtype=np.int64),
+            "columns": np.zeros((m, self.public.n_outputs, self.size)),
+            "relationship": np.ones((m, m)) + np.eye(m) / self.method.C2,
+            "dual_terms": np.zeros(1),
+        }
+        return state, self._billboard(state)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        models = self._models(state)
+        quadratic = 0.5 * float(np.sum(models * state["columns"]))  # tr(W Omega W')/2 = tr(R Sigma R')/2
+        primal, dual = quadratic + releases[DUAL_TERMS][0], state["dual_terms"][0] - quadratic
+        gap = (primal - dual) / max(abs(primal), 1e-300)
+        state = {
+            "round": state["round"] + 1,
+            "columns": state["columns"] + releases[COLUMNS],
+            "relationship": state["relationship"],
+            "dual_terms": state["dual_terms"] + releases[DUAL_TERMS][1],
+        }
+        fixed = self.method.relationship == "mean"
+        if not fixed and state["round"][0] % self.method.update_every == 0:
+            state["relationship"] = learned_relationship(self._models(state), self.method.C2)
+        return state, self._billboard(state, gap, fixed and gap <= self.method.tol)
+
+    def _models(self, state: State) -> np.ndarray:
+        return np.einsum("tj,jrd->trd", state["relationship"], state["columns"])
+
+    def _billboard(self, state: State, gap: float = np.inf, done: bool = False) -> Billboard:
+        sigma = state["relationship"]
+        rho = float(np.max(np.abs(sigma).sum(axis=1) / np.diag(sigma)))
+        values = {
+            "models": self._models(state),
+            "curvature": rho * np.diag(sigma),
+            "position": np.arange(self.public.n_tasks),
+            "gap": np.array([gap]),
+        }
+        per_task = frozenset({"models", "curvature", "position"})
+        return Billboard(int(state["round"][0]), values, per_task, None, done)

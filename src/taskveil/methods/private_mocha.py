@@ -1,0 +1,94 @@
+"""A private counterpart of MOCHA: clipped personal parts, one noisy column per participant, a relationship learnt from them.
+
+Split Sigma = S + I/C2, so that w_t = c_t + v_t with c_t = C2 sum_j S_tj v_j. Given its public centre c_t, task t solves
+v_t = argmin (C2/2)|v|^2 + sum c l((c_t + v)'x) to the end and puts clip(v_t, gamma) into row t of an otherwise empty table; the
+release is the sum of these tables plus Gaussian noise, and the server moves the centres,
+
+    C <- C - eta (C - C2 S V~),   eta = 1 / (1 + C2 |S|_2),
+
+which for S = 11' is the private step of method `svm`. `learned` takes S from the noisy columns: post-processing.
+
+Theorem      as in methods/svm/private.py: VectorSum of the table, one Gaussian event a round; unit task.
+Price        the noise of m columns is added up where `svm` releases one sum: centres carry sqrt(m) times its noise. It is a baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State, View
+from taskveil.methods.svm.tasks import PERSONAL, SvmTasks
+from taskveil.tasks.block import TaskBlock
+
+if TYPE_CHECKING:
+    from taskveil.methods.mocha import Mocha
+
+RIDGE = 1e-3  # share of the identity in a learnt relationship, so that no task is cut off
+PER_TASK = frozenset({"models", "position"})
+
+
+class PrivateMochaTasks(SvmTasks):
+    """The participant of `svm` with a centre of its own, sending its part in its own row of the table."""
+
+    def __init__(self, method: Mocha, block: TaskBlock, public: PublicInfo) -> None:
+        super().__init__(method, block, public, private=True)  # type: ignore[arg-type]
+
+    def _shared(self, view: View, o: int) -> np.ndarray:
+        centres = view["models"][:, o]
+        if len(centres) != self.block.n_tasks:  # a task nobody has seen starts from the average centre
+            centres = np.broadcast_to(centres.mean(axis=0), (self.block.n_tasks, self.size))
+        wide = np.zeros((self.block.n_tasks, self.block.n_features + 1))
+        wide[:, : self.size] = centres
+        return wide
+
+    def _placed(self, personal: np.ndarray, view: View) -> np.ndarray:
+        k = self.block.n_tasks
+        table = np.zeros((k, self.public.n_tasks, *personal.shape[1:]))
+        if len(view["position"]) == k:
+            table[np.arange(k), view["position"].astype(int)] = personal
+        return table
+
+
+class PrivateMochaServer(ServerSide):
+    """Moves the centres c_t by noisy columns."""
+
+    def __init__(self, method: Mocha, public: PublicInfo) -> None:
+        self.method, self.public = method, public
+        self.size = public.n_features + method.has_intercept(public)
+
+    def start(self) -> tuple[State, Billboard]:
+        state: State = {
+            "round": np.zeros(1, dtype=np.int64),
+            "models": np.zeros((self.public.n_tasks, self.public.n_outputs, self.size)),
+        }
+        return state, self._billboard(state)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        centres, columns, C2 = state["models"], releases[PERSONAL], self.method.C2
+        m = self.public.n_tasks
+        S = np.ones((m, m)) if self.method.relationship == "mean" else learned_relationship(centres + columns, C2)
+        step = 1.0 / (1.0 + C2 * float(np.linalg.eigvalsh(S)[-1]))
+        moved = centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))
+        state = {"round": state["round"] + 1, "models": moved}
+        return state, self._billboard(state)
+
+    def _billboard(self, state: State) -> Billboard:
+        values = {"models": state["models"], "position": np.arange(self.public.n_tasks)}
+        return Billboard(int(state["round"][0]), values, PER_TASK)
+
+
+def learned_relationship(models: np.ndarray, C2: float) -> np.ndarray:
+    """(W'W)^(1/2) scaled to the trace of 11' + I/C2 (Smith et al. 2017, closed form for Omega given W, of Zhang & Yeung 2010)."""
+    m = len(models)
+    rows = models.reshape(m, -1)
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    size = float(np.trace(root))
+    if not size > 0.0:
+        return np.ones((m, m)) + np.eye(m) / C2
+    return m * (1.0 + 1.0 / C2) * ((1.0 - RIDGE) * root / size + RIDGE * np.eye(m) / m)

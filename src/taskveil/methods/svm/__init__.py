@@ -1,0 +1,7 @@
+"""Federated multi-task support vector machines (Ponomarenko-Timofeev et al.; THEORY section 4).
+
+method.py       options, releases, certificate          coordinator.py  the server without privacy
+tasks.py        what a participant does                 private.py      the server with noise (Moreau steps)
+masks.py        Bernoulli and Beta masks (no guarantee) paper.py        the equations as printed
+central.py      one process: sequential, local, pooled
+"""

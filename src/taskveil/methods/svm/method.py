@@ -1,0 +1,241 @@
+"""`svm`: one support vector machine per participant, w + v_k, trained jointly (Ponomarenko-Timofeev et al.).
+
+    min_{w, v}  1/2 |w|^2 + (C2/2) sum_k |v_k|^2 + C1 sum_ik l((w + v_k)'x_ik, y_ik)
+
+l is the hinge loss for classification and the epsilon-insensitive loss for regression. C2 says how alike participants are:
+large C2 gives one pooled model, small C2 separate ones. Without privacy (`epsilon=None`) the exact optimum is reached in few
+rounds and the certificate says "none": un-noised updates, masked or not, show membership. With epsilon the personal parts
+are clipped and summed with Gaussian noise (private.py), per task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses.base import Loss
+from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
+from taskveil.losses.hinge import Hinge
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.local import SilentServer
+from taskveil.methods.svm.central import CentralTasks
+from taskveil.methods.svm.coordinator import SvmServer
+from taskveil.methods.svm.masks import MODES as MASK_MODES
+from taskveil.methods.svm.masks import Mask, parse_mask
+from taskveil.methods.svm.paper import PaperServer, PaperTasks
+from taskveil.methods.svm.private import PrivateServer, private_rounds
+from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
+from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.svm_problem import SCOPES, balanced_factors, check_constants
+from taskveil.tasks.block import TaskBlock
+
+UNBOUNDED = 1e300  # stands for "no clipping" where nothing is private
+MOST_ROUNDS = 1000
+PAPER_ROUNDS = 60
+NO_GUARANTEE = (
+    "un-noised updates of w: a curious server finds out which rows a participant holds. Random masks do not change that "
+    "(docs/svm_masks.md); train with epsilon for a guarantee"
+)
+
+
+class Svm(Method):
+    """Options (C1, C2, fit_intercept, tol and rounds keep their names).
+
+    rounds         communication rounds; None: until `tol` (at most 1000) without privacy, from public sizes with it
+    C1, C2         cost of a loss, weight of the personal parts; both positive
+    fit_intercept  an appended constant feature, regularised like the others
+    tol            relative duality gap at which a run without privacy stops
+    insensitivity  half width of the free band of regression, in units of the scaled target
+    class_weight   None, "balanced" (per task, from its own labels) or {-1: a, 1: b}
+    scope          "joint"; "local" (w = 0: single SVMs of cost C1/C2) and "pooled" (v = 0) are the baselines
+    mode           "federated" rounds, or "sequential": all rows in one process, w updated at once (no privacy)
+    coordinator    "auto", "quasi-newton" or "safe" (see coordinator.py)
+    local_passes   passes over a participant's rows per round of the safe coordinator; None: 10, or 1 with masks
+    mask, mask_share, mask_mode, mask_seed   see masks.py; never a privacy guarantee
+    clip           gamma, the norm to which a private personal part is clipped (outputs and intercept together)
+    step           eta of the private server; None: 1/(1 + K C2)
+    """
+
+    name = "svm"
+    variants = ("sound", "paper")
+    reference = "Ponomarenko-Timofeev et al., Multi-Task Model Personalization for Federated Supervised SVM"
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        C1: float = 1.0,
+        C2: float = 1.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        insensitivity: float = 0.1,
+        class_weight: Any = None,
+        scope: str = "joint",
+        mode: str = "federated",
+        coordinator: str = "auto",
+        local_passes: int | None = None,
+        mask: Any = None,
+        mask_share: float = 1.0,
+        mask_mode: str = "consistent",
+        mask_seed: int | None = None,
+        clip: float = 1.0,
+        step: float | None = None,
+    ):
+        self.rounds = rounds
+        self.C1 = C1
+        self.C2 = C2
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.insensitivity = insensitivity
+        self.class_weight = class_weight
+        self.scope = scope
+        self.mode = mode
+        self.coordinator = coordinator
+        self.local_passes = local_passes
+        self.mask = mask
+        self.mask_share = mask_share
+        self.mask_mode = mask_mode
+        self.mask_seed = mask_seed
+        self.clip = clip
+        self.step = step
+
+    # ------------------------------------------------------------- plan
+
+    @property
+    def shares_nothing(self) -> bool:  # type: ignore[override]
+        return self.scope == "local"
+
+    @property
+    def central(self) -> bool:
+        """Whether no rounds are run: everything happens where all rows are (or where one task's rows are)."""
+        return self.scope != "joint" or self.mode == "sequential"
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        check_constants(self.C1, self.C2)
+        self.parsed_mask()
+        self.loss_of(public)
+        for name, allowed in (
+            ("scope", SCOPES), ("mode", ("federated", "sequential")),
+            ("coordinator", ("auto", "quasi-newton", "safe")), ("mask_mode", MASK_MODES),
+        ):  # fmt: skip
+            if getattr(self, name) not in allowed:
+                raise OptionError(f"{name} of method 'svm' must be {' or '.join(allowed)}; got {getattr(self, name)!r}")
+        if not (np.isreal(self.tol) and self.tol >= 0):
+            raise OptionError(f"tol must be a number >= 0, got {self.tol!r}")
+        if budget.epsilon is not None:
+            self._check_private(budget)
+        if budget.variant == "paper" and public.kind == "regression" and self.C2 == 1.0:
+            raise OptionError("eq. 27 of the paper divides by 1/C2 - 1: variant='paper' has no regression at C2 = 1")
+
+    def _check_private(self, budget: Budget) -> None:
+        if budget.variant == "paper":
+            raise OptionError(
+                "the paper's SVM has masks but no noise: variant='paper' needs epsilon=None. Use variant='sound' for a guarantee."
+            )
+        if self.scope == "pooled" or (self.scope == "joint" and self.mode == "sequential"):
+            raise OptionError(f"scope {self.scope!r}, mode {self.mode!r} pools un-noised rows: it needs epsilon=None")
+        if self.mask is not None:
+            raise OptionError("a mask adds no guarantee to a private run and would only slow it down; leave mask=None")
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        if self.central and budget.variant == "sound":
+            return []
+        shape = (public.n_outputs, public.n_features + self.has_intercept(public))
+        rounds = range(1, self.n_rounds(public, budget) + 1)
+        if budget.epsilon is not None:
+            return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in rounds]
+        update, figures = VectorSum(shape, UNBOUNDED), VectorSum((public.n_outputs, 2), UNBOUNDED)
+        return [Request(name, t, what) for t in rounds for name, what in ((UPDATE, update), (FIGURES, figures))]
+
+    def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        if self.rounds is not None:
+            if isinstance(self.rounds, bool) or not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
+                raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
+            return int(self.rounds)
+        if budget.variant == "paper":
+            return PAPER_ROUNDS
+        if budget.epsilon is None:
+            return MOST_ROUNDS
+        return private_rounds(public, budget, public.n_features + self.has_intercept(public))
+
+    # ------------------------------------------------------------ sides
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        if plan.budget.variant == "paper":
+            return PaperTasks(self, block, public)
+        if self.central:
+            return CentralTasks(self, block, public)
+        return SvmTasks(self, block, public, private=plan.budget.epsilon is not None)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        if plan.budget.variant == "paper":
+            return PaperServer(self, public)
+        if self.central:
+            return SilentServer()
+        if plan.budget.epsilon is not None:
+            return PrivateServer(self, public)
+        return SvmServer(self, public, len(plan.rounds()))
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """A task that sends nothing needs the last w only: its own part follows from it and its rows."""
+        return billboards if plan.budget.variant == "paper" else billboards[-1:]
+
+    def keeps_history(self, plan: Plan) -> bool:
+        return plan.budget.variant == "paper"
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        if "shared" not in billboard.values:
+            return None
+        w = billboard.values["shared"][None]
+        d = public.n_features
+        intercept = w[:, :, d] if self.has_intercept(public) else np.zeros(w.shape[:2])
+        return Models(w[:, :, :d], intercept)
+
+    # ---------------------------------------------------------- wording
+
+    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if plan.budget.epsilon is None or self.central:
+            return []
+        return [
+            f"every personal part v_k is clipped to norm {self.clip:g} before it is summed; the number of rounds "
+            f"({len(plan.rounds())}), C1, C2 and the step are public and fixed beforehand"
+        ]
+
+    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
+        return [NO_GUARANTEE] if plan.budget.epsilon is None and self.scope != "local" else []
+
+    # ------------------------------------------------------------ pieces
+
+    def has_intercept(self, public: PublicInfo) -> bool:
+        return bool(self.fit_intercept and public.fit_intercept)
+
+    def loss_of(self, public: PublicInfo) -> Loss:
+        return EpsilonInsensitive(self.insensitivity) if public.kind == "regression" else Hinge()
+
+    def parsed_mask(self) -> Mask | None:
+        return parse_mask(self.mask, self.mask_share)
+
+    def effort(self) -> dict[str, Any]:
+        """Local work of one round under the safe coordinator."""
+        passes = self.local_passes or (1 if self.mask is not None else 10)
+        return {"cycles": 1, "passes": passes, "shrink": 0.1, "precision": 0.0}
+
+    def class_factors(self, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """What multiplies C1, per row."""
+        if self.class_weight is None:
+            return np.ones(y.size)
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            return balanced_factors(y, offsets)
+        try:
+            low, high = float(self.class_weight[-1]), float(self.class_weight[1])
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise OptionError(
+                f"class_weight must be None, 'balanced' or {{-1: weight, 1: weight}}; got {self.class_weight!r}"
+            ) from None
+        if not (low > 0 and high > 0):
+            raise OptionError("class weights must be positive")
+        return np.where(y > 0, high, low)
