@@ -1,6 +1,7 @@
 """Learning alone: what every task can do without anybody, and what sharing has to beat.
 
-Each task picks the strength of its ridge (or l1) penalty on its own rows. One-row and one-class tasks get a constant
+Each task weighs the strengths of its ridge penalty by their evidence on its own rows (solvers/evidence.py), or picks its
+l1 penalty by cross-validation. One-row and one-class tasks get a constant
 model. Nothing here is ever sent.
 """
 
@@ -14,7 +15,6 @@ from taskveil.methods.base import Models, PublicInfo
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.tasks.block import TaskBlock
 
-STRENGTHS = np.geomspace(100.0, 1e-3, 11)  # ridge per task, in units of the mean squared feature length / features
 L1_STRENGTHS = np.geomspace(1.0, 1e-2, 9)  # share of the strength at which all weights vanish
 FOLDS = 5
 
@@ -22,7 +22,7 @@ FOLDS = 5
 def alone_models(
     block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None
 ) -> Models:
-    """Every task's own model, with its own penalty strength by cross-validation on its own rows."""
+    """Every task's own model, with a penalty strength of its own."""
     loss = LOSSES.get(public.loss)
     solve = _ridge if penalty == "l2" else _lasso
     W, b = solve(block, loss, public.fit_intercept, strength)
@@ -32,13 +32,14 @@ def alone_models(
 def _ridge(
     block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    from taskveil.solvers.newton import cross_validated, minimise_local
+    """A given strength, or an average over strengths weighted by the evidence of the task's own rows."""
+    from taskveil.solvers.evidence import Prior, averaged_models
+    from taskveil.solvers.newton import minimise_local
 
     if strength is not None:
         return minimise_local(block, loss, strength, fit_intercept=fit_intercept)
-    grid = STRENGTHS / 10.0
-    best = cross_validated(block, loss, grid, FOLDS, fit_intercept=fit_intercept).best()
-    return minimise_local(block, loss, grid[best], fit_intercept=fit_intercept)
+    W, _ = averaged_models(block, [Prior()], loss.name, fit_intercept)
+    return W, best_intercepts(block, W, loss, fit_intercept)
 
 
 def _lasso(

@@ -91,8 +91,8 @@ class PooledTasks(TaskSide):
             X = np.asarray(block.X[rows], dtype=float)
             for k in range(r):
                 bend = weights[rows] * bends[rows, k]
-                total = bend.sum()
-                centred = X - (bend @ X / total if self.public.fit_intercept and total > 0 else 0.0)
+                weight = bend.sum()
+                centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
                 total[k, :, :d] += (centred * bend[:, None]).T @ centred
                 total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
         return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, UNBOUNDED), total, m)}
