@@ -1,18 +1,20 @@
 """Averages of ridge models over priors, weighted by what each task's own rows say about them (the evidence).
 
-A prior is w ~ N(c s_i, t s^2 C): a public centre c and shape C, the task's own scale s_i of its target, an unknown
-strength t. For squared loss the noise variance s^2 has the prior 1/s^2 and drops out (MacKay 1992; Minka 2000):
+A prior is w ~ N(c s_i, t s^2 C): a public centre c and shape C, the task's own scale s_i of its target, an
+unknown strength t. For squared loss the noise variance s^2 has the prior 1/s^2 and drops out (MacKay 1992;
+Minka 2000):
 
-    log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual)      + the same constant for every C and t
+    log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual) + a constant of the task
 
 For logistic loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
-approximation around the averaged model), with noise variance one. Strengths are compared as signal-to-noise ratios,
-t times the mean of e_j per row, with a log-normal prior of two decades around one; without a proper prior six rows
-and fourteen features make every interpolation plausible.
+approximation around the averaged model), with noise variance one. Strengths are compared as signal-to-noise
+ratios, t times the mean of e_j per row, with a log-normal prior of two decades around one; without a proper
+prior six rows and fourteen features make every interpolation plausible.
 
-Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the one with the
-smallest leave-one-out error then costs more than it gains (28 % in THEORY section 1). All of this is local work: it
-costs no privacy as long as only the task sees it, or it leaves inside a clipped message.
+Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
+one with the smallest leave-one-out error then costs more than it gains (28 % in THEORY section 1). All of
+this is local work: it costs no privacy as long as only the task sees it, or it leaves inside a clipped
+message.
 """
 
 from __future__ import annotations
@@ -74,7 +76,8 @@ def averaged_models(
 def residual_models(
     block: TaskBlock, centre: Array, signal_to_noise: float, loss: str, fit_intercept: bool = True
 ) -> Array:
-    """(m, r, d): how far each task's ridge model around a public centre (r, d) is from it, in its own target scale.
+    """(m, r, d): how far each task's ridge model around a public centre (r, d) is from it, in its own
+    target scale.
 
     One fixed, weak penalty: these models are averaged over tasks, where bias adds up and variance does not.
     """

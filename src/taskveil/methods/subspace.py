@@ -1,0 +1,200 @@
+"""Private subspace: what tasks have in common, as a mean and a few directions, from few noisy releases. Ours.
+
+It is Algorithm 1 of model-protected MTL (local step, noisy second moment, map) with another estimator inside
+(THEORY section 1), and a private mean beside it:
+
+    task      fits itself alone, averaging over the strength of the penalty by the evidence of its rows
+    releases  "mean"            sum of (direction, log length) of models   VectorSum, bound 1
+              "second-moment"   sum of M_i'M_i, |M_i|_F = 1                OuterSum, bound 1
+    server    denoises both against the known law of the noise: centre, shares, basis (shared_prior.py)
+    task      averages over a few priors built from them, alone included, by the evidence of its rows
+
+With `rounds` R > 1 the mean is released in every round, each time of what is left around the last centre,
+and the second moment of those residuals from round 2 on: worth it where the noise is small. `rounds=None`
+takes 3 where the second moment's noise, spectral norm over number of tasks, is below 4 %, or where there is
+none, else 1: a public rule.
+
+**Privacy.** Unit: the task, all its rows and whatever it computed from them. Each message has norm at most
+1 by construction and is clipped to 1 by the runtime, so one task moves "mean" by at most 1 (add-remove) or
+2 (replace-one) in l2, and "second-moment" by 1 or sqrt(2) in Frobenius norm (both contributions are
+positive semidefinite with trace <= 1, so |A - B|^2 <= |A|^2 + |B|^2 <= 2). Messages of later rounds are
+functions of the rows and the public billboard: adaptive composition of Gaussian releases, accounted by the
+plan. A task that cannot fit (too few rows, one class, a value that is not finite) sends zero. Which priors
+a task ends up with, alone or shared, is local and after the last release. Observer: the other tasks
+(billboard lemma); the server too where the aggregation hides messages from it.
+
+Not proved: that it helps. The thresholds keep pure noise off the billboard in 99 of 100 releases; where a
+wrong prior gets there, the evidence of a task's own rows is what protects it, which with very few rows is
+little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
+from taskveil.methods import direction_mean
+from taskveil.methods.alone import best_intercepts
+from taskveil.methods.base import (
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
+from taskveil.methods.shared_prior import common_directions, noise_deviation, priors, unit_messages
+from taskveil.privacy.contributions import OuterSum
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
+from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
+from taskveil.tasks.block import TaskBlock
+
+MEAN = "mean"
+MOMENT = "second-moment"
+SIGNAL_TO_NOISE = 3.0  # of the weak penalty under which the models for the mean are fitted
+FEW_ROUNDS, MANY_ROUNDS = 1, 3
+SMALL_NOISE = 0.04  # spectral norm of the second moment's noise over the number of tasks
+
+
+class Subspace(Method):
+    """A shared centre and shared directions, found privately; each task weighs them against learning alone.
+
+    rounds       releases of the mean; None: 1, or 3 where noise is small (see above)
+    mean_share   share of the budget (of rho, in zCDP terms) for the mean; the rest is for directions
+    """
+
+    name = "subspace"
+    chooses_locally = True
+    reference = "MP-MTL Algorithm 1 with an estimator of our own; THEORY section 1, 'private subspace'"
+
+    def __init__(self, rounds: int | None = None, mean_share: float = 0.25):
+        self.rounds = rounds
+        self.mean_share = mean_share
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
+        if self.rounds is not None and not (whole and self.rounds >= 1):
+            raise OptionError(f"rounds must be a whole number of at least 1, or None; got {self.rounds!r}")
+        if not 0.0 < self.mean_share < 1.0:
+            raise OptionError(f"mean_share must lie strictly between 0 and 1, got {self.mean_share!r}")
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        self.check(public, budget)
+        return self._requests(public, self._rounds(public, budget))
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return SubspaceTasks(block, public, plan)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return SubspaceServer(public, plan)
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The last billboard holds all that a new task needs."""
+        return billboards[-1:]
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        """The centre, for tasks without rows; its scale is that of the scaled target, its intercept zero."""
+        centre = billboard.values.get("centre")
+        if centre is None or not np.any(centre) or public.kind == "regression":
+            return None  # the centre is in units of a task's own target spread; such a task has none
+        return Models(centre[None], np.zeros((1, public.n_outputs)))
+
+    def _requests(self, public: PublicInfo, rounds: int) -> list[Request]:
+        """Weights are noise precisions: squares add up to the shares of the budget."""
+        mean = direction_mean.contribution(public.n_outputs, public.n_features)
+        moment = OuterSum(public.n_features, 1.0, public.n_outputs)
+        with_moment = range(2, rounds + 1) if rounds > 1 else range(1, 2)
+        mean_weight = math.sqrt(self.mean_share / rounds)
+        moment_weight = math.sqrt((1.0 - self.mean_share) / len(with_moment))
+        asked = []
+        for t in range(1, rounds + 1):
+            asked.append(Request(MEAN, t, mean, weight=mean_weight))
+            if t in with_moment:
+                asked.append(Request(MOMENT, t, moment, weight=moment_weight))
+        return asked
+
+    def _rounds(self, public: PublicInfo, budget: Budget) -> int:
+        if self.rounds is not None:
+            return int(self.rounds)
+        if budget.epsilon is None:
+            return MANY_ROUNDS
+        trial = make_plan(self._requests(public, FEW_ROUNDS), budget)
+        planned = next(p for p in trial.releases if p.name == MOMENT)
+        deviation = noise_deviation(planned, public.n_tasks, budget.aggregation)
+        level = deviation * math.sqrt(2 * public.n_features) / public.n_tasks
+        return MANY_ROUNDS if level < SMALL_NOISE else FEW_ROUNDS
+
+
+class SubspaceTasks(TaskSide):
+    """Keeps no state: messages and models follow from the rows and the last billboard."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.block, self.public = block, public
+        self.asked = {(p.round, p.name) for p in plan.releases}
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        centre, intercept = view["centre"], self.public.fit_intercept
+        message: Message = {}
+        if (view.round + 1, MEAN) in self.asked:
+            left = residual_models(self.block, centre, SIGNAL_TO_NOISE, self.public.loss, intercept)
+            message[MEAN] = direction_mean.messages(left)
+        if (view.round + 1, MOMENT) in self.asked:
+            W, _ = self._models(view)
+            scale = target_scales(self.block, self.public.loss, intercept)
+            message[MOMENT] = unit_messages(W - scale[:, None, None] * centre)
+        return state, message
+
+    def finish(self, state: State, view: View) -> Models:
+        W, weights = self._models(view)
+        b = best_intercepts(self.block, W, LOSSES.get(self.public.loss), self.public.fit_intercept)
+        return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+
+    def _models(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        options = priors(view["centre"], view["share"], view["basis"])
+        return averaged_models(self.block, options, self.public.loss, self.public.fit_intercept)
+
+
+class SubspaceServer(ServerSide):
+    """Centre, shares and basis from noisy sums."""
+
+    def __init__(self, public: PublicInfo, plan: Plan):
+        self.public, self.plan = public, plan
+        self.planned = {(p.round, p.name): p for p in plan.releases}
+
+    def start(self) -> tuple[State, Billboard]:
+        d, r = self.public.n_features, self.public.n_outputs
+        state = {"round": np.array(0), "centre": np.zeros((r, d)), "share": np.zeros(d), "basis": np.eye(d)}
+        return state, self._billboard(state, None)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t, m = int(state["round"]) + 1, self.public.n_tasks
+        new = {**state, "round": np.array(t)}
+        if MEAN in releases:
+            deviation = self._deviation(self.planned[t, MEAN])
+            shape = (self.public.n_outputs, self.public.n_features)
+            new["centre"] = state["centre"] + direction_mean.estimate(releases[MEAN], deviation, m, shape)
+        if MOMENT in releases:
+            deviation = self._deviation(self.planned[t, MOMENT])
+            found = common_directions(releases[MOMENT], deviation, m, self.public.n_outputs)
+            new["share"], new["basis"] = found
+        return new, self._billboard(new, accepted)
+
+    def _deviation(self, planned: PlannedRelease) -> float:
+        return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
+
+    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
+        values = {name: state[name] for name in ("centre", "share", "basis")}
+        return Billboard(int(state["round"]), values, accepted=accepted)
