@@ -75,7 +75,7 @@ def alternate(
     """Alternates until the joint gap is at most tol times the objective; tol = 0 runs exactly `rounds`."""
     smooth, structure = SmoothPart(block, loss, fit_intercept=fit_intercept), Relationship()
     joint = Problem(smooth, [(structure, penalty)])
-    omega = np.eye(block.n_tasks) / block.n_tasks
+    omega: Array = np.eye(block.n_tasks) / block.n_tasks
     state = joint.start()
     for done in range(1, max(rounds, 1) + 1):
         given = Problem(smooth, [(FixedRelationship(omega), penalty)], joint.lipschitz)

@@ -7,6 +7,8 @@ same thing exactly, and M is all that the tasks need to see.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import eigh
 
@@ -42,7 +44,7 @@ def singular_values(W: Array) -> Array:
     return np.linalg.svd(W, compute_uv=False)
 
 
-def shrink_singular_values(W: Array, shrink) -> Array:
+def shrink_singular_values(W: Array, shrink: Callable[[Array], Array]) -> Array:
     """U diag(shrink(s)) V', through the Gram matrix of the shorter side.
 
     eigh of a d x d Gram matrix costs far less than the SVD of d x m, but squares the condition number:
