@@ -13,26 +13,38 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
 from taskveil.errors import OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon, candidates, merge
+from taskveil.privacy.accountants.pld import Pld
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu, rdp_to_epsilon
 from taskveil.privacy.units import Neighbours
 
-PLD_TOLERANCE = 2e-4  # relative, in epsilon; the answer lies below the target by at most about this much
+PLD_TOLERANCE = 5e-4  # relative, in epsilon; the answer lies below the target by at most about this much
 CHEAP_TOLERANCE = 1e-10
-_BRACKET_ORDERS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0)
+COARSE_POINTS = 600  # of a first, quick pass that only finds the neighbourhood
+_ROUGH_ORDERS = np.array([1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512])
 
+FloatArray = NDArray[np.float64]
 ChargesAt = Callable[[float], list[Charge]]
 
 
 def largest_feasible(
-    epsilon_at: Callable[[float], float], target: float, start: float, tolerance: float, max_steps: int = 200
+    epsilon_at: Callable[[float], float],
+    target: float,
+    start: float,
+    *,
+    tolerance: float,
+    slope: float = 1.0,
+    max_steps: int = 200,
 ) -> float:
     """Largest c with epsilon_at(c) <= target, up to `tolerance` in log epsilon; always on the feasible side.
 
-    `epsilon_at` must not decrease. Secant steps on (log c, log epsilon), safeguarded by a bracket.
+    `epsilon_at` must not decrease. Secant steps on (log c, log epsilon), safeguarded by a bracket; `slope` is
+    a first guess of d log epsilon / d log c.
     """
     goal = -tolerance / 2
     x, low, high = math.log(start), -math.inf, math.inf
@@ -45,15 +57,18 @@ def largest_feasible(
         if high - low < 1e-15 * max(1.0, abs(low)):
             break
         points = [*points[-1:], (x, y)]
-        x = _next_point(points, goal, low, high)
-    if math.isinf(low):
-        raise OptionError("no amount of noise meets this target; check epsilon, delta and the mechanism")
-    return math.exp(low)
+        x = _next_point(points, goal, low, high, slope)
+    if not math.isinf(low):
+        return math.exp(low)
+    if max_steps < 200:
+        return math.exp(x)  # a quick look for a starting point only
+    raise OptionError("no amount of noise meets this target; check epsilon, delta and the mechanism")
 
 
-def _next_point(points: list[tuple[float, float]], goal: float, low: float, high: float) -> float:
-    (x, y) = points[-1]
-    slope = 1.0
+def _next_point(
+    points: list[tuple[float, float]], goal: float, low: float, high: float, slope: float
+) -> float:
+    x, y = points[-1]
     if len(points) == 2 and points[0][0] != x and abs(y) < 30 and abs(points[0][1]) < 30:
         slope = (y - points[0][1]) / (x - points[0][0])
     step = (goal - y) / slope if slope > 1e-3 else math.copysign(1.0, goal - y)
@@ -95,23 +110,43 @@ def _loss_for(name: str, charges_at: ChargesAt, epsilon: float, delta: float) ->
     start = epsilon / sum(c.count for c in charges_at(1.0))
     if name != "pld":
         return largest_feasible(
-            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, CHEAP_TOLERANCE
+            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, tolerance=CHEAP_TOLERANCE
         )
-    guess = largest_feasible(lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, 1e-2)
-    return largest_feasible(lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, PLD_TOLERANCE)
+    guess = largest_feasible(
+        lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, tolerance=0.2, max_steps=12
+    )
+    coarse = Pld(points=COARSE_POINTS)
+    guess = largest_feasible(lambda c: coarse.epsilon(charges_at(c), delta), epsilon, guess, tolerance=2e-2)
+    nearby = [coarse.epsilon(charges_at(c), delta) for c in (guess * 0.99, guess * 1.01)]
+    slope = math.log(max(nearby[1] / max(nearby[0], 1e-300), 1.001)) / math.log(1.01 / 0.99)
+    return largest_feasible(
+        lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, tolerance=PLD_TOLERANCE, slope=slope
+    )
 
 
 def _rough_epsilon(charges: list[Charge], delta: float) -> float:
     """A quick Renyi estimate at few orders, only to start the search; it certifies nothing."""
-    curve = np.zeros(len(_BRACKET_ORDERS))
+    curve = np.zeros(len(_ROUGH_ORDERS))
     for charge in merge(charges):
         event = charge.event
-        if isinstance(event, SampledGaussianEvent) and event.neighbours is Neighbours.REPLACE_ONE:
-            event = SampledGaussianEvent(
-                event.noise_multiplier / math.sqrt(2), event.rate, Neighbours.ADD_REMOVE
-            )
-        curve += charge.count * event.rdp(_BRACKET_ORDERS)
-    return rdp_to_epsilon(curve, _BRACKET_ORDERS, delta)
+        if isinstance(event, SampledGaussianEvent):
+            curve += charge.count * _rough_sampled(event)
+        else:
+            curve += charge.count * event.rdp(_ROUGH_ORDERS)
+    return rdp_to_epsilon(curve, _ROUGH_ORDERS, delta) * (1 - 1e-12) + 1e-12
+
+
+def _rough_sampled(event: SampledGaussianEvent) -> FloatArray:
+    """Mironov, Talwar, Zhang 2019, eq. (binomial sum) at integer orders, rounded up to the next one."""
+    z, q = event.noise_multiplier, event.rate
+    z = z / math.sqrt(2) if event.neighbours is Neighbours.REPLACE_ONE else z
+    curve = []
+    for a in np.ceil(_ROUGH_ORDERS):
+        i = np.arange(a + 1)
+        terms = gammaln(a + 1) - gammaln(i + 1) - gammaln(a - i + 1) + (i * i - i) / (2 * z**2)
+        terms = terms + xlogy(i, q) + xlog1py(a - i, -q)
+        curve.append(max(float(logsumexp(terms)), 0.0) / (a - 1))
+    return np.array(curve)
 
 
 def verify_target(

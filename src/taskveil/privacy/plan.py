@@ -19,7 +19,7 @@ from typing import Any
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.calibrate import largest_loss, verify_target
+from taskveil.privacy.calibrate import largest_loss
 from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram, contribution_from_dict
 from taskveil.privacy.events import (
     Charge,
@@ -193,19 +193,20 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
         return secure_plan(requests, budget)
     kinds = [_choose(request, budget) for request in requests]
     if budget.epsilon is None or not requests:
-        loss = 1.0
-    elif not all(kind.family in ("gaussian", "pure") for kind in kinds):
+        return Plan(_planned_releases(requests, kinds, budget, 1.0), budget)
+    if not all(kind.family in ("gaussian", "pure") for kind in kinds):
         loss = largest_base_epsilon([r.weight for r in requests], budget.epsilon, budget.delta)
-    else:
-        classes = _classes(requests, kinds, budget)
-        loss = largest_loss(
-            lambda c: _charges(classes, budget, c), budget.epsilon, budget.delta, budget.accountant
-        )
-    releases = _planned_releases(requests, kinds, budget, loss)
-    plan = Plan(releases, budget)
-    if releases and budget.epsilon is not None and all(k.family in ("gaussian", "pure") for k in kinds):
-        verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
-    return plan
+        return Plan(_planned_releases(requests, kinds, budget, loss), budget)
+    classes = _classes(requests, kinds, budget)
+    loss = largest_loss(
+        lambda c: _charges(classes, budget, c), budget.epsilon, budget.delta, budget.accountant
+    )
+    for _ in range(50):
+        plan = Plan(_planned_releases(requests, kinds, budget, loss), budget)
+        if plan.epsilon() <= budget.epsilon:  # of the finished events, by the accountant that certifies them
+            return plan
+        loss *= 1 - 1e-4
+    raise OptionError("calibration did not reach its target; check epsilon, delta and the accountant")
 
 
 def event_of(
