@@ -1,0 +1,272 @@
+"""Asynchronous private multi-task learning: Xie, Lin, Baytas & Zhou 2017, corrected (THEORY 3).
+
+    min_{P,Q} sum_t L_t(p_t + q_t) + lambda r(P) + tau g(Q),      r, g from a preset (presets.py)
+
+Server      applies one task's noisy gradient and the proximal map the moment it arrives (server.py).
+Release     one per message: the sum of row gradients at p_t + q_t, each row clipped to C, over a Poisson sample of the
+            task's rows at rate q, plus Gaussian noise: one sampled-Gaussian event.
+Unit        record (one row of one task; a person with rows in several tasks has them composed), or task with
+            `unit="task"`: the whole message is clipped and q_t may then be solved exactly ("semi-exact").
+Neighbours  add-remove: a row replaced by a null row; replace-one by PLD's replace-one curve. n_t fixed and public.
+Observer    everybody, the server included: noise is on each message before it is used for anything.
+Why it holds  q_t moves by the same noisy gradient (the gradients in p and q are the same vector), so p_t, q_t and every
+            point at which a gradient is taken are post-processing of releases, or come from the server; adaptive
+            composition covers any p_t, a malicious one too. The coins are fresh, and nothing sent depends on how many
+            rows were drawn. Rows of different tasks are different records: the tasks compose in parallel, and a node's
+            guarantee depends on its own number of messages only, not on arrival order.
+Refinement  at the end the owner may refit q_t on its rows without noise. That model is protected only while its owner
+            keeps it; p_t + q_t before refinement stays protected even if published. A refined q_t never enters a message.
+Paper       two l2-Laplace noises per message, nothing composed, q_t a private state, stale gradients re-applied: the claim is
+            false (THEORY 3 a-e) and the certificate says so, with the epsilon that holds over all messages if the sensitivity did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
+from taskveil.methods.async_mtl import relaxation as relaxation_rules
+from taskveil.methods.async_mtl.presets import PRESETS, Penalties
+from taskveil.methods.async_mtl.server import AsyncServer
+from taskveil.methods.async_mtl.tasks import AsyncTasks
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo
+from taskveil.privacy.contributions import Contribution, RowSum, VectorSum
+from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.tasks.block import TaskBlock
+
+STEP_SAFETY = 0.95
+OPTIMISM = 4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
+NO_CLIP = 1e12  # without privacy nothing needs a bound, but every message has one
+
+
+@dataclass(frozen=True)
+class Form:
+    """Which of the forms above a plan asks for."""
+
+    rows: bool  # unit record: row gradients
+    paper: bool
+    private: bool
+    noises: int
+    semi_exact: bool
+
+    @property
+    def own_at_task(self) -> bool:
+        return self.paper or self.semi_exact
+
+    @property
+    def own_at_server(self) -> bool:
+        return not self.own_at_task and self.noises == 1
+
+    @property
+    def inner_noise(self) -> bool:
+        return self.paper
+
+    def due(self, number: int) -> tuple[str, ...]:
+        """Names of the releases in a node's message number `number` (from 0)."""
+        if self.noises == 2 and number % 2 == 0:
+            return ("inner",) if self.paper else ("own-gradient",)
+        if number == 0 and not self.private:
+            return ("curvature", "gradient")
+        return ("gradient",)
+
+
+class AsyncMTL(Method):
+    """Shared and own parts, learnt from noisy gradients in any order of arrival.
+
+    Parameters
+    ----------
+    preset : dirty, aso, robust or robust-feature; which penalties are used.
+    shared_penalty, own_penalty : lambda and tau.
+    rounds : messages of each node; None means 30 with privacy and 400 without (where it stops when nothing moves).
+    row_rate : probability of each row to be in a message (unit record with privacy).
+    clip : norm to which each row gradient (unit record) or each message (unit task) is clipped; None: from public sizes.
+    step : step length alpha; None: from public sizes, or from the tasks' curvatures without privacy.
+    relaxation : "safeguarded", "delays" (the proved rule) or a number in (0, 1]; see relaxation.py.
+    noises : 1, or 2 for the two-noise form (one noisy gradient moves q, a second one moves p).
+    semi_exact : solve q_t exactly at the task; None: where the unit is the task.
+    refine : refit q_t at the end, for the owner's eyes only.
+    budgets : epsilon of each node where they differ (a sequence in task order); a node stops at its own.
+    delays : (kind, scale in seconds) of the virtual clock, or None: uniform on 0-15 ms as in the paper.
+    row_bound, model_bound : paper variant only: C1 and C3 = C4 of Lemma 1 and Theorem 3.6.
+    tol : without privacy, stop when no message moves its column by more than this, relative to the models.
+    """
+
+    name: ClassVar[str] = "async"
+    variants: ClassVar[tuple[str, ...]] = ("sound", "paper")
+    units: ClassVar[tuple[str, ...]] = ("record", "task")
+    aggregations: ClassVar[tuple[str, ...]] = ("curator", "local")
+    schedule: ClassVar[str] = "asynchronous"
+    reference: ClassVar[str] = "Xie, Lin, Baytas & Zhou 2017, Algorithm 1"
+
+    def __init__(
+        self,
+        preset: str = "aso",
+        shared_penalty: float = 0.05,
+        own_penalty: float = 0.1,
+        rounds: int | None = None,
+        row_rate: float = 0.5,
+        clip: float | None = None,
+        step: float | None = None,
+        relaxation: str | float = "safeguarded",
+        noises: int = 1,
+        semi_exact: bool | None = None,
+        refine: bool = True,
+        budgets: Sequence[float] | None = None,
+        delays: tuple[str, float] | None = None,
+        row_bound: float = 1.0,
+        model_bound: float = 1.0,
+        tol: float = 1e-5,
+    ) -> None:
+        self.preset = preset
+        self.shared_penalty = shared_penalty
+        self.own_penalty = own_penalty
+        self.rounds = rounds
+        self.row_rate = row_rate
+        self.clip = clip
+        self.step = step
+        self.relaxation = relaxation
+        self.noises = noises
+        self.semi_exact = semi_exact
+        self.refine = refine
+        self.budgets = budgets
+        self.delays = delays
+        self.row_bound = row_bound
+        self.model_bound = model_bound
+        self.tol = tol
+
+    def penalties(self) -> Penalties:
+        return PRESETS.get(self.preset)
+
+    def form(self, budget: Budget) -> Form:
+        paper = budget.variant == "paper"
+        rows = str(budget.unit) == "record"
+        semi_exact = not rows if self.semi_exact is None else bool(self.semi_exact)
+        return Form(rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper)
+
+    def adjust(self, budget: Budget) -> Budget:
+        """Noise is put on every message by its own node; the paper's epsilon is per message and never composed."""
+        budget = replace(budget, aggregation="local")
+        if budget.variant != "paper" or budget.epsilon is None:
+            return budget
+        total = budget.epsilon * self.messages(budget)
+        return replace(budget, epsilon=total, delta=0.0, mechanism="l2-laplace", accountant="pure")
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        self.penalties()
+        relaxation_rules.check(self.relaxation)
+        form = self.form(budget)
+        if form.rows and form.semi_exact and form.private:
+            raise OptionError(
+                "semi_exact keeps un-noised private state in every message, which clipping row by row does not bound. "
+                "Use unit='task', or semi_exact=None."
+            )
+        if self.noises not in (1, 2) or not 0 < self.row_rate <= 1:
+            raise OptionError(f"noises is 1 or 2 and row_rate in (0, 1]; got {self.noises!r} and {self.row_rate!r}")
+        if self.budgets is not None and len(self.budgets) != public.n_tasks:
+            raise OptionError(f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}")
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        """One node's messages. The other nodes' rows are other records, so they compose in parallel."""
+        form = self.form(budget)
+        rate = self.row_rate if form.rows and form.private and not form.paper else None
+        total = self.messages(budget) * form.noises
+        return [
+            Request(name, number + 1, self._contribution(name, form, public), rate=rate)
+            for number in range(total)
+            for name in form.due(number)
+        ]
+
+    def messages(self, budget: Budget) -> int:
+        if self.rounds is not None:
+            return int(self.rounds)
+        return 30 if budget.epsilon is not None else 400
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> AsyncTasks:
+        return AsyncTasks(self, self.form(plan.budget), block, public)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> AsyncServer:
+        form = self.form(plan.budget)
+        return AsyncServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
+
+    def initial_step(self, public: PublicInfo, form: Form | None = None) -> float:
+        """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
+        if self.step is not None:
+            return float(self.step)
+        if form is not None and not form.private:
+            return 1e6
+        return (1.0 if form is None or form.paper else OPTIMISM) * self.step_for(typical_curvature(public))
+
+    def guesses_step(self, form: Form) -> bool:
+        """Whether alpha is a guess from public sizes, which the server shortens if gradients start to turn."""
+        return self.step is None and form.private and not form.paper
+
+    def step_for(self, curvature: float) -> float:
+        return float(self.step) if self.step is not None else STEP_SAFETY / max(curvature, 1e-12)
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        """The average of the shared parts."""
+        return Models(billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None])
+
+    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+        form = self.form(plan.budget)
+        if not form.private:
+            return []
+        notes = ["each task's events are its own messages; rows of different tasks are different records"] if form.rows else []
+        if form.rows:
+            notes.append("the number of rows of each task is fixed and public; which rows are drawn is secret")
+        if self.refine:
+            notes.append(
+                "the models before the final local refinement are protected even if published; the refined ones "
+                "only while their owner keeps them (observer 'public' is covered with refine=False)"
+            )
+        return notes
+
+    def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
+        shape = (public.n_outputs, public.n_features + int(public.fit_intercept))
+        if name == "curvature":
+            return VectorSum((1,), NO_CLIP)
+        return (RowSum if form.rows else VectorSum)(shape, self._bound(form, public))
+
+    def _bound(self, form: Form, public: PublicInfo) -> float:
+        if not form.private:
+            return NO_CLIP
+        if form.paper:
+            return self._paper_bound(public)
+        if self.clip is not None:
+            return float(self.clip)
+        return 0.5 * math.sqrt(typical_square(public)) if form.rows else 1.0
+
+    def _paper_bound(self, public: PublicInfo) -> float:
+        """Largest row gradient the paper assumes: C1 C2 (Lemma 1, |l'| <= C2 = 1), 2 C1 (C1 C3 + 1) for squares (Theorem 3.6).
+
+        Replace-one then gives the paper's S_2 = 2 C1 C2 / n and 4 C1 (C1 C4 + 1) / n.
+        """
+        c1, c3 = self.row_bound, self.model_bound
+        return 2 * c1 * (c1 * c3 + 1) if public.kind == "regression" else c1
+
+    def _row_weights(self, form: Form, public: PublicInfo) -> np.ndarray | None:
+        if not form.rows:
+            return None
+        sizes: Any = getattr(public, "task_rows", None)
+        if sizes is None:
+            raise OptionError("async with unit='record' needs the public number of rows of every task (task_rows)")
+        rate = self.row_rate if form.private and not form.paper else 1.0
+        return 1.0 / (rate * np.maximum(np.asarray(sizes, dtype=float), 1.0))
+
+
+def typical_square(public: PublicInfo) -> float:
+    """|x|^2 + 1 of an average row: 1 for unit rows, a third of the features for ranges scaled to [-1, 1], else one each."""
+    per_row = 1.0 if public.unit_rows else public.n_features / (3.0 if public.declared_bounds else 1.0)
+    return per_row + float(public.fit_intercept)
+
+
+def typical_curvature(public: PublicInfo) -> float:
+    """An upper bound on the curvature of an average task: smoothness times the trace of the mean xx'."""
+    return LOSSES.get(public.loss).smoothness * typical_square(public)

@@ -1,0 +1,200 @@
+"""The server of asynchronous multi-task learning: applies one task's noisy gradient the moment it arrives.
+
+Keeps Z and P = prox_{alpha lambda r}(Z). On arrival of g_t, taken at the p_t that task t was sent (THEORY 3; backward-forward
+splitting under ARock, Peng et al. 2016):
+
+    z_t <- z_t + eta (p_t - alpha g_t - z_t)                      shared part
+    u_t <- u_t + eta (q_t - alpha g_t - u_t),  q_t = prox_{alpha tau g}(u_t)   own part, with the same noisy gradient
+    b_t <- b_t - 2 eta alpha (g_t)_intercept
+
+p and q share a gradient, so the joint step is below 2/L when alpha < 1/L (alpha_1 + alpha_2 < 2/L). All of it is computed from
+releases: post-processing. In the semi-exact form q_t and b_t stay at the task and only z_t moves here.
+
+variant="paper" re-applies the table S of last gradients to all columns at every arrival, P <- prox(P - alpha S) (Alg. 1); it
+diverges at steps 1/L and 0.3/L (THEORY 3e).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.methods.async_mtl.relaxation import Relaxation
+from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
+
+if TYPE_CHECKING:
+    from taskveil.methods.async_mtl.method import AsyncMTL, Form
+
+PER_TASK = frozenset({"shared", "own", "intercept", "inner"})
+
+
+class AsyncServer(ServerSide):
+    """Arrivals in any order; `accepted` says whose messages the releases hold (axis 0 runs over those tasks)."""
+
+    def __init__(
+        self, method: AsyncMTL, form: Form, public: PublicInfo, step: float, row_weights: np.ndarray | None
+    ) -> None:
+        self.method, self.form, self.public = method, form, public
+        self.penalties = method.penalties()
+        self.initial_step = step
+        self.row_weights = row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
+        self.relaxation = Relaxation(method.relaxation, public.n_tasks)
+        self._prox = None
+        self._prox_of: np.ndarray | None = None
+
+    def start(self) -> tuple[State, Billboard]:
+        m, r, d = self.public.n_tasks, self.public.n_outputs, self.public.n_features
+        state: State = {
+            "Z": np.zeros((m * r, d)),
+            "shared": np.zeros((m, r, d)),  # p_t as it was last sent to task t
+            "own": np.zeros((m, r, d)),
+            "own_before_prox": np.zeros((m, r, d)),
+            "intercept": np.zeros((m, r)),
+            "inner": np.zeros((m, r, d)),  # noise inside the point, two-noise forms only
+            "table": np.zeros((m * r, d)),  # last gradient of every task
+            "version": np.zeros(1, dtype=np.int64),
+            "read_at": np.zeros(m, dtype=np.int64),
+            "delay_sum": np.zeros(2, dtype=np.int64),  # sum and largest of the delays seen
+            "step": np.array([self.initial_step]),
+            "turns": np.zeros(2),  # sum and sum of squares of <g_t, last g_t> since the step was set
+            "watch": self.relaxation.start(),
+        }
+        return state, self._billboard(state)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        tasks = np.flatnonzero(accepted)
+        if "curvature" in releases:
+            self._shorten_step(state, releases["curvature"])
+        if "inner" in releases:
+            # Lemma 1: S_1 is alpha times the sensitivity of the mean gradient, and so is the noise.
+            noise = self._means(releases["inner"], tasks)[..., : self.public.n_features]
+            state["inner"][tasks] = float(state["step"][0]) * noise
+        elif "own-gradient" in releases:
+            self._move_own(state, tasks, self._means(releases["own-gradient"], tasks), np.ones(len(tasks)))
+        else:
+            self._arrive(state, tasks, self._means(releases["gradient"], tasks))
+        return state, self._billboard(state, accepted)
+
+    def final(self, state: State) -> Billboard:
+        """The last billboard: every column fresh, not as it was last sent."""
+        m, r, d = state["shared"].shape
+        state["shared"] = self._prox_for(state).all().reshape(m, r, d)
+        return self._billboard(state)
+
+    def statistics(self, state: State) -> dict[str, float]:
+        """Delays, in updates by others between reading and writing; and whether the proved relaxation took over."""
+        arrivals = int(state["version"][0])
+        return {
+            "arrivals": arrivals,
+            "mean_delay": float(state["delay_sum"][0]) / max(arrivals, 1),
+            "largest_delay": int(state["delay_sum"][1]),
+            "proved_relaxation": bool(state["watch"][0, 0]) or self.method.relaxation == "delays",
+        }
+
+    def residual(self, state: State) -> float:
+        """sum_t |p_t - alpha g_t - z_t|^2 over the last message of every task, relative to alpha^2; nan before all were heard."""
+        return float(state["watch"][0, 1:].sum() / state["step"][0] ** 2)
+
+    def _arrive(self, state: State, tasks: np.ndarray, gradient: np.ndarray) -> None:
+        d, alpha = self.public.n_features, float(state["step"][0])
+        delays = state["version"][0] - state["read_at"][tasks]
+        eta = self.relaxation.eta(delays, state["watch"])
+        if self.form.paper:
+            self._reapply_table(state, tasks, gradient[..., :d])
+        else:
+            self._move_shared(state, tasks, gradient[..., :d], eta, alpha)
+            self._watch_turns(state, tasks, gradient[..., :d])
+        if self.form.own_at_server:
+            self._move_own(state, tasks, gradient, eta)
+        state["version"] += len(tasks)
+        state["delay_sum"][0] += delays.sum()
+        state["delay_sum"][1] = max(state["delay_sum"][1], delays.max(initial=0))
+        rows = self._columns(tasks)
+        state["shared"][tasks] = self._prox_for(state).rows(rows).reshape(len(tasks), -1, d)
+        state["read_at"][tasks] = state["version"][0]
+
+    def _move_shared(self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float) -> None:
+        prox, rows = self._prox_for(state), self._columns(tasks)
+        z = state["Z"][rows].reshape(g.shape)
+        move = state["shared"][tasks] - alpha * g - z
+        z = (z + eta[:, None, None] * move).reshape(len(rows), -1)
+        state["Z"][rows] = z
+        prox.replace(rows, z)
+        self.relaxation.observe(tasks, np.square(move).sum(axis=(1, 2)), state["watch"])
+
+    def _reapply_table(self, state: State, tasks: np.ndarray, g: np.ndarray) -> None:
+        """Alg. 1, server side: all columns move by their last, stale, gradients."""
+        rows = self._columns(tasks)
+        state["table"][rows] = g.reshape(len(rows), -1)
+        P = self._prox_for(state).all()
+        state["Z"] = P - float(state["step"][0]) * state["table"]
+
+    def _move_own(self, state: State, tasks: np.ndarray, gradient: np.ndarray, eta: np.ndarray) -> None:
+        d, alpha = self.public.n_features, float(state["step"][0])
+        weight = eta[:, None, None]
+        u = state["own_before_prox"][tasks]
+        u = u + weight * (state["own"][tasks] - alpha * gradient[..., :d] - u)
+        state["own_before_prox"][tasks] = u
+        state["own"][tasks] = self.penalties.shrink_own(u, alpha * self.method.own_penalty)
+        if self.public.fit_intercept:
+            state["intercept"][tasks] -= 2.0 * eta[:, None] * alpha * gradient[..., d]
+
+    def _shorten_step(self, state: State, curvature: np.ndarray) -> None:
+        """Without privacy tasks may say how curved their loss is; alpha follows the largest value heard."""
+        new = self.method.step_for(float(np.max(curvature)))
+        if new < float(state["step"][0]):
+            self._set_step(state, new)
+
+    def _watch_turns(self, state: State, tasks: np.ndarray, g: np.ndarray) -> None:
+        """Halve a step that was only guessed (privacy, step=None) when successive gradients point against each other.
+
+        A step beyond 1/L overshoots and turns the gradient round. The noises of two messages are independent, so
+        <g_t, last g_t> shows the turn without bias; it counts once its sum is two standard errors below zero.
+        """
+        rows = self._columns(tasks)
+        inner = (state["table"][rows].reshape(g.shape) * g).sum(axis=(1, 2))
+        state["table"][rows] = g.reshape(len(rows), -1)
+        if not self.method.guesses_step(self.form):
+            return
+        state["turns"] += [inner.sum(), np.square(inner).sum()]
+        if state["turns"][0] < -2.0 * np.sqrt(state["turns"][1]):
+            self._set_step(state, 0.5 * float(state["step"][0]))
+            state["turns"][:] = 0.0
+            state["table"][:] = 0.0
+
+    def _set_step(self, state: State, new: float) -> None:
+        """At a fixed point Z - P = -alpha g, so Z moves along when alpha changes and P stays where it is."""
+        old = float(state["step"][0])
+        P = self._prox_for(state).all()
+        state["Z"] = P + (new / old) * (state["Z"] - P)
+        Q = state["own"]
+        state["own_before_prox"] = Q + (new / old) * (state["own_before_prox"] - Q)
+        state["step"] = np.array([new])
+        self._prox_of = None
+
+    def _means(self, release: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+        expected = (len(tasks), self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept))
+        if release.shape != expected:
+            raise DataError(f"async server: expected releases of shape {expected}, got {release.shape}")
+        return release if self.row_weights is None else release * self.row_weights[tasks, None, None]
+
+    def _columns(self, tasks: np.ndarray) -> np.ndarray:
+        r = self.public.n_outputs
+        return (tasks[:, None] * r + np.arange(r)).ravel()
+
+    def _prox_for(self, state: State):
+        """The incremental prox of this state's Z; rebuilt when Z was replaced as a whole (start, resume, new step)."""
+        if self._prox is None or self._prox_of is not state["Z"]:
+            self._prox = self.penalties.incremental(state["Z"], float(state["step"][0]) * self.method.shared_penalty)
+            self._prox_of = state["Z"]
+        return self._prox
+
+    def _billboard(self, state: State, accepted: np.ndarray | None = None) -> Billboard:
+        """Arrays are those of the live state: a view copies the columns it needs."""
+        names = ["shared", "own", "intercept"] + (["inner"] if self.form.inner_noise else [])
+        return Billboard(int(state["version"][0]), {n: state[n] for n in names}, PER_TASK, accepted)

@@ -1,0 +1,241 @@
+"""Asynchronous runs in one process, reproducible: nodes answer in the order of a virtual clock, nobody waits.
+
+    node t receives its column -> (delay) -> message arrives -> clip, charge, noise -> server step -> node t receives ...
+
+Every arrival is one release of one task. A record (or a task's data) enters the messages of its own node only, so nodes
+compose in parallel: the account is charged for message number k once, when the first node sends its k-th; nobody's own
+sequence of events is longer than what is charged. A node stops when its own budget is spent.
+
+The schedule (who arrived when, after how many updates by others) is recorded and can be replayed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.methods.row_gradients import RowGradients
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.randomness import NoiseSource
+from taskveil.privacy.release import release
+from taskveil.privacy.spending import Account
+from taskveil.runtime.delays import PAPER, Delays
+from taskveil.runtime.record import RunRecord
+from taskveil.runtime.rows import bounded_rows
+from taskveil.tasks.block import TaskBlock
+
+Progress = Callable[[int, int], None]
+Watcher = Callable[[float, int, Any, State], None]  # (virtual time, arrivals, server side, server state)
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One message as the server met it."""
+
+    task: int
+    number: int  # which of this node's messages, from 0
+    at: float  # virtual seconds
+    delay: int  # updates by others between reading and writing
+
+
+class ParallelAccount:
+    """Charges message number k once for all nodes; every node's own events are a prefix of what is charged."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._seen: set[str] = set()
+
+    def commit(self, planned: PlannedRelease) -> str:
+        if planned.id in self._seen:
+            return planned.id
+        entry = self._account.commit(planned)
+        self._seen.add(planned.id)
+        return entry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._account, name)
+
+
+def run(
+    method: Method,
+    block: TaskBlock,
+    public: PublicInfo,
+    plan: Plan,
+    account: Account,
+    source: NoiseSource,
+    progress: Progress | None = None,
+    checkpoint: Any | None = None,
+    *,
+    schedule: Sequence[int] | None = None,
+    watch: Watcher | None = None,
+    synchronous: bool = False,
+    until: float = np.inf,
+) -> RunRecord:
+    """Train until every node has spent its messages.
+
+    `schedule` replays recorded arrivals (task positions in order); `watch` is told after every server step (simulation
+    only); `synchronous` waits for all nodes in every round, for comparison; `until` is the last virtual second.
+    """
+    started = time.perf_counter()
+    account.reserve(plan)
+    nodes = Nodes(method, block, public, plan, ParallelAccount(account), source)
+    server = method.server_side(public, plan)
+    state, billboard = server.start()
+    clock = _replayed(schedule) if schedule is not None else _virtual(nodes, method, public, synchronous)
+    arrivals: list[Arrival] = []
+    for now, tasks in clock:
+        if now > until:
+            break
+        accepted = np.zeros(block.n_tasks, dtype=bool)
+        accepted[tasks] = True
+        releases = nodes.messages(tasks, billboard)
+        arrivals += [Arrival(t, int(nodes.sent[t]) - 1, now, _delay(state, t)) for t in tasks]
+        state, billboard = server.step(state, releases, accepted)
+        if watch is not None:
+            watch(now, len(arrivals), server, state)
+        if progress is not None and len(arrivals) % block.n_tasks == 0:
+            progress(len(arrivals) // block.n_tasks, int(nodes.limits.max()))
+        if not nodes.private and _settled(server, state, method, len(arrivals)):
+            break
+    billboard = server.final(state)
+    account.finish()
+    record = RunRecord(
+        nodes.finish(billboard), [server.start()[1], billboard], plan, public, nodes.executed, source.describe(),
+        [a.task for a in arrivals], time.perf_counter() - started, nodes.state(),
+    )  # fmt: skip
+    record.extra = {
+        "trace": arrivals,
+        "messages_per_task": nodes.sent.tolist(),
+        "virtual_seconds": arrivals[-1].at if arrivals else 0.0,
+        **server.statistics(state),
+    }
+    return record
+
+
+class Nodes:
+    """All nodes of a run: one task side each, its state, and how many messages it has sent."""
+
+    def __init__(
+        self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, account: Any, source: NoiseSource
+    ) -> None:
+        self.plan, self.account, self.source = plan, account, source
+        self.private = plan.budget.epsilon is not None
+        self.rounds = [releases for _, releases in plan.rounds()]
+        self.sides = [method.task_side(block.take([t]), public, plan) for t in range(block.n_tasks)]
+        self.states = [side.start() for side in self.sides]
+        self.sent = np.zeros(block.n_tasks, dtype=np.int64)
+        self.limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
+        self.executed: list[PlannedRelease] = []
+
+    def waiting(self, task: int) -> bool:
+        return bool(self.sent[task] < self.limits[task])
+
+    def messages(self, tasks: Sequence[int], billboard: Billboard) -> dict[str, np.ndarray]:
+        """What these nodes send, noised; axis 0 runs over `tasks`."""
+        parts = [self._message(t, billboard) for t in tasks]
+        return {name: np.stack([part[name] for part in parts]) for name in parts[0]}
+
+    def finish(self, billboard: Billboard) -> Models:
+        views = [billboard.view(np.array([t])) for t in range(len(self.sides))]
+        return stack_models([side.finish(s, v) for side, s, v in zip(self.sides, self.states, views, strict=True)])
+
+    def state(self) -> State:
+        return {name: np.concatenate([s[name] for s in self.states]) for name in self.states[0]}
+
+    def _message(self, task: int, billboard: Billboard) -> dict[str, np.ndarray]:
+        number = int(self.sent[task])
+        view = replace(billboard.view(np.array([task])), round=number)
+        self.states[task], message = self.sides[task].step(self.states[task], view)
+        self.sent[task] += 1
+        out = {}
+        for planned in self.rounds[number]:
+            bounded = bound(planned, message[planned.name], self.source, [task])
+            out[planned.name] = release(planned, bounded, self.account, self.source, "local", [task]).value
+            if number >= len(self.executed):
+                self.executed.append(planned)
+        return out
+
+
+def bound(planned: PlannedRelease, raw: Any, source: NoiseSource, tasks: Sequence[str | int]) -> Bounded:
+    """Clip one message: row by row where the unit is the record, as a whole otherwise."""
+    if isinstance(raw, RowGradients):
+        return bounded_rows(planned, raw, source, tasks)
+    return planned.contribution.clip(raw)
+
+
+def message_limits(plan: Plan, budgets: Sequence[float] | None, n_tasks: int) -> np.ndarray:
+    """How many messages each node may send: the longest prefix of the plan within its own epsilon (same delta)."""
+    rounds = [releases for _, releases in plan.rounds()]
+    limits = np.full(n_tasks, len(rounds), dtype=np.int64)
+    if budgets is None or plan.budget.epsilon is None:
+        return limits
+    found = {float(e): longest_prefix(plan, rounds, float(e)) for e in set(budgets)}
+    return np.array([found[float(e)] for e in budgets], dtype=np.int64)
+
+
+def longest_prefix(plan: Plan, rounds: list[list[PlannedRelease]], epsilon: float) -> int:
+    """Largest n such that the first n messages cost at most `epsilon`; bisection, because cost grows with n."""
+    charges = plan.charges()
+    sizes = np.cumsum([0] + [len(r) for r in rounds])
+    low, high = 0, len(rounds)
+    while low < high:
+        n = (low + high + 1) // 2
+        cost, _ = best_epsilon(charges[: sizes[n]], plan.budget.delta, plan.budget.accountant)
+        low, high = (n, high) if cost <= epsilon else (low, n - 1)
+    return low
+
+
+def stack_models(parts: Sequence[Models]) -> Models:
+    """Models of single nodes as one block."""
+    kept = None if parts[0].kept is None else np.concatenate([p.kept for p in parts])
+    extra = {name: np.concatenate([p.extra[name] for p in parts]) for name in parts[0].extra}
+    return Models(np.concatenate([p.coef for p in parts]), np.concatenate([p.intercept for p in parts]), kept, extra)
+
+
+def _virtual(nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool) -> Iterator[tuple[float, list[int]]]:
+    kind, scale = getattr(method, "delays", None) or PAPER
+    delays = Delays(len(nodes.sent), kind, scale, seed=public.seed or 0)
+    if synchronous:
+        yield from _rounds(nodes, delays)
+        return
+    queue = [(delays.next(t), t) for t in range(len(nodes.sent)) if nodes.waiting(t)]
+    heapq.heapify(queue)
+    while queue:
+        now, task = heapq.heappop(queue)
+        yield now, [task]
+        if nodes.waiting(task):
+            heapq.heappush(queue, (now + delays.next(task), task))
+
+
+def _rounds(nodes: Nodes, delays: Delays) -> Iterator[tuple[float, list[int]]]:
+    """Everybody sends, the server waits for the last one."""
+    now = 0.0
+    while waiting := [t for t in range(len(nodes.sent)) if nodes.waiting(t)]:
+        now += max(delays.next(t) for t in waiting)
+        yield now, waiting
+
+
+def _replayed(schedule: Sequence[int]) -> Iterator[tuple[float, list[int]]]:
+    for position, task in enumerate(schedule):
+        yield float(position), [int(task)]
+
+
+def _delay(state: State, task: int) -> int:
+    return int(state["version"][0] - state["read_at"][task])
+
+
+def _settled(server: Any, state: State, method: Method, arrivals: int) -> bool:
+    """Without privacy: every task was heard and no message moved its column any more."""
+    n = len(state["read_at"])
+    if arrivals % n:
+        return False
+    scale = 1.0 + float(np.square(state["shared"]).sum() + np.square(state["own"]).sum())
+    return bool(server.residual(state) <= (getattr(method, "tol", 0.0) ** 2) * scale)
