@@ -136,7 +136,7 @@ class Method(BaseEstimator):
     variants: ClassVar[tuple[str, ...]] = ("sound",)
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
-    aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure")
+    aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure", "local-model")
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
     chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task

@@ -13,7 +13,9 @@ def noise_level(planned: PlannedRelease) -> float:
     Symmetric Gaussian s sqrt(2d); two-sided Wishart about 3.3 c d, one-sided about 3.8 c d (THEORY section 1);
     Gaussian entries s sqrt(2 log 2n); Laplace entries b log 2n; l2-Laplace: its norm b n.
     """
-    scale, name = planned.mechanism.scale, planned.mechanism.name
+    scale, name = planned.mechanism.typical_scale, planned.mechanism.name
+    if name.startswith("shared"):  # integer shares in a secure sum look like Gaussian noise
+        name = "matrix-gaussian" if planned.contribution.symmetric else "gaussian"
     size = math.prod(planned.contribution.total_shape)
     side = planned.contribution.total_shape[0]
     return {
