@@ -40,6 +40,10 @@ def run(
 
     `checkpoint` (see runtime/checkpoint.py) may hand back an earlier position and is told after each server step.
     """
+    if method.schedule == "asynchronous":
+        from taskveil.runtime import virtual_clock
+
+        return virtual_clock.run(method, block, public, plan, account, source, progress, checkpoint)
     started = time.perf_counter()
     if plan.budget.aggregation == "secure":
         from taskveil.runtime import secure
