@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.grouping import sums_by_group
+from taskveil.tasks.grouping import row_chunks, sums_by_group
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["TaskBlock", "label_columns", "position_folds"]
@@ -119,8 +119,8 @@ class TaskBlock:
         """
         of = self.task_of_row
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
-        for k in range(W.shape[1]):
-            np.einsum("nd,nd->n", self.X, W[:, k][of], out=out[:, k])
+        for r in row_chunks(self.n_rows):
+            out[r] = np.einsum("nd,nkd->nk", self.X[r], W[of[r]])
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:

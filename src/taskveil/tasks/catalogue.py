@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import DataError
 from taskveil.registry import Table
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
@@ -43,12 +42,9 @@ class Dataset:
 
 def _tasks(z: Arrays, bounds: PublicBounds, **options: Any) -> TaskSet:
     """Common part: X, y, task, task_names, feature_names as in every prepared file."""
-    try:
-        X, task, task_names = z["X"], z["task"], [str(n) for n in z["task_names"]]
-        y = options.pop("y", None)
-        y = z["y"] if y is None else y
-    except KeyError as e:
-        raise DataError(f"the file of this data set lacks the array {e.args[0]!r}; fetch it again.") from None
+    X, task, task_names = z["X"], z["task"], [str(n) for n in z["task_names"]]
+    y = options.pop("y", None)
+    y = z["y"] if y is None else y
     feature_names = [str(n) for n in z["feature_names"]] if "feature_names" in z else None
     X = X.astype(np.float32) if X.dtype == np.uint8 else X
     X = bounds.clip_features(X, feature_names or [f"x{j}" for j in range(X.shape[1])])

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from taskveil.errors import EnvironmentMissing
+from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.tasks.catalogue import DATASETS
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.task import TaskSet
@@ -52,7 +52,11 @@ def find(name: str) -> Path:
 def load_dataset(name: str) -> TaskSet:
     """The tasks of a built-in data set, with its declared bounds (values outside are clipped)."""
     entry = DATASETS.get(name)
-    tasks = entry.read(read_npz(find(name)))
+    path = find(name)
+    try:
+        tasks = entry.read(read_npz(path))
+    except KeyError as e:
+        raise DataError(f"{path} lacks the array {e.args[0]!r}; fetch the data set again.") from None
     return tasks.with_notes(*entry.notes)
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.grouping import task_label
+from taskveil.tasks.grouping import row_chunks, task_label
 from taskveil.tasks.public_bounds import PublicBounds
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def fill_missing(
 ) -> tuple[np.ndarray, np.ndarray | None, tuple[str, ...]]:
     """X without NaN, which rows were kept (None: all), and what to say about it. Fills in place."""
     X, names = encoded.X, encoded.names
-    holes = np.flatnonzero([bool(np.isnan(X[:, j]).any()) for j in range(X.shape[1])])
+    hole = np.zeros(X.shape[1], dtype=bool)
+    for r in row_chunks(X.shape[0]):
+        hole |= np.isnan(X[r]).any(axis=0)
+    holes = np.flatnonzero(hole)
     if not holes.size:
         return X, None, ()
     shown = ", ".join(repr(names[j]) for j in holes[:5]) + (" and more" if holes.size > 5 else "")
@@ -154,15 +157,20 @@ def _dtype(frame: pd.DataFrame, plan: Plan) -> Any:
 
 
 def _fill_columns(X: np.ndarray, frame: pd.DataFrame, plan: Plan, order: np.ndarray | None) -> None:
+    """Write X a few rows at a time: whole columns of a row-major array would miss the cache at every cell."""
+    numbers: dict[int, np.ndarray] = {}
     j = 0
     for name, levels in plan:
         if levels is None:
-            values = frame[name].to_numpy(dtype=X.dtype, na_value=np.nan)
-            X[:, j] = values if order is None else values[order]
+            numbers[j] = frame[name].to_numpy(dtype=X.dtype, na_value=np.nan)
             j += 1
         else:
             X[:, j : j + len(levels)] = _one_hot(frame[name], name, levels, order)
             j += len(levels)
+    at = list(numbers)
+    for r in row_chunks(X.shape[0]) if at else ():
+        rows = r if order is None else order[r]
+        X[r, at] = np.stack([values[rows] for values in numbers.values()]).T
 
 
 def _one_hot(column: pd.Series, name: str, levels: tuple[str, ...], order: np.ndarray | None) -> np.ndarray:

@@ -92,10 +92,12 @@ class Scaling:
     def _rows(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
         if self.mode == "none" and self.normalise is None:
             return X
-        dtype = X.dtype if X.dtype.kind == "f" else np.float64
-        out = np.empty(X.shape, dtype=dtype)
+        out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
         for r in row_chunks(X.shape[0]):
-            chunk = (X[r] - self.shift[task[r]]) / self.scale[task[r]]
+            i: Any = task[r]
+            i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
+            chunk = X[r] - self.shift[i]
+            chunk /= self.scale[i]
             out[r] = _unit_rows(chunk) if self.normalise == "row" else chunk
         return out
 
