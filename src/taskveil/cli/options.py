@@ -59,7 +59,17 @@ privacy_options = stack(
     click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True),
     click.option("--mechanism", help="Noise; default: the best valid one for what is released."),
     click.option(
-        "--aggregation", type=click.Choice(["curator", "local", "secure"]), default="curator", show_default=True
+        "--aggregation",
+        type=click.Choice(["curator", "local", "secure", "local-model"]),
+        default="curator",
+        show_default=True,
+    ),
+    click.option(
+        "--secure",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda context, option, given: parse_settings(given) or None,
+        help="What a secure sum withstands: colluders, dropouts, min_cohort, grid_bits, law. Repeatable.",
     ),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A method's own option, repeatable."),
 )

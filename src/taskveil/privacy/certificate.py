@@ -23,6 +23,11 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
+SECURE_BASIS = (
+    "the server follows the protocol of the secure sum and may keep all it sees (honest but curious)",
+    "who colludes and who drops out does not depend on the mask graph of a round",
+    "X25519, HKDF-SHA256, ChaCha20-Poly1305 and Ed25519 are secure",
+)
 SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing computed with it may be released"
 
 
@@ -39,10 +44,11 @@ class Statement:
     holds: bool
     reason: str | None = None
     delta_at_least: float | None = None
+    colluders: int | None = None  # how many other tasks the observer may be; None: all of them
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without empty optional fields."""
-        optional = ("reason", "delta_at_least")
+        optional = ("reason", "delta_at_least", "colluders")
         return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
 
     def sentence(self) -> str:
@@ -55,6 +61,9 @@ class Statement:
             "other-tasks": "all other tasks together", "server": "the server and all other tasks together",
             "public": "everybody, the published models included",
         }[self.observer]  # fmt: skip
+        if self.colluders is not None:
+            some = f"up to {self.colluders} other tasks"
+            who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
         claim = (
             f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
             f"delta = {self.delta:.6g} (accountant: {self.accountant})."
@@ -214,6 +223,8 @@ def _core_assumptions(plan: Plan, randomness: dict[str, Any]) -> list[str]:
         basis.append(
             "every unit takes part in a round independently, with the planned probability and in secret"
         )
+    if plan.budget.aggregation == "secure":
+        basis += SECURE_BASIS
     if not randomness.get("exact") and not randomness.get("seeded"):
         basis.append(
             "noise was drawn in floating point: statements cover real arithmetic, not the low bits of doubles"
@@ -237,7 +248,9 @@ def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statem
     )
     delta = 0.0 if accountant == "pure" else budget.delta
     seeded = bool(randomness.get("seeded"))
-    return Statement(*sentence, epsilon, delta, accountant, not seeded, SEEDED if seeded else None)
+    why = SEEDED if seeded else None
+    colluders = budget.secure.colluders if budget.secure else None
+    return Statement(*sentence, epsilon, delta, accountant, not seeded, why, colluders=colluders)
 
 
 def _group(plan: Plan) -> tuple[dict[str, Any], ...]:

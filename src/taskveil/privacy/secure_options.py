@@ -44,7 +44,7 @@ class SecureOptions:
         cls,
         n_tasks: int,
         colluders: float = 0.05,
-        dropouts: float = 0.05,
+        dropouts: float = 0.0,
         min_cohort: int | None = None,
         **options: Any,
     ) -> SecureOptions:

@@ -16,7 +16,8 @@ from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import contribution_from_dict
 from taskveil.privacy.events import Charge, Event, UncertifiedEvent, event_from_dict
-from taskveil.privacy.mechanisms import mechanism_from_dict
+from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
+from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.plan import event_of
 from taskveil.privacy.units import Neighbours, Unit
 
@@ -48,16 +49,19 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
     return problems
 
 
-def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float]:
+def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float | None]:
     """Why a paper's claim of `epsilon` fails, and the delta below which no epsilon holds.
 
-    Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all. The
-    number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of THEORY section 1.
+    Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all.
+    The number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of THEORY
+    section 1; None where no lower bound was proved.
     """
     events = [c.event for c in charges for _ in range(c.count) if isinstance(c.event, UncertifiedEvent)]
     missed = math.fsum(math.log1p(-min(e.delta_at_least, 1 - 1e-16)) for e in events)
     together = -math.expm1(missed)
     reason = events[0].reason
+    if together == 0:
+        return reason, None
     if len(events) > 1:
         reason += f" (over all {len(events)} releases together delta is at least {together:.6g})"
     return reason, min(together, -math.expm1(-epsilon))
@@ -79,8 +83,16 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
         f"release {name!r} does not protect against {statement.observer}": statement.observer in protected,
         f"release {name!r}: count and rounds disagree": rounds == entry["count"],
+        f"release {name!r} does not withstand that many colluding tasks": _withstands(mechanism, statement),
     }
     return event, [problem for problem, fine in checks.items() if not fine]
+
+
+def _withstands(mechanism: Mechanism, statement: Statement) -> bool:
+    """Shared noise hides a task from a stated number of others; other noise from all of them."""
+    if not isinstance(mechanism, SharedNoise):
+        return True
+    return statement.colluders is not None and statement.colluders <= mechanism.colluders
 
 
 def _recomputed_epsilon(charges: list[Charge], statement: Statement) -> float:

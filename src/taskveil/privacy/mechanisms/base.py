@@ -64,6 +64,11 @@ class Mechanism(ABC):
         """One of `shares` independent parts that add up to the noise; only for laws that divide."""
         raise OptionError(f"noise of mechanism {self.name!r} cannot be split into shares; use 'gaussian'")
 
+    @property
+    def typical_scale(self) -> float:
+        """Deviation of the noise a release usually holds; more than `scale` where spare shares are in it."""
+        return self.scale
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `mechanism_from_dict` reads it back."""
         return {"name": self.name, **asdict(self)}

@@ -133,6 +133,10 @@ class SharedNoise(Mechanism):
     def shares(self) -> int:
         return self.min_cohort - self.colluders
 
+    @property
+    def typical_scale(self) -> float:
+        return self.scale * math.sqrt(self.n_tasks / self.shares)
+
     def grid(self, contribution: Contribution) -> Grid:
         """The public grid of this contribution."""
         norm = contribution.sensitivity(Neighbours.ADD_REMOVE).l2
