@@ -161,11 +161,17 @@ class TaskEstimator(BaseEstimator):
 
     def _scaling(self, tasks: TaskSet) -> Scaling:
         mode = self.scaling
+        records = str(self.unit) == "record" and self.epsilon is not None and self.variant == "sound"
         if mode == "auto":
             declared = tasks.bounds is not None
             mode = "declared" if declared else "own"
-            if self.normalise == "row" and not declared:
+            if (self.normalise == "row" or records) and not declared:
                 mode = "none"
+        if mode == "own" and records:
+            raise OptionError(
+                "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
+                "Declare public bounds, or use scaling='none' or normalise='row'."
+            )
         return fit_scaling(tasks, mode, normalise=self.normalise, private=self.epsilon is not None)
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
@@ -218,7 +224,8 @@ class TaskEstimator(BaseEstimator):
         """Turn a finished run into fitted attributes."""
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
-        if private and method.linear and not (method.chooses_locally or method.shares_nothing):
+        public = "public" in method.also_protects(record.plan.budget)  # then nothing but releases may enter a model
+        if private and method.linear and not (method.chooses_locally or method.shares_nothing or public):
             models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names

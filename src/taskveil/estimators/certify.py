@@ -92,6 +92,6 @@ def assumptions(budget: Budget, scaling: Scaling, tasks: TaskSet) -> list[str]:
 
 def not_protected(budget: Budget, method: Method) -> list[str]:
     """What no statement covers."""
-    if budget.epsilon is None or method.shares_nothing:
+    if budget.epsilon is None or method.shares_nothing or "public" in method.also_protects(budget):
         return []
     return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"]

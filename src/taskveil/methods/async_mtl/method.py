@@ -218,15 +218,41 @@ class AsyncMTL(Method):
         form = self.form(plan.budget)
         if not form.private:
             return []
-        notes = ["each task's events are its own messages; rows of different tasks are different records"] if form.rows else []
+        notes = ["a node's events are its own messages only: tasks hold different units and compose in parallel"]
         if form.rows:
             notes.append("the number of rows of each task is fixed and public; which rows are drawn is secret")
-        if self.refine:
+        if self.refine and not form.own_at_task:
             notes.append(
-                "the models before the final local refinement are protected even if published; the refined ones "
-                "only while their owner keeps them (observer 'public' is covered with refine=False)"
+                "before the final local refinement a task's model is computed from releases alone: it stays protected "
+                "by the statements above even if it is published"
             )
         return notes
+
+    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if not (self.refine and self.form(plan.budget).private):
+            return []
+        return ["the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"]
+
+    def also_protects(self, budget: Budget) -> tuple[str, ...]:
+        """Un-refined models are post-processing of releases, so the public may see them."""
+        form = self.form(budget)
+        return ("public",) if form.private and not self.refine and not form.own_at_task else ()
+
+    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
+        form = self.form(plan.budget)
+        if not (form.paper and form.private):
+            return []
+        n = self.messages(plan.budget)
+        per_message = plan.budget.epsilon / n if plan.budget.epsilon else 0.0
+        reasons = [
+            f"the paper claims epsilon {per_message:g} for one message and composes nothing: {n} messages of a node sum to "
+            f"epsilon {plan.budget.epsilon:g} even if every sensitivity held",
+            "q_t is private state that is never replaced by its noisy version, so one record moves every row's gradient "
+            "in later messages beyond the claimed sensitivity",
+        ]
+        if public.kind == "regression":
+            reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
+        return reasons
 
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
         shape = (public.n_outputs, public.n_features + int(public.fit_intercept))

@@ -50,7 +50,7 @@ class AsyncTasks(TaskSide):
             if name == "curvature":
                 message[name] = self.problem.curvature()[:, None]
             elif name == "inner":
-                message[name] = np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
+                message[name] = self._nothing()
             else:
                 state, message[name] = self._gradient(state, view)
         return state, message
@@ -87,6 +87,12 @@ class AsyncTasks(TaskSide):
             return state, RowGradients(self._rows, slopes, self.block.offsets)
         spread = slopes * self.block.row_weights[:, None]
         return state, self.block.sums_by_task(spread[:, :, None] * self._rows[:, None, :])
+
+    def _nothing(self) -> Any:
+        """The zero message: what comes out of the release is noise alone (z1 of Alg. 1)."""
+        if self.form.rows:
+            return RowGradients(self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets)
+        return np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
 
     def _update_own(self, state: State, view: View) -> State:
         if self.form.paper:
