@@ -59,10 +59,10 @@ def _seal(value: Any, contribution: Contribution, summed: bool = False) -> Bound
 
 
 def check_norm(norm: float) -> float:
-    """A clipping norm as a float; it must be positive and finite."""
+    """A clipping norm as a float; positive, finite, and far from the ends of the number range."""
     value = float(norm)
-    if not (value > 0 and math.isfinite(value)):
-        raise OptionError(f"a clipping norm must be positive and finite; got {norm!r}")
+    if not 1e-100 <= value <= 1e100:
+        raise OptionError(f"a clipping norm must be positive and finite (1e-100 to 1e100); got {norm!r}")
     return value
 
 
@@ -82,7 +82,7 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     safe = xp.where(largest > 0, largest, xp.ones_like(largest))
     unit = values / safe
     # `allowed` is the largest entry that keeps the norm at the target.
-    allowed = target / xp.sqrt(_sum_of_squares(unit, xp))
+    allowed = target / xp.sqrt(xp.maximum(_sum_of_squares(unit, xp), 1.0))  # 1: the entry divided by itself
     return xp.where(safe <= allowed, values, unit * allowed)
 
 
@@ -103,8 +103,11 @@ def clip_factored_rows(X: Any, residuals: Any, norm: float, xp: Any = np) -> Any
     rows = xp.where(finite, residuals, xp.zeros_like(residuals))
     unit, size = _by_largest(rows, xp)
     lengths = xp.sqrt(_sum_of_squares(scaled, xp) * _sum_of_squares(unit, xp))
-    allowed = norm * (1.0 - shrink) / xp.where(lengths > 0, lengths, xp.ones_like(lengths)) / largest
-    return xp.where(size <= allowed, rows, unit * allowed)
+    with np.errstate(over="ignore", invalid="ignore"):  # a tiny |x| allows any residual: inf is meant
+        allowed = norm * (1.0 - shrink) / xp.where(lengths > 0, lengths, xp.ones_like(lengths)) / largest
+        # A subnormal factor is rounded coarsely, possibly upwards: such a row (|x| beyond 1e280) is left out.
+        allowed = xp.where(allowed < float(np.finfo(residuals.dtype).tiny) * 2.0**40, 0.0, allowed)
+        return xp.where(size <= allowed, rows, unit * allowed)
 
 
 def _by_largest(values: Any, xp: Any) -> tuple[Any, Any]:

@@ -77,7 +77,7 @@ class Contribution(ABC):
         """The per-task messages (k, *message_shape), each clipped to `bound` in Frobenius norm."""
         array = np.asarray(raw, dtype=np.float64)
         self._check_messages(array)
-        flat = clip_rows(array.reshape(array.shape[0], -1), self.bound)
+        flat = clip_rows(array.reshape(len(array), math.prod(self.message_shape)), self.bound)
         return _seal(flat.reshape(array.shape), self)
 
     def total(self, bounded: Bounded) -> FloatArray:
@@ -86,6 +86,11 @@ class Contribution(ABC):
         if bounded.summed:
             return np.asarray(bounded.value, dtype=np.float64)
         return self._total(bounded.value)
+
+    def unclipped_total(self, messages: FloatArray) -> FloatArray:
+        """The sum of messages nobody clipped: for a paper's algorithm that has no bound either, never sealed."""
+        self._check_messages(messages)
+        return self._total(messages)
 
     def each(self, bounded: Bounded) -> FloatArray:
         """Every task's own contribution (k, *total_shape); they add up to `total`."""
@@ -366,7 +371,7 @@ class RowSum(VectorSum):
     def sum_rows(self, rows: Any, offsets: Any) -> Bounded:
         """Clip each row gradient (N, *shape) and sum them task by task."""
         array = np.asarray(rows, dtype=np.float64)
-        clipped = clip_rows(array.reshape(array.shape[0], -1), self.bound)
+        clipped = clip_rows(array.reshape(len(array), math.prod(self.shape)), self.bound)
         return _seal(_sum_segments(clipped, offsets).reshape(-1, *self.shape), self)
 
     def sum_factored_rows(self, X: Any, residuals: Any, offsets: Any) -> Bounded:
