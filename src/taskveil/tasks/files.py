@@ -21,9 +21,11 @@ from taskveil.errors import DataError, EnvironmentMissing, OptionError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BAD_ROWS", "FileTable", "read_npz", "read_table"]
+__all__ = ["BAD_ROWS", "TABLES", "FileTable", "read_npz", "read_table"]
 
 BAD_ROWS = ("error", "skip")
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+"""File types that hold a table."""
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
 MOSTLY = 0.9
 """A text column in which at least this share of the cells are numbers is a numeric column with bad cells."""

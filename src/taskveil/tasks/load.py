@@ -20,14 +20,13 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
-from taskveil.tasks.files import read_npz, read_table
+from taskveil.tasks.files import TABLES, read_npz, read_table
 from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.rows import load_rows
 from taskveil.tasks.table import CLIPPED, Layout, tasks_from_frame
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["TABLES", "load_tasks", "make_binary"]
-
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
+__all__ = ["load_rows", "load_tasks", "make_binary"]
 
 
 def load_tasks(  # noqa: PLR0917  the order of these is part of the public surface

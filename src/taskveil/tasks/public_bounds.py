@@ -129,6 +129,16 @@ class PublicBounds:
             return cls.same(*value)
         raise DataError("bounds must be a bounds file, a mapping, or one (low, high) pair for all features.")
 
+    @classmethod
+    def from_any(cls, value: Any) -> PublicBounds:
+        """Like `coerce`, for bounds that must be there."""
+        bounds = cls.coerce(value)
+        if bounds is None:
+            raise DataError(
+                "public bounds are needed here; give a bounds file, a mapping or a (low, high) pair."
+            )
+        return bounds
+
     def covers(self, names: Iterable[str]) -> bool:
         """Whether every one of these columns has a declared range."""
         return all(self._find(n) is not None for n in names)

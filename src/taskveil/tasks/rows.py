@@ -11,11 +11,10 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.encode import Encoded, encode_features, fill_missing, levels_of
-from taskveil.tasks.files import read_npz, read_table
+from taskveil.tasks.files import TABLES, read_npz, read_table
 from taskveil.tasks.grouping import factorize
-from taskveil.tasks.load import TABLES, load_tasks
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.table import need_columns
+from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +35,7 @@ def load_rows(
     source: Any,
     feature_names: Sequence[str],
     *,
-    task: str = "task",
+    task: str | None = None,
     bounds: Any = None,
     missing: str = "error",
     bad_rows: str = "error",
@@ -51,10 +50,14 @@ def load_rows(
         if path.suffix.lower() == ".npz":
             return _npz_rows(path, feature_names)
         if path.suffix.lower() not in TABLES:
-            tasks = load_tasks(source, features=feature_names)
+            from taskveil.tasks.load import load_tasks
+
+            tasks = load_tasks(source, task=task, features=feature_names)
             names = np.asarray(tasks.task_names)[tasks.task_of_row()]
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
-        source = read_table(path, bad_rows=bad_rows, text_columns=(*levels_of(feature_names), task)).frame
+        text_columns = (*levels_of(feature_names), *([task] if task else []))
+        source = read_table(path, bad_rows=bad_rows, text_columns=text_columns).frame
+    task = task or usual_column(source, TASK_NAMES, "task")
     return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
 
 

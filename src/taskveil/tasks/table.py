@@ -22,7 +22,7 @@ from taskveil.tasks.task import TaskSet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "need_columns", "tasks_from_frame"]
+__all__ = ["Layout", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
@@ -94,8 +94,8 @@ def need_columns(frame: pd.DataFrame, wanted: Sequence[str]) -> None:
 
 def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
     """Every row belongs to the task its task column names."""
-    task = layout.task or _usual(frame, TASK_NAMES, "task")
-    target = layout.target or _usual(frame, TARGET_NAMES, "target")
+    task = layout.task or usual_column(frame, TASK_NAMES, "task")
+    target = layout.target or usual_column(frame, TARGET_NAMES, "target")
     if task == target:
         raise OptionError(f"the column {task!r} cannot be both the task and the target.")
     need_columns(frame, [task, target, *layout.carried])
@@ -208,7 +208,7 @@ def _check_table(frame: pd.DataFrame) -> None:
         raise DataError("the table has no rows; at least one row is needed.")
 
 
-def _usual(frame: pd.DataFrame, usual: Sequence[str], what: str) -> str:
+def usual_column(frame: pd.DataFrame, usual: Sequence[str], what: str) -> str:
     for name in usual:
         if name in frame.columns:
             return name

@@ -19,7 +19,7 @@ MU = {"strong_convexity": 0.1, "smoothness": 1.0}
 
 def test_every_theorem_from_2_to_16_is_there():
     assert list(mp_mtl.names()) == [str(n) for n in range(2, 17)]
-    assert "mp-mtl 2" in names() and "pmtl 5" in names()
+    assert "mp-mtl-2" in names() and "pmtl-5" in names()
 
 
 @pytest.mark.parametrize("number", range(2, 17))
