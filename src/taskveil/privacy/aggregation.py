@@ -1,9 +1,10 @@
 """Where noise enters: the table of aggregations, called by release.py only, after the charge.
 
-    curator   the server sums clipped messages and adds noise once; protects against the other tasks
-    local     every task adds full noise to its own message; protects against the server too
-    secure    every task adds a share of the noise, and a secure sum shows the server the total only;
-              protects against the server and up to a stated number of tasks together
+    curator      the server sums clipped messages and adds noise once; protects against the other tasks
+    local        every task adds full noise to its own part of the sum; protects against the server too
+    local-model  every task adds noise to its own message, before outer products are taken (MP-MTL, Alg. 5)
+    secure       every task adds a share of the noise, and a secure sum shows the server the total only;
+                 protects against the server and up to a stated number of tasks together
 
 An aggregation gets the planned release, the bounded messages, the noise source and the task names, and
 returns the noisy total; `observers` are those against whom the result is protected.
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from taskveil.errors import EnvironmentMissing, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray
+from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.units import Observer
@@ -102,6 +104,22 @@ def secure_messages(
     return np.stack([mechanism.message(planned.contribution, message, stream) for message, stream in pairs])
 
 
+def _local_model(
+    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
+) -> FloatArray:
+    contribution, mechanism = planned.contribution, planned.mechanism
+    if bounded.summed:
+        raise OptionError("aggregation 'local-model' needs one message per task, not their sum")
+    names = range(len(bounded.value)) if tasks is None else tasks
+    streams = [source.at(planned.round, planned.name, task) for task in names]
+    if isinstance(mechanism, PaperModelLaplace):
+        common = source.at(planned.round, planned.name)
+        return mechanism.noisy_total(contribution, bounded.value, streams, common)
+    if not isinstance(mechanism, ModelLaplace):
+        raise OptionError("aggregation 'local-model' needs a private plan; use 'curator' with epsilon=None")
+    return mechanism.noisy_total(contribution, bounded.value, streams)
+
+
 AGGREGATIONS: Table[Aggregation] = Table("aggregation")
 AGGREGATIONS.add(
     "curator",
@@ -112,4 +130,7 @@ AGGREGATIONS.add(
     ),
 )  # fmt: skip
 AGGREGATIONS.add("local", Aggregation("local", (Observer.OTHER_TASKS, Observer.SERVER), _local, None))
+AGGREGATIONS.add(
+    "local-model", Aggregation("local-model", (Observer.OTHER_TASKS, Observer.SERVER), _local_model, None)
+)
 AGGREGATIONS.add("secure", Aggregation("secure", (Observer.OTHER_TASKS, Observer.SERVER), _secure, None))

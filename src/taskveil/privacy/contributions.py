@@ -88,7 +88,7 @@ class Contribution(ABC):
         return self._total(bounded.value)
 
     def unclipped_total(self, messages: FloatArray) -> FloatArray:
-        """The sum of messages nobody clipped: for a paper's algorithm that has no bound either, never sealed."""
+        """The sum of messages nobody clipped: for a paper's algorithm without a bound; never sealed."""
         self._check_messages(messages)
         return self._total(messages)
 

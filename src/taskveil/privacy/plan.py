@@ -37,6 +37,7 @@ from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.units import Neighbours, Unit
 
 VARIANTS = ("sound", "paper", "preprint")
+ON_MODELS = ("model-laplace", "paper-model-laplace")  # noise on messages, before they are summed
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,11 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
         return MECHANISMS.get("none")
     name = budget.mechanism or request.mechanism or _default(contribution, budget)
     kind = MECHANISMS.get(name)
+    if (name in ON_MODELS) != (budget.aggregation == "local-model"):
+        raise OptionError(
+            f"aggregation {budget.aggregation!r} does not go with mechanism {name!r}: 'local-model' takes "
+            f"{' or '.join(ON_MODELS)}, and only it does"
+        )
     if kind.family == "none" and budget.variant == "sound":
         raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
     if kind.family == "paper" and budget.variant == "sound":
@@ -324,6 +330,8 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
 
 
 def _default(contribution: Contribution, budget: Budget) -> str:
+    if budget.aggregation == "local-model":
+        return ON_MODELS[budget.variant != "sound"]
     paper = MECHANISMS.get("paper-wishart")
     if budget.variant != "sound" and paper.accepts(contribution):
         return "paper-wishart"

@@ -8,6 +8,7 @@ from taskveil.errors import DataError
 from taskveil.privacy.mechanisms.base import Mechanism
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
+from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace
 from taskveil.privacy.mechanisms.none import NoNoise
 from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
@@ -23,6 +24,8 @@ MECHANISMS.add("paper-wishart", PaperWishart)
 MECHANISMS.add("paper-l2-laplace", PaperL2Laplace)
 MECHANISMS.add("laplace", Laplace)
 MECHANISMS.add("l2-laplace", L2Laplace)
+MECHANISMS.add("model-laplace", ModelLaplace)
+MECHANISMS.add("paper-model-laplace", PaperModelLaplace)
 MECHANISMS.add("shared-gaussian", SharedGaussian)
 MECHANISMS.add("shared-skellam", SharedSkellam)
 MECHANISMS.add("none", NoNoise)
