@@ -33,7 +33,7 @@ from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.svm_problem import SCOPES, balanced_factors, check_constants
 from taskveil.tasks.block import TaskBlock
 
-UNBOUNDED = 1e300  # stands for "no clipping" where nothing is private
+UNBOUNDED = 1e90  # stands for "no clipping" where nothing is private
 MOST_ROUNDS = 1000
 PAPER_ROUNDS = 60
 NO_GUARANTEE = (
@@ -54,7 +54,7 @@ class Svm(Method):
     scope          "joint"; "local" (w = 0: single SVMs of cost C1/C2) and "pooled" (v = 0) are the baselines
     mode           "federated" rounds, or "sequential": all rows in one process, w updated at once (no privacy)
     coordinator    "auto", "quasi-newton" or "safe" (see coordinator.py)
-    local_passes   passes over a participant's rows per round of the safe coordinator; None: 10, or 1 with masks
+    local_passes   passes over a participant's rows per round of the safe coordinator; None: 50, or 1 with masks
     mask, mask_share, mask_mode, mask_seed   see masks.py; never a privacy guarantee
     clip           gamma, the norm to which a private personal part is clipped (outputs and intercept together)
     step           eta of the private server; None: 1/(1 + K C2)
@@ -221,7 +221,7 @@ class Svm(Method):
 
     def effort(self) -> dict[str, Any]:
         """Local work of one round under the safe coordinator."""
-        passes = self.local_passes or (1 if self.mask is not None else 10)
+        passes = self.local_passes or (1 if self.mask is not None else 50)
         return {"cycles": 1, "passes": passes, "shrink": 0.1, "precision": 0.0}
 
     def class_factors(self, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
