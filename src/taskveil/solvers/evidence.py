@@ -7,9 +7,12 @@ Minka 2000):
     log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual) + a constant of the task
 
 For logistic loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
-approximation around the averaged model), with noise variance one. Strengths are compared as signal-to-noise
-ratios, t times the mean of e_j per row, with a log-normal prior of two decades around one; without a proper
-prior six rows and fourteen features make every interpolation plausible.
+approximation around the averaged model). Its noise variance is one if the labels follow a logistic model and
+less where they can be separated; it is estimated like the other, with a prior worth 30 rows at one.
+
+Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior
+around one (squared loss: two decades wide) or three (logistic loss: one decade; labels say little about
+scale). Without a proper prior six rows and fourteen features make every interpolation plausible.
 
 Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
 one with the smallest leave-one-out error then costs more than it gains (28 % in THEORY section 1). All of
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, logsumexp
+from scipy.special import expit, log_softmax, logit, logsumexp
 
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.ridge import LIMIT, CentredRows, Spectrum, centred_rows, spectrum
@@ -32,10 +35,13 @@ from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
-LOG_PRIOR = -0.5 * np.square(np.log10(SIGNAL_TO_NOISE) / 2.0)
-LOG_PRIOR = LOG_PRIOR - logsumexp(LOG_PRIOR)
-REWEIGHTINGS = 3
-SCORE_RANGE = 4.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
+LOG_PRIOR = {
+    "squared": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) / 2.0)),
+    "logistic": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) - 0.5)),
+}
+PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
+REWEIGHTINGS = 6
+SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
 Solve = Callable[[CentredRows], Array]
 
@@ -122,7 +128,7 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     scores = np.repeat(
         logit(share if fit_intercept else np.full_like(share, 0.5))[:, None], y.shape[1], axis=1
     )
-    w = np.zeros((len(y), stack.X.shape[2]))
+    w: Array = np.zeros((len(y), stack.X.shape[2]))
     one_class = ((stack.weights * hit).sum(axis=1) % np.maximum(counts, 1.0)) == 0.0
     for _ in range(REWEIGHTINGS):
         p = expit(scores)
@@ -154,7 +160,7 @@ def _average(rows: CentredRows, priors: Sequence[Prior], output: int, loss: str)
         ],
         axis=1,
     )
-    logs += LOG_PRIOR
+    logs += LOG_PRIOR[loss]
     weights = np.exp(logs - logsumexp(logs, axis=(1, 2), keepdims=True))  # (k, K, g)
     w = np.zeros((len(rows.y), rows.X.shape[2]))
     for j, (s, t) in enumerate(zip(seen, strengths)):
@@ -174,7 +180,6 @@ def _log_evidence(found: Spectrum, t: Array, free: Array, loss: str) -> Array:
     f = found.filters(t)
     determinant = 0.5 * np.log1p(t[:, :, None] * found.values[:, None, :]).sum(axis=2)
     residual = found.total[:, None] - np.einsum("kj,kgj->kg", found.energy, f)
-    if loss != "squared":
-        return -determinant - 0.5 * np.maximum(residual, 0.0)
     least = 1e-12 * found.total[:, None] + 1e-300
-    return -determinant - 0.5 * free[:, None] * np.log(np.maximum(residual, least))
+    rows = PRIOR_ROWS[loss]
+    return -determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(residual, least))
