@@ -6,7 +6,6 @@ package.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from taskveil.tasks.catalogue import DATASETS
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["cache_folder", "describe", "find", "load_dataset", "names", "places", "verify"]
+__all__ = ["cache_folder", "describe", "find", "load_dataset", "names", "places"]
 
 DATA_VARIABLE = "TASKVEIL_DATA"
 
@@ -69,9 +68,3 @@ def describe(name: str) -> dict[str, Any]:
         for k in ("name", "title", "task", "target", "kind", "citation", "licence", "publisher", "sha256")
     }
     return {**said, "bounds": e.bounds_said, "notes": list(e.notes), "path": path}
-
-
-def verify(name: str) -> bool:
-    """Whether the file on this machine is, byte for byte, the prepared one this table knows."""
-    digest = hashlib.sha256(find(name).read_bytes()).hexdigest()
-    return digest == DATASETS.get(name).sha256

@@ -5,6 +5,7 @@ import pytest
 
 from taskveil.errors import DataError, EnvironmentMissing, OptionError, UnknownName
 from taskveil.tasks import datasets, load_tasks, split_rows
+from taskveil.tasks.fetch import verify
 
 COUNTS = {
     "school": (139, 15_362, 28, "regression", 0),
@@ -35,7 +36,7 @@ def test_a_built_in_data_set_has_its_published_counts(name):
     )
     low, high = tasks.bounds.arrays(tasks.feature_names)
     assert (tasks.X >= low).all() and (tasks.X <= high).all()
-    assert datasets.verify(name)
+    assert verify(name)
 
 
 def test_school_is_declared_in_percentages_dummies_and_scores():
@@ -86,7 +87,7 @@ def test_the_cache_is_looked_at_after_the_data_folder(tmp_path, monkeypatch):
     path.parent.mkdir(parents=True)
     np.savez(path, X=np.zeros((1, 13)))
     assert datasets.find("heart") == path
-    assert not datasets.verify("heart")
+    assert not verify("heart")
     with pytest.raises(DataError, match="lacks the array"):
         load_tasks("heart")
 
