@@ -1,0 +1,105 @@
+"""Asynchronous runs over a carrier: every reply is used the moment it comes, and its sender is asked again at once.
+
+Each site holds one task, counts its own messages and stops at its own budget (it then refuses). Noise is on a message before it
+leaves the site. A message that fails or is refused is asked for again with the same number, so the site repeats its
+reply or computes it once; a site that stays silent for `attempts` deadlines is left behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskveil.privacy.units import Unit
+from taskveil.runtime.replies import longest_noisy, shortened
+
+if TYPE_CHECKING:
+    from taskveil.runtime.driver import Driver, Progressed
+
+
+def run_arrivals(driver: Driver, at: Progressed, schedule: Sequence[int] | None = None) -> None:
+    """To the end of everybody's plan; `schedule` (task positions) asks one site at a time, in that order."""
+    if schedule is not None:
+        for site in schedule[len(at.schedule) :]:
+            _Arrivals(driver, at, [int(site)]).run(single=True)
+    else:
+        _Arrivals(driver, at, list(range(len(driver.members)))).run()
+    server: Any = driver.server
+    at.billboards.append(server.final(at.state))
+
+
+class _Arrivals:
+    def __init__(self, driver: Driver, at: Progressed, sites: list[int]) -> None:
+        self.driver, self.at, self.sites = driver, at, sites
+        self.asked_at: dict[int, float] = {}
+        self.tries: dict[int, int] = {}
+
+    def run(self, single: bool = False) -> None:
+        for site in self.sites:
+            self._ask(site)
+        while self.asked_at:
+            patience = min(self.asked_at.values()) + self.driver.rules.deadline - time.monotonic()
+            for site, data in self.driver.carrier.receive(max(patience, 0.05)):
+                self._answer(site, data, single)
+            self._late()
+
+    def _answer(self, site: int, data: bytes | None, single: bool) -> None:
+        if site not in self.asked_at:
+            self.driver.refuse(site, "a doubled or late message")
+            return
+        number = self.at.sent[site]
+        arrays = self.driver.read(site, data, number, self.driver.rounds[number])
+        if arrays is None:
+            self._again(site, final=data is not None and self.driver._final_refusal(data))
+            return
+        self._apply(site, number, arrays)
+        self.tries[site] = 0
+        del self.asked_at[site]
+        if not single:
+            self._ask(site)
+
+    def _apply(self, site: int, number: int, arrays: dict[str, np.ndarray]) -> None:
+        driver, at = self.driver, self.at
+        tasks = driver.members[site]
+        accepted = np.zeros(driver.public.n_tasks, dtype=bool)
+        accepted[tasks] = True
+        bounded = {p.name: self._limited(p, arrays[p.name], tasks) for p in driver.rounds[number]}
+        at.state, billboard = driver.server.step(at.state, bounded, accepted)
+        at.billboards[1:] = [billboard]
+        at.sent[site] += 1
+        at.schedule.append(int(tasks[0]))
+        if number not in {p.round - 1 for p in at.executed}:
+            at.executed += driver.rounds[number]
+        if driver.save is not None:
+            driver.save(at)
+        if driver.progress is not None:
+            driver.progress(max(at.sent), len(driver.rounds))
+
+    def _limited(self, planned: Any, array: np.ndarray, tasks: np.ndarray) -> np.ndarray:
+        units = 1
+        if planned.contribution.unit is Unit.RECORD and self.driver.public.task_rows is not None:
+            units = max(int(self.driver.public.task_rows[int(tasks[0])]), 1)
+        return shortened(array, longest_noisy(planned, units))
+
+    def _ask(self, site: int) -> None:
+        number = self.at.sent[site]
+        if number >= len(self.driver.rounds):
+            return
+        question = self.driver._question(site, self.at.billboards[-1], number, None)
+        self.driver.carrier.send(site, question)
+        self.asked_at[site] = time.monotonic()
+
+    def _again(self, site: int, final: bool = False) -> None:
+        self.asked_at.pop(site, None)
+        self.tries[site] = self.tries.get(site, 0) + 1
+        if not final and self.tries[site] < self.driver.rules.attempts:
+            self._ask(site)
+
+    def _late(self) -> None:
+        now = time.monotonic()
+        for site in [s for s, t in self.asked_at.items() if now - t > self.driver.rules.deadline]:
+            self.driver.refuse(site, "no valid answer before the deadline")
+            self._again(site)

@@ -1,0 +1,268 @@
+"""The server's part of a federation: asks sites, checks what comes back, charges, adds noise, publishes.
+
+    view -> sites -> (deadline) -> check every reply -> clip again -> charge -> noise -> server step -> billboard
+
+The same `release` and the same server side as `in_process`; only the carrier differs. What a site sends is never trusted: a
+message that is late, doubled, malformed, of the wrong shape or not finite counts as absent (zero), one that is too long is
+clipped again. Absent messages change neither the noise nor any divisor. Logs name sites and rules, never values.
+
+A `Carrier` moves bytes: threads of one process, or Flower. Replies come in any order.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from taskveil.errors import CheckFailed, EnvironmentMissing
+from taskveil.methods.base import Billboard, Method, PublicInfo, ServerSide, State, View
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.randomness import NoiseSource
+from taskveil.privacy.release import release
+from taskveil.privacy.spending import Account
+from taskveil.runtime import wire
+from taskveil.runtime.in_process import draw_cohort
+from taskveil.runtime.replies import Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
+from taskveil.runtime.wire import Packet
+
+log = logging.getLogger("taskveil.federation")
+Progress = Callable[[int, int], None]
+
+
+class Carrier(Protocol):
+    """Moves bytes to sites and back."""
+
+    def send(self, site: int, data: bytes) -> None: ...
+
+    def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
+        """What has arrived, waiting at most `seconds` for the first; None stands for a message that failed."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Patience of the server."""
+
+    deadline: float = 600.0  # seconds for one round, or for one message of an asynchronous run
+    min_sites: int = 1  # fewer answers than this and the round is asked again (never in rounds with a secret cohort)
+    attempts: int = 5
+    max_bytes: int = wire.MAX_BYTES
+
+
+@dataclass
+class Progressed:
+    """Where a run stands; what a checkpoint must hold."""
+
+    state: State
+    billboards: list[Billboard]
+    executed: list[PlannedRelease] = field(default_factory=list)
+    schedule: list[Any] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)  # messages accepted from each site (asynchronous runs)
+
+
+class Driver:
+    """Runs one plan with the sites of `members` (one list of task positions per site)."""
+
+    def __init__(
+        self,
+        method: Method,
+        public: PublicInfo,
+        plan: Plan,
+        account: Account,
+        source: NoiseSource,
+        carrier: Carrier,
+        members: Sequence[Sequence[int]],
+        rules: Rules | None = None,
+        save: Callable[[Progressed], None] | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.method, self.public, self.plan = method, public, plan
+        self.account, self.source, self.carrier = account, source, carrier
+        self.members = [np.asarray(m, dtype=np.int64) for m in members]
+        self.rules = rules or Rules()
+        self.save, self.progress = save, progress
+        self.digest = plan_digest(plan, public)
+        self.rounds = [releases for _, releases in plan.rounds()]
+        self.server: ServerSide = method.server_side(public, plan)
+        self.refusals: list[str] = []  # "site 2: late", for the log and the tests
+
+    # ------------------------------------------------------------ whole runs
+
+    def run(self, position: Progressed | None = None, schedule: Sequence[int] | None = None) -> Progressed:
+        """Train to the end of the plan, from `position` if a checkpoint gave one; then let the sites finish."""
+        if position is None:
+            state, billboard = self.server.start()
+            position = Progressed(state, [billboard], sent=[0] * len(self.members))
+        self.account.reserve(self.plan)
+        if self.method.schedule == "asynchronous":
+            from taskveil.runtime.arrivals import run_arrivals
+
+            run_arrivals(self, position, schedule)
+        else:
+            self._run_rounds(position)
+        self._finish(position)
+        self.account.finish()
+        return position
+
+    def _run_rounds(self, at: Progressed) -> None:
+        for number in range(len(at.schedule), len(self.rounds)):
+            self._round(at, number)
+            if self.save is not None:
+                self.save(at)
+            if self.progress is not None:
+                self.progress(number + 1, len(self.rounds))
+            if at.billboards[-1].done:
+                break
+
+    def _round(self, at: Progressed, number: int) -> None:
+        releases = self.rounds[number]
+        round_number = releases[0].round
+        active = draw_cohort(releases, self.public.n_tasks, self.source, round_number)
+        asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
+        parts = self._ask(at.billboards[-1], number, releases, active, asked, secret=active is not None)
+        accepted = np.zeros(self.public.n_tasks, dtype=bool)
+        for site in parts:
+            accepted[self.members[site]] = True
+        if active is not None:
+            accepted &= active
+        noisy = {p.name: self._release(p, {s: a[p.name] for s, a in parts.items()}) for p in releases}
+        at.executed += releases
+        at.state, billboard = self.server.step(at.state, noisy, accepted)
+        if not self.method.keeps_history(self.plan):
+            del at.billboards[1:]
+        at.billboards.append(billboard)
+        at.schedule.append(None if active is None else np.flatnonzero(active))
+
+    def _release(self, planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
+        if self.plan.budget.aggregation in NOISE_AT_SITE:
+            return noisy_total(planned, parts)
+        bounded: Bounded = combined(planned, parts, self.members, self.public.n_tasks)
+        return release(planned, bounded, self.account, self.source, self.plan.budget.aggregation).value
+
+    # ---------------------------------------------------------- one question
+
+    def _ask(
+        self,
+        billboard: Billboard,
+        number: int,
+        releases: list[PlannedRelease],
+        active: np.ndarray | None,
+        asked: list[int],
+        secret: bool,
+    ) -> dict[int, dict[str, np.ndarray]]:
+        """Valid answers by site. Asks again, up to `attempts` times, while too few have answered."""
+        answers: dict[int, dict[str, np.ndarray]] = {}
+        for _ in range(self.rules.attempts):
+            missing = [s for s in asked if s not in answers]
+            for site in missing:
+                self.carrier.send(site, self._question(site, billboard, number, active))
+            answers |= self._collect(set(missing), number, releases)
+            if len(answers) == len(asked) or secret or len(answers) >= self.rules.min_sites:
+                return answers
+            log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(asked))
+        raise EnvironmentMissing(
+            f"round {number}: {len(answers)} site(s) answered, at least {self.rules.min_sites} are needed. "
+            "Nothing was released in this round; start `taskveil serve` again to resume."
+        )
+
+    def _question(self, site: int, billboard: Billboard, number: int, active: np.ndarray | None) -> bytes:
+        tasks = self.members[site]
+        view = billboard.view(tasks).asking(None if active is None else active[tasks])
+        fields = {"plan": self.digest, "number": number, "round": view.round}
+        return wire.encode(Packet("step", fields, wire.view_arrays(view)), self.rules.max_bytes)
+
+    def _collect(
+        self, waiting: set[int], number: int, releases: list[PlannedRelease]
+    ) -> dict[int, dict[str, np.ndarray]]:
+        answers: dict[int, dict[str, np.ndarray]] = {}
+        end = time.monotonic() + self.rules.deadline
+        while waiting and (left := end - time.monotonic()) > 0:
+            for site, data in self.carrier.receive(left):
+                if site not in waiting:
+                    self.refuse(site, "a doubled or late message")
+                    continue
+                arrays = self.read(site, data, number, releases)
+                if arrays is not None:
+                    answers[site] = arrays
+                    waiting.discard(site)
+                elif data is None or self._final_refusal(data):
+                    waiting.discard(site)
+        for site in waiting:
+            self.refuse(site, "no valid answer before the deadline")
+        return answers
+
+    def read(
+        self, site: int, data: bytes | None, number: int, releases: list[PlannedRelease]
+    ) -> dict[str, np.ndarray] | None:
+        """The arrays of a reply if every rule is kept; otherwise None, and one line in the log."""
+        if data is None:
+            self.refuse(site, "the message failed on the way")
+            return None
+        try:
+            packet = wire.decode(data, self.rules.max_bytes)
+            size = len(self.members[site])
+            return checked_arrays(packet, self.digest, number, releases, size, self._expects_stack)
+        except (wire.WireError, Refused) as error:
+            self.refuse(site, str(error))
+            return None
+
+    def refuse(self, site: int, reason: str) -> None:
+        self.refusals.append(f"site {site}: {reason}")
+        log.warning("site %d: %s", site, reason)
+
+    @property
+    def _expects_stack(self) -> bool:
+        """Whether a site sends one array per task (clipped, or noisy in asynchronous runs) rather than a noisy sum."""
+        return self.method.schedule == "asynchronous" or self.plan.budget.aggregation not in NOISE_AT_SITE
+
+    def _final_refusal(self, data: bytes) -> bool:
+        try:
+            return wire.decode(data, self.rules.max_bytes).kind == "refused"
+        except wire.WireError:
+            return False
+
+    # ------------------------------------------------------------------ end
+
+    def _finish(self, at: Progressed) -> None:
+        billboard = at.billboards[-1]
+        for site, tasks in enumerate(self.members):
+            view: View = billboard.view(tasks)
+            packet = Packet("finish", {"plan": self.digest, "round": view.round}, wire.view_arrays(view))
+            self.carrier.send(site, wire.encode(packet, self.rules.max_bytes))
+        waiting = set(range(len(self.members)))
+        end = time.monotonic() + self.rules.deadline
+        while waiting and (left := end - time.monotonic()) > 0:
+            waiting -= {site for site, data in self.carrier.receive(left) if self._is_done(site, data)}
+        for site in waiting:
+            self.refuse(site, "did not confirm the end; it can fetch the last billboard later")
+
+    def _is_done(self, site: int, data: bytes | None) -> bool:
+        try:
+            packet = wire.decode(data or b"", self.rules.max_bytes)
+        except wire.WireError:
+            return data is None
+        if packet.kind == "refused":
+            self.refuse(site, "refused to finish")
+        return packet.kind in ("done", "refused")
+
+
+def welcome(carrier: Carrier, sites: int, seconds: float, digest: str) -> set[int]:
+    """Ask every site whether it agreed to this plan; returns those that did."""
+    for site in range(sites):
+        carrier.send(site, wire.encode(Packet("hello")))
+    agreed: set[int] = set()
+    end = time.monotonic() + seconds
+    while len(agreed) < sites and (left := end - time.monotonic()) > 0:
+        for site, data in carrier.receive(left):
+            packet = wire.decode(data or b"")
+            if packet.kind == "welcome" and packet.fields.get("plan") == digest:
+                agreed.add(site)
+            else:
+                raise CheckFailed(f"site {site} has another plan; compare the federation files")
+    return agreed

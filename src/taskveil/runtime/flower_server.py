@@ -1,0 +1,192 @@
+"""The server's end of Flower: a carrier over its Grid, a Grid of threads, and the ServerApp. One of two files that import flwr."""
+
+from __future__ import annotations
+
+import copy
+import os
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # before flwr is imported: it must never call out
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from taskveil.runtime.flower_client import content, data_of
+from taskveil.runtime.wire import WireError
+
+TTL = 3600.0
+POLL = 0.2
+
+
+class GridCarrier:
+    """Carries bytes over a Flower Grid; site s is the node `nodes[s]`.
+
+    A message that was lost with its node comes back from Flower as an error and is reported as None.
+    """
+
+    def __init__(self, grid: Grid, nodes: Sequence[int], ttl: float = TTL, poll: float = POLL) -> None:
+        self.grid, self.nodes, self.ttl, self.poll = grid, list(nodes), ttl, poll
+        self._open: dict[str, int] = {}  # message id -> site
+        self._round = 0
+
+    def send(self, site: int, data: bytes) -> None:
+        self._round += 1
+        message = Message(
+            content(data), dst_node_id=self.nodes[site], message_type="train", group_id=str(self._round), ttl=self.ttl
+        )
+        for message_id in self.grid.push_messages([message]):
+            if message_id:
+                self._open[message_id] = site
+
+    def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
+        end = time.monotonic() + seconds
+        while True:
+            arrived = self._pull()
+            if arrived or time.monotonic() >= end:
+                return arrived
+            time.sleep(min(self.poll, max(end - time.monotonic(), 0.0)))
+
+    def _pull(self) -> list[tuple[int, bytes | None]]:
+        arrived: list[tuple[int, bytes | None]] = []
+        if not self._open:
+            return arrived
+        for reply in self.grid.pull_messages(list(self._open)):
+            site = self._open.pop(reply.metadata.reply_to_message_id, None)
+            if site is not None:
+                arrived.append((site, self._unwrap(reply)))
+        return arrived
+
+    def _unwrap(self, reply: Message) -> bytes | None:
+        try:
+            return None if reply.has_error() else data_of(reply)
+        except WireError:
+            return b""  # arrived, but not ours: the driver refuses it
+
+
+class ThreadGrid(Grid):
+    """A Grid inside this process: every node is a ClientApp called in a thread, on deep copies of the messages."""
+
+    def __init__(self, apps: dict[int, ClientApp], workers: int = 4) -> None:
+        self.apps = apps
+        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="taskveil-site")
+        self._replies: dict[str, Message] = {}
+        self._lock = threading.Lock()
+        self._arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
+        _identify_process()
+        self._contexts = {n: Context(1, n, {"node": n}, RecordDict(), {}) for n in apps}
+
+    def set_run(self, run: Any) -> None:
+        """There is one run."""
+
+    @property
+    def run(self) -> Any:
+        return None
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return Message(content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.apps)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        ids = []
+        for message in messages:
+            sent = copy.deepcopy(message)
+            sent.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            ids.append(sent.metadata.message_id)
+            self._pool.submit(self._deliver, sent)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        with self._lock:
+            found = [m for m in message_ids if m in self._replies]
+            return [self._replies.pop(m) for m in found]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        waiting, replies = set(self.push_messages(messages)), []
+        end = time.monotonic() + (timeout if timeout is not None else 1e9)
+        while waiting and time.monotonic() < end:
+            for reply in self.pull_messages(list(waiting)):
+                waiting.discard(reply.metadata.reply_to_message_id)
+                replies.append(reply)
+            self.wait(0.1)
+        return replies
+
+    def wait(self, seconds: float) -> None:
+        """Until a reply is there, or the time is over."""
+        try:
+            self._arrived.get(timeout=max(seconds, 0.0))
+        except queue.Empty:
+            return
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _deliver(self, message: Message) -> None:
+        from flwr.app import Error
+
+        node = message.metadata.dst_node_id
+        try:
+            reply = copy.deepcopy(self.apps[node](message, self._contexts[node]))
+        except Exception:  # as Flower does: the caller learns that it failed, not why
+            reply = Message(Error(code=2, reason="the site failed"), reply_to=message)
+        reply.metadata.__dict__["_reply_to_message_id"] = message.metadata.message_id
+        with self._lock:
+            self._replies[message.metadata.message_id] = reply
+        self._arrived.put(message.metadata.message_id)
+
+
+def _identify_process() -> None:
+    """Flower 1.41 refuses to create messages in a process it did not start; give this one an identity if it has none."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("run_id", "node_id", "task_id"):
+        try:
+            getattr(TaskIdentity, name)
+        except RuntimeError:
+            setattr(TaskIdentity, name, 1)
+
+
+class ThreadCarrier(GridCarrier):
+    """A carrier over threads: waits for the next reply instead of polling."""
+
+    grid: ThreadGrid
+
+    def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
+        end = time.monotonic() + seconds
+        while not (arrived := self._pull()) and (left := end - time.monotonic()) > 0:
+            self.grid.wait(left)
+        return arrived
+
+
+def thread_carrier(answers: Sequence[Callable[[bytes], bytes]], workers: int = 4) -> ThreadCarrier:
+    """A carrier to sites given as functions from bytes to bytes."""
+    from taskveil.runtime.flower_client import client_app
+
+    def app_for(answer: Callable[[bytes], bytes]) -> ClientApp:
+        return client_app(lambda context: answer)
+
+    grid = ThreadGrid({s + 1: app_for(answer) for s, answer in enumerate(answers)}, workers)
+    return ThreadCarrier(grid, [s + 1 for s in range(len(answers))])
+
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """What `taskveil serve` runs inside Flower: find the federation's folder and train."""
+    from taskveil.runtime.federation.server import train
+
+    folder = str(context.run_config["folder"])
+    train(folder, lambda: {n.node_id: bytes(n.public_key) for n in grid.get_nodes()}, lambda nodes: GridCarrier(grid, nodes))

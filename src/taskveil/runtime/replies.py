@@ -1,0 +1,99 @@
+"""Checks on what sites send, before any of it is used. Pure functions; nothing here draws noise or charges.
+
+A reply must be a `message` for this plan and this number, with exactly the planned names, float64 arrays of the planned shapes,
+all finite. Clipped messages are clipped again by the plan's contribution, so a site cannot send more than its share; sums and
+noisy messages, which cannot be clipped row by row here, are scaled to the longest a keeping site could plausibly send.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contributions import Contribution, seal_clipped_sum
+from taskveil.privacy.plan import PlannedRelease
+from taskveil.privacy.units import Neighbours
+from taskveil.runtime.wire import Packet
+
+UNLIKELY = 12.0  # standard deviations beyond which a noisy message is taken for poisoned
+
+
+class Refused(DataError):
+    """A reply that breaks a rule."""
+
+
+def checked_arrays(
+    packet: Packet, digest: str, number: int, releases: Sequence[PlannedRelease], n_tasks: int, stacked: bool
+) -> dict[str, np.ndarray]:
+    """The arrays of a reply; sums over the site's tasks are marked by shape alone."""
+    if packet.kind == "refused":
+        raise Refused("the site refused: " + _rule(packet.fields.get("reason")))
+    if packet.kind != "message" or packet.fields.get("plan") != digest:
+        raise Refused("not a message for this plan")
+    if packet.fields.get("number") != number or type(packet.fields.get("number")) is not int:
+        raise Refused("a message of another round, late or replayed")
+    if set(packet.arrays) != {p.name for p in releases}:
+        raise Refused("not exactly the planned arrays")
+    summed = packet.fields.get("summed")
+    for planned in releases:
+        array, contribution = packet.arrays[planned.name], planned.contribution
+        as_stack = stacked and planned.name not in (summed if isinstance(summed, list) else [])
+        expected = (n_tasks, *contribution.message_shape) if as_stack else contribution.total_shape
+        if array.dtype != np.float64 or array.shape != expected:
+            raise Refused(f"release {planned.name!r} has the wrong type or shape")
+        if not np.isfinite(array).all():
+            raise Refused(f"release {planned.name!r} holds NaN or infinity")
+    return packet.arrays
+
+
+def combined(
+    planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], n_tasks: int
+) -> Bounded:
+    """All sites' clipped messages as one bounded value; absent tasks are zero."""
+    contribution = planned.contribution
+    sums = [s for s, a in parts.items() if _is_sum(a, contribution, len(members[s]))]
+    if sums:
+        total = np.zeros(contribution.total_shape)
+        for site in sums:
+            total += shortened(parts[site], len(members[site]) * contribution.bound)
+        return seal_clipped_sum(contribution, total, n_tasks)
+    raw = np.zeros((n_tasks, *contribution.message_shape))
+    for site, array in parts.items():
+        raw[members[site]] = array
+    return contribution.clip(raw)  # again: what a site calls clipped is only a claim
+
+
+def noisy_total(planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
+    """Sum of messages that carry their own noise."""
+    total = np.zeros(planned.contribution.total_shape)
+    for array in parts.values():
+        total += array
+    return total
+
+
+def longest_noisy(planned: PlannedRelease, units: int) -> float:
+    """A norm that a site with `units` units (tasks, or rows where the unit is the record) hardly ever exceeds."""
+    one = planned.contribution.sensitivity(Neighbours.ADD_REMOVE).l2
+    size = math.prod(planned.contribution.total_shape)
+    spread = planned.mechanism.scale if planned.mechanism.family != "none" else 0.0
+    growth = size if planned.mechanism.family == "pure" else math.sqrt(size)
+    return units * one + spread * (growth + UNLIKELY * math.sqrt(growth) + UNLIKELY)
+
+
+def shortened(array: np.ndarray, norm: float) -> np.ndarray:
+    """The array scaled to this norm if it is longer: a bound on what poison can do, not a privacy step."""
+    length = float(np.linalg.norm(array))
+    return array if length <= norm else array * (norm / length)
+
+
+def _is_sum(array: np.ndarray, contribution: Contribution, n_tasks: int) -> bool:
+    return array.shape != (n_tasks, *contribution.message_shape)
+
+
+def _rule(reason: object) -> str:
+    """A site's own words, shortened and without control characters, for the log."""
+    return "".join(c for c in str(reason)[:200] if c.isprintable())

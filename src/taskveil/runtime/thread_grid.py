@@ -1,0 +1,116 @@
+"""`runtime="flower"` on one machine: every task is a Flower node in a thread, messages are copied as on the wire.
+
+The path is the deployed one (wire format, checks, clipping at the site and again at the server, charge, noise), only the
+network is missing. Sites are single tasks, or equal blocks of tasks when there are many; asynchronous methods always have one
+task per site, and the order of arrivals is the order in which threads finish (recorded; `schedule` replays one).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import EnvironmentMissing
+from taskveil.methods.base import Method, PublicInfo, State
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.randomness import NoiseSource
+from taskveil.privacy.spending import Account
+from taskveil.runtime.driver import Driver, Progress, Rules
+from taskveil.runtime.record import RunRecord
+from taskveil.runtime.site import NOISE_AT_SITE, Site, Volatile
+from taskveil.runtime.virtual_clock import message_limits, stack_models
+from taskveil.tasks.block import TaskBlock
+
+MANY = 64  # more tasks than this share sites
+
+
+class SharedAccount:
+    """One account for all sites of a run: release k is charged once, before the first site draws its noise for it."""
+
+    def __init__(self, account: Account | None) -> None:
+        self._account, self._seen, self._lock = account, set[str](), threading.Lock()
+
+    def commit(self, planned: PlannedRelease) -> str:
+        with self._lock:
+            if self._account is not None and planned.id not in self._seen:
+                self._account.commit(planned)
+            self._seen.add(planned.id)
+        return planned.id
+
+    def reserve(self, plan: Plan) -> None:
+        """The server has reserved the plan for everybody."""
+
+    def finish(self) -> None:
+        """The server closes the account."""
+
+    def spent(self) -> list[Any]:
+        return [] if self._account is None else self._account.spent()
+
+
+def run(
+    method: Method,
+    block: TaskBlock,
+    public: PublicInfo,
+    plan: Plan,
+    account: Account,
+    source: NoiseSource,
+    progress: Progress | None = None,
+    *,
+    schedule: Sequence[int] | None = None,
+    rules: Rules | None = None,
+) -> RunRecord:
+    """Train all tasks of the block over threads; the same record as `in_process.run`."""
+    try:
+        from taskveil.runtime.flower_server import thread_carrier
+    except ImportError:
+        raise EnvironmentMissing("runtime 'flower' needs Flower: pip install 'taskveil[federated]'") from None
+    started = time.perf_counter()
+    if plan.budget.aggregation == "secure":
+        from taskveil.runtime import secure
+
+        secure.install()
+    sites = make_sites(method, block, public, plan, account, source)
+    members = [site.positions for site in sites]
+    carrier = thread_carrier([site.handle for site in sites], workers=min(8, os.cpu_count() or 1))
+    try:
+        driver = Driver(method, public, plan, account, source, carrier, members, rules, progress=progress)
+        done = driver.run(schedule=schedule)
+    finally:
+        carrier.grid.close()
+    memories: list[Any] = [site.memory for site in sites]
+    states = [m.last[1] if m.last is not None else site.tasks.start() for m, site in zip(memories, sites, strict=True)]
+    record = RunRecord(
+        stack_models([m.models for m in memories]), done.billboards, plan, public, done.executed,
+        source.describe(), done.schedule, time.perf_counter() - started,
+        _one_state(states),
+    )  # fmt: skip
+    record.extra = {"refusals": driver.refusals, "messages_per_task": done.sent}
+    if hasattr(driver.server, "statistics"):
+        record.extra |= driver.server.statistics(done.state)
+    return record
+
+
+def _one_state(states: list[State]) -> State:
+    """The sites' states as one block's; empty where they do not stack (states padded to a site's own largest task)."""
+    names = states[0]
+    fits = all(len({s[name].shape[1:] for s in states}) == 1 for name in names)
+    return {name: np.concatenate([s[name] for s in states]) for name in names} if fits else {}
+
+
+def make_sites(
+    method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, account: Account, source: NoiseSource
+) -> list[Site]:
+    """One site per task, or blocks of neighbouring tasks."""
+    at_site = method.schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
+    shared: Any = SharedAccount(account if at_site else None)
+    parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
+    limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
+    return [
+        Site(f"site-{i}", method, block.take(list(part)), part, public, plan, shared, source, Volatile(), int(limits[part].min()))
+        for i, part in enumerate(parts)
+    ]
