@@ -241,7 +241,7 @@ class SelectEvent(Event):
         import dp_accounting
 
         inner = [dp_accounting.SelfComposedDpEvent(c.event.dp_event(), c.count) for c in self.charges]
-        return dp_accounting.RepeatAndSelectDpEvent(
+        return dp_accounting.dp_event.RepeatAndSelectDpEvent(
             dp_accounting.ComposedDpEvent(inner), self.mean_runs, self.shape
         )
 

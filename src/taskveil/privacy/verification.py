@@ -18,7 +18,7 @@ from taskveil.privacy.contributions import contribution_from_dict
 from taskveil.privacy.events import Charge, Event, UncertifiedEvent, event_from_dict
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
-from taskveil.privacy.plan import event_of
+from taskveil.privacy.plan import ON_MODELS, event_of
 from taskveil.privacy.units import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -83,9 +83,18 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
         f"release {name!r} does not protect against {statement.observer}": statement.observer in protected,
         f"release {name!r}: count and rounds disagree": rounds == entry["count"],
+        f"release {name!r}: its noise does not belong to its aggregation": _belongs(
+            mechanism, entry["aggregation"]
+        ),
         f"release {name!r} does not withstand that many colluding tasks": _withstands(mechanism, statement),
     }
     return event, [problem for problem, fine in checks.items() if not fine]
+
+
+def _belongs(mechanism: Mechanism, aggregation: str) -> bool:
+    """Noise on messages and noise in shares have events of their own aggregation, and of no other."""
+    on_messages = (mechanism.name in ON_MODELS) == (aggregation == "local-model")
+    return on_messages and isinstance(mechanism, SharedNoise) == (aggregation == "secure")
 
 
 def _withstands(mechanism: Mechanism, statement: Statement) -> bool:

@@ -35,6 +35,8 @@ REASON = (
     "instead of eps; the Wishart noise added later is one-sided and relies on a bound that b breaks"
 )
 
+NOT_ON_TOTALS = "this noise goes on every task's own message; use aggregation='local-model'"
+
 
 @dataclass(frozen=True)
 class ModelLaplace(Mechanism):
@@ -60,6 +62,9 @@ class ModelLaplace(Mechanism):
         """One draw for a message of this shape."""
         return model_noise(self.scale, total_shape, stream)
 
+    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
+        raise OptionError(NOT_ON_TOTALS)  # the event is that of a message, not of a sum
+
     def noisy_total(
         self, contribution: Contribution, messages: FloatArray, streams: list[Stream]
     ) -> FloatArray:
@@ -78,6 +83,9 @@ class PaperModelLaplace(PaperWishart):
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> UncertifiedEvent:
         return UncertifiedEvent(REASON, self.claimed_epsilon, 0.0)  # no lower bound on delta is proved here
+
+    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
+        raise OptionError(NOT_ON_TOTALS)
 
     def noisy_total(
         self, contribution: Contribution, messages: FloatArray, streams: list[Stream], common: Stream
