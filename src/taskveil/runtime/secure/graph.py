@@ -40,7 +40,7 @@ def choose_degree(
             f"lower the shares or enrol more tasks"
         )
     complete = (n_tasks - 1, n_tasks - dropouts)
-    for degree in range(2, n_tasks - 1, 2):
+    for degree in range(2, n_tasks // 2, 2):  # a denser one is not worth a chance of refusal
         if disconnection_probability(n_tasks, colluders + dropouts, degree) > 2.0 ** (-security_bits - 1):
             continue
         threshold = choose_threshold(
