@@ -41,8 +41,14 @@ class FileTable:
     notes: tuple[str, ...] = ()
 
 
-def read_table(path: Path, *, bad_rows: str = "error", text_columns: Iterable[str] = ()) -> FileTable:
-    """A csv, tsv or parquet file as a DataFrame. `text_columns` are categorical however their cells look."""
+def read_table(
+    path: Path, *, bad_rows: str = "error", text_columns: Iterable[str] = (), id_columns: Iterable[str] = ()
+) -> FileTable:
+    """A csv, tsv or parquet file as a DataFrame.
+
+    `text_columns` are categorical however their cells look; `id_columns` keep the text of their cells as it
+    stands ('007' is not 7).
+    """
     if bad_rows not in BAD_ROWS:
         raise OptionError(f"bad_rows must be one of {', '.join(BAD_ROWS)}; got {bad_rows!r}.")
     _check_file(path)
@@ -50,7 +56,7 @@ def read_table(path: Path, *, bad_rows: str = "error", text_columns: Iterable[st
         return FileTable(_read_parquet(path))
     delimiter, header = _header(path)
     _check_header(header, path.name)
-    return _Csv(path, delimiter, header, bad_rows, frozenset(text_columns)).read()
+    return _Csv(path, delimiter, header, bad_rows, frozenset(text_columns), frozenset(id_columns)).read()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -117,6 +123,7 @@ class _Csv:
     header: list[str]
     bad_rows: str
     text_columns: frozenset[str]
+    id_columns: frozenset[str]
 
     def read(self) -> FileTable:
         """The fast way first.
@@ -149,7 +156,8 @@ class _Csv:
         parse = reader.ParseOptions(
             delimiter=self.delimiter, newlines_in_values=patient, invalid_row_handler=skip
         )
-        types = {name: arrow.string() for name in self.header} if patient else None
+        texts = self.header if patient else [n for n in self.header if n in self.id_columns]
+        types = {name: arrow.string() for name in texts}
         convert = reader.ConvertOptions(
             null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types
         )
@@ -160,7 +168,10 @@ class _Csv:
         bad = np.zeros(len(frame), dtype=bool)
         numeric: dict[str, Any] = {}
         for name in frame.columns:
-            if name not in self.text_columns and (found := _mostly_numbers(frame[name])) is not None:
+            if (
+                name not in self.text_columns | self.id_columns
+                and (found := _mostly_numbers(frame[name])) is not None
+            ):
                 numeric[name] = found[0]
                 bad |= found[1]
         if bad.any() and self.bad_rows == "error":

@@ -53,6 +53,8 @@ def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, .
     else:
         codes, unique = _factorize_objects(values, what)
     labels = [task_label(u) for u in unique]
+    if any(isinstance(u, str) for u in unique) and all(_is_whole(label) for label in labels):
+        codes, labels = _by_number(np.asarray(codes), labels)
     return _merge_equal_labels(np.asarray(codes), labels)
 
 
@@ -105,6 +107,20 @@ def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
     rank = np.empty(len(found), dtype=np.int64)
     rank[order] = np.arange(len(found))
     return rank[codes], [found[i] for i in order]
+
+
+def _is_whole(label: str) -> bool:
+    """Whether a text is a whole number in its plain form: '12', '-3'; not '007'."""
+    digits = label.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and str(int(label)) == label
+
+
+def _by_number(codes: np.ndarray, labels: list[str]) -> tuple[np.ndarray, list[str]]:
+    """Whole numbers written as text sort as numbers, as they do in a table that was read as numbers."""
+    order = sorted(range(len(labels)), key=lambda i: int(labels[i]))
+    rank = np.empty(len(labels), dtype=np.int64)
+    rank[order] = np.arange(len(labels))
+    return rank[codes], [labels[i] for i in order]
 
 
 def _merge_equal_labels(codes: np.ndarray, labels: list[str]) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -123,8 +123,10 @@ def _from_name(source: str | Path, layout: Layout, bad_rows: str, seed: int) -> 
         return _from_npz(path, layout)
     if path.suffix.lower() in TABLES:
         levels = layout.bounds.levels if layout.bounds is not None else ()
-        text_columns = (*levels, *filter(None, [layout.task, layout.person]), *layout.groups)
-        table = read_table(path, bad_rows=bad_rows, text_columns=text_columns)
+        ids = [layout.person, layout.task or "task"]
+        table = read_table(
+            path, bad_rows=bad_rows, text_columns=(*levels, *layout.groups), id_columns=filter(None, ids)
+        )
         return tasks_from_frame(table.frame, replace(layout, notes=table.notes))
     if path.exists():
         known = ", ".join((*TABLES, ".npz"))

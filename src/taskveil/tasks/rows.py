@@ -55,8 +55,9 @@ def load_rows(
             tasks = load_tasks(source, task=task, features=feature_names)
             names = np.asarray(tasks.task_names)[tasks.task_of_row()]
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
-        text_columns = (*levels_of(feature_names), *([task] if task else []))
-        source = read_table(path, bad_rows=bad_rows, text_columns=text_columns).frame
+        levels = levels_of(feature_names)
+        ids = [task or "task"]
+        source = read_table(path, bad_rows=bad_rows, text_columns=levels, id_columns=ids).frame
     task = task or usual_column(source, TASK_NAMES, "task")
     return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
 

@@ -79,6 +79,19 @@ def test_a_csv_may_have_a_byte_order_mark_blank_lines_and_quotes(tmp_path):
     assert tasks.X[:, 0].tolist() == [1, 2, 3]
 
 
+def test_identifiers_in_a_csv_keep_their_text(tmp_path):
+    (tmp_path / "t.csv").write_text("task,x,y\n007,1,2.5\n7,2,3.5\n10,3,1.5\n")
+    assert load_tasks(tmp_path / "t.csv").task_names == ("007", "10", "7")
+    assert load_rows(tmp_path / "t.csv", ["x"]).task.tolist() == ["007", "7", "10"]
+
+
+def test_whole_numbers_sort_as_numbers_in_tables_and_in_files(tmp_path):
+    data = pd.DataFrame({"task": [10, 9, 100, 9], "x": [1.0, 2, 3, 4], "y": [0.5, 1.5, 2.5, 3.5]})
+    data.to_csv(tmp_path / "t.csv", index=False)
+    for source in (data, tmp_path / "t.csv", data.astype({"task": str})):
+        assert load_tasks(source).task_names == ("9", "10", "100")
+
+
 def test_a_csv_may_have_line_breaks_inside_quotes(tmp_path):
     rows = "".join(f'"note\n{i % 2}",{i},{i}.5\n' for i in range(30))
     (tmp_path / "t.csv").write_text("site,x,days\n" + rows)
