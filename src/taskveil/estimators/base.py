@@ -112,6 +112,7 @@ class TaskEstimator(BaseEstimator):
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         record = self._run(method, block, public, plan)
+        self.warnings_ += record.warnings
         self._keep(method, tasks, scaling, block, record)
         return self
 
@@ -198,12 +199,14 @@ class TaskEstimator(BaseEstimator):
             return MemoryAccount()
         from taskveil.privacy.ledger import open_account
 
-        return open_account(self.ledger, self.account, plan)
+        return open_account(self.ledger, self.account, plan, self.observer)
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
         account, source = self._account(plan), self._source()
         if self.runtime == "in_process":
-            checkpoint = self._checkpoint(plan, public)
+            checkpoint = self._checkpoint(plan, public, block)
+            if checkpoint is not None:
+                account = checkpoint.account(account)
             return in_process.run(method, block, public, plan, account, source, self.progress, checkpoint)
         if self.runtime == "flower":
             from taskveil.runtime import thread_grid
@@ -211,12 +214,12 @@ class TaskEstimator(BaseEstimator):
             return thread_grid.run(method, block, public, plan, account, source, self.progress)
         raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
 
-    def _checkpoint(self, plan: Plan, public: PublicInfo) -> Any:
+    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock) -> Any:
         if self.run_dir is None:
             return None
         from taskveil.runtime.checkpoint import Checkpoint
 
-        return Checkpoint(self.run_dir, plan, public)
+        return Checkpoint(self.run_dir, plan, public, block)
 
     def _keep(
         self, method: Method, tasks: TaskSet, scaling: Scaling, block: TaskBlock, record: RunRecord

@@ -120,6 +120,25 @@ class NoiseSource(ABC):
         """For the certificate's `randomness`."""
 
 
+class _Again(NoiseSource):
+    """The same source for a release that is made once more: its streams are never those of an earlier attempt."""
+
+    def __init__(self, source: NoiseSource, attempt: int) -> None:
+        self._source, self._attempt = source, attempt
+        self.voids_certificate = source.voids_certificate
+
+    def at(self, round: int, name: str, task: str | int | None = None) -> Stream:
+        return self._source.at(round, f"{name}@attempt-{self._attempt}", task)
+
+    def describe(self) -> dict[str, Any]:
+        return self._source.describe()
+
+
+def again(source: NoiseSource, attempt: int) -> NoiseSource:
+    """The source for attempt 0, 1, 2 ... at a release: seeded noise must not repeat when a killed run is resumed."""
+    return source if attempt == 0 else _Again(source, attempt)
+
+
 class _SeededStream(Stream):
     def __init__(self, key: bytes) -> None:
         self._generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))

@@ -14,13 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.errors import BudgetExceeded
+from taskveil.faults import point
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.randomness import NoiseSource
+from taskveil.privacy.randomness import NoiseSource, again
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
+from taskveil.privacy.units import Unit
 from taskveil.runtime.record import RunRecord, merge_states
+from taskveil.runtime.rows import bounded_rows
 from taskveil.tasks.block import TaskBlock
 
 Progress = Callable[[int, int], None]
@@ -51,40 +56,63 @@ def run(
         secure.install()
     tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
     position = checkpoint.load() if checkpoint is not None else None
-    if position is None:
-        state = tasks.start()
-        server_state, billboard = server.start()
-        billboards, executed, schedule = [billboard], [], []
-        account.reserve(plan)
+    executed = list(position[3]) if position is not None else []
+    if position is not None and position[2]:
+        state, server_state, billboards, _, schedule = position
     else:
-        state, server_state, billboards, executed, schedule = position
-    rounds = plan.rounds()
-    for number, releases in rounds[billboards[-1].round :]:
-        active = draw_cohort(releases, block.n_tasks, source, number)
-        view = billboards[-1].view(None).asking(active)
-        state, message = task_step(tasks, state, view)
-        noisy = {}
-        for planned in releases:
-            bounded = bounded_message(planned, message, active)
-            noisy[planned.name] = release(planned, bounded, account, source, plan.budget.aggregation).value
-            executed.append(planned)
-        accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
-        server_state, billboard = server.step(server_state, noisy, accepted)
-        if not method.keeps_history(plan):
-            del billboards[1:]
-        billboards.append(billboard)
-        schedule.append(None if active is None else np.flatnonzero(active))
-        if checkpoint is not None:
-            checkpoint.save(state, server_state, billboards, executed, schedule)
-        if progress is not None:
-            progress(number, len(rounds))
-        if billboard.done:
-            break
+        state, (server_state, billboard) = tasks.start(), server.start()
+        billboards, schedule = [billboard], []
+    account.reserve(plan)
+    rounds, warnings = plan.rounds(), []
+    try:
+        for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
+            active = draw_cohort(releases, block.n_tasks, source, number)
+            new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
+            noisy = _released(releases, message, active, executed, account, source, plan)
+            accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
+            state, (server_state, billboard) = new_state, server.step(server_state, noisy, accepted)
+            if not method.keeps_history(plan):
+                del billboards[1:]
+            billboards.append(billboard)
+            schedule.append(None if active is None else np.flatnonzero(active))
+            if checkpoint is not None:
+                checkpoint.save(state, server_state, billboards, executed, schedule)
+            if progress is not None:
+                progress(number, len(rounds))
+            if billboard.done:
+                break
+    except BudgetExceeded as refusal:
+        if len(billboards) == 1:
+            raise
+        warnings.append(f"the run ended early after round {billboards[-1].round} of {len(rounds)}: {refusal}")
+    except BaseException:
+        if checkpoint is None:
+            account.finish()  # nobody can resume: what was never committed was never noised, and goes back
+        raise
     models = tasks.finish(state, billboards[-1].view(None))
     account.finish()
+    if checkpoint is not None:
+        executed = account.executed({p.id: p for p in plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
-        models, billboards, plan, public, executed, source.describe(), schedule, time.perf_counter() - started, state
-    )
+        models, billboards, plan, public, executed, source.describe(), schedule, time.perf_counter() - started, state,
+        warnings,
+    )  # fmt: skip
+
+
+def _released(
+    releases: list[PlannedRelease], message: Message, active: np.ndarray | None, executed: list[PlannedRelease],
+    account: Account, source: NoiseSource, plan: Plan,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
+    noisy = {}
+    for planned in releases:
+        attempt = sum(done.id == planned.id for done in executed)
+        fresh = again(source, attempt)
+        bounded = bounded_message(planned, message, active, fresh)
+        noisy[planned.name] = release(planned, bounded, account, fresh, plan.budget.aggregation).value
+        point("noise.drawn")
+        executed.append(planned)
+    return noisy
 
 
 def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message]:
@@ -95,9 +123,14 @@ def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message
     return new_state, message
 
 
-def bounded_message(planned: PlannedRelease, message: Message, active: np.ndarray | None) -> Bounded:
-    """Clip what the tasks want to send; tasks outside the cohort contribute nothing."""
+def bounded_message(
+    planned: PlannedRelease, message: Message, active: np.ndarray | None, source: NoiseSource | None = None
+) -> Bounded:
+    """Clip what the tasks want to send; tasks outside the cohort contribute nothing. `source` draws rows' coins."""
     raw = message[planned.name]
+    if isinstance(raw, RowGradients):
+        assert source is not None, "row gradients need the randomness source for their coins"
+        return bounded_rows(planned, raw, source, range(len(raw.offsets) - 1))
     if isinstance(raw, Bounded):
         return raw  # release() refuses what was clipped for another contribution
     if active is not None:
@@ -108,9 +141,12 @@ def bounded_message(planned: PlannedRelease, message: Message, active: np.ndarra
 def draw_cohort(
     releases: list[PlannedRelease], n_tasks: int, source: NoiseSource, number: int
 ) -> np.ndarray | None:
-    """Poisson cohort of a round, from the one randomness source; None when everybody is asked."""
-    rates = {planned.rate for planned in releases}
-    if rates <= {None}:
+    """Poisson cohort of a round, from the one randomness source; None when everybody is asked.
+
+    Where the unit is the record, the coins are drawn for rows inside every task instead (runtime/rows.py).
+    """
+    rates = {p.rate for p in releases if p.rate is not None and p.contribution.unit is Unit.TASK}
+    if not rates:
         return None
     (rate,) = rates
     return source.at(number, "cohort").bernoulli(rate, n_tasks)

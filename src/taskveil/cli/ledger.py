@@ -1,0 +1,191 @@
+"""taskveil ledger: budgets and spending over all runs."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import click
+import rich_click
+
+from taskveil.cli.options import json_option, print_json
+
+ledger_url = click.option(
+    "--ledger", "url", default="sqlite:///taskveil-ledger.db", show_default=True, envvar="TASKVEIL_LEDGER",
+    help="sqlite:///file or postgresql://host/name.",
+)  # fmt: skip
+sentence = (
+    click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True),
+    click.option(
+        "--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True
+    ),
+    click.option(
+        "--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True
+    ),
+)
+
+EXPLAIN_PARALLEL = (
+    "Accounts of disjoint sets of tasks do not add up: with unit 'task' or 'record', one person or task is in one of them "
+    "only, so the most anybody has spent is the largest figure (parallel composition). This is true only if no task, "
+    "and no person, is in two of the sets; nothing here can check that."
+)
+
+
+@click.group("ledger", cls=rich_click.RichGroup)
+def command() -> None:
+    """Budgets that hold over runs, processes, crashes and machines."""
+
+
+@command.command("set", epilog="Example: taskveil ledger set hospitals-2026 --epsilon 3 --delta 1e-5")
+@click.argument("name")
+@click.option("--epsilon", type=float, required=True)
+@click.option("--delta", type=float, required=True)
+@sentence[0]
+@sentence[1]
+@sentence[2]
+@ledger_url
+@json_option
+def set_limit(name: str, epsilon: float, delta: float, unit: str, neighbours: str, observer: str, url: str, as_json: bool) -> None:
+    """Open account NAME, or change its limit."""
+    from taskveil.privacy.ledger import Book, Key
+
+    key = Key(name, unit, neighbours, observer)
+    Book(url).set_limit(key, epsilon, delta)
+    if as_json:
+        print_json({"account": name, "unit": unit, "neighbours": neighbours, "observer": observer, "epsilon": epsilon, "delta": delta})
+    else:
+        click.echo(f"account {key}: at most epsilon {epsilon:g} at delta {delta:g} over all runs")
+
+
+@command.command("show", epilog="Example: taskveil ledger show hospitals-2026")
+@click.argument("names", nargs=-1)
+@click.option("--disjoint", is_flag=True, help="Say what accounts of disjoint task sets come to together.")
+@ledger_url
+@json_option
+def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> None:
+    """Spent, left, runs, and what the next run would cost."""
+    from taskveil.errors import UnknownName
+    from taskveil.privacy.ledger import Book
+
+    book = Book(url)
+    rows = [r for r in book.accounts() if not names or r.name in names]
+    missing = sorted(set(names) - {r.name for r in rows})
+    if missing:
+        raise UnknownName(f"no account {missing[0]!r} in this ledger")
+    described = [describe(book, row) for row in rows]
+    result: dict[str, Any] = {"accounts": described}
+    if disjoint:
+        result["together"] = {"epsilon": max((d["spent"] or math.inf for d in described), default=0.0), "why": EXPLAIN_PARALLEL}
+    if as_json:
+        print_json(result)
+        return
+    if not described:
+        click.echo("no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D")
+    for d in described:
+        click.echo(words(d))
+    if disjoint:
+        click.echo(f"\ntogether: epsilon {result['together']['epsilon']:.4g}. {EXPLAIN_PARALLEL}")
+
+
+@command.command("export")
+@click.argument("name", required=False)
+@ledger_url
+@click.option("-o", "--out", type=click.Path(), help="File; default: stdout.")
+def export(name: str | None, url: str, out: str | None) -> None:
+    """All entries as JSON, with their hashes."""
+    from taskveil.privacy.ledger import Book
+
+    book = Book(url)
+    document = {
+        row.name: [
+            {"number": e.number, "run": e.run, "kind": e.kind, "release": e.release, "body": json.loads(e.body),
+             "at": e.at, "previous": e.previous, "hash": e.hash}
+            for e in book.rows(row.id)
+        ]
+        for row in book.accounts()
+        if name is None or row.name == name
+    }  # fmt: skip
+    text = json.dumps(document, indent=1)
+    if out is None:
+        click.echo(text)
+    else:
+        with open(out, "w") as file:
+            file.write(text)
+
+
+@command.command("verify")
+@ledger_url
+@json_option
+def verify(url: str, as_json: bool) -> int:
+    """Check the hash chain and recompute every total; exit 1 when something was changed."""
+    from taskveil.privacy.ledger import Book
+
+    problems = Book(url).verify()
+    if as_json:
+        print_json({"ok": not problems, "problems": problems})
+    else:
+        click.echo("the ledger is whole" if not problems else "THE LEDGER WAS CHANGED:")
+        for problem in problems:
+            click.echo(f"  {problem}")
+    return 1 if problems else 0
+
+
+@command.command("close")
+@click.argument("run")
+@click.option("--account", required=True)
+@sentence[0]
+@sentence[1]
+@sentence[2]
+@ledger_url
+def close(run: str, account: str, unit: str, neighbours: str, observer: str, url: str) -> None:
+    """End a run that was killed and will not be resumed: what it reserved and never used goes back."""
+    from taskveil.privacy.ledger import Book, Key
+
+    Book(url).finish(Key(account, unit, neighbours, observer), run)
+    click.echo(f"run {run} is finished; it can make no further release")
+
+
+def describe(book: Any, row: Any) -> dict[str, Any]:
+    """One account as plain data."""
+    from taskveil.privacy.ledger import Key
+    from taskveil.privacy.ledger.holdings import Holdings, Limit
+    from taskveil.privacy.ledger.replay import last_plan_cost
+
+    key = Key(row.name, row.unit, row.neighbours, row.observer)
+    limit, held = Limit(row.epsilon, row.delta, row.rule), Holdings.from_json(row.held).cost
+    history = book.rows(row.id)
+    spent, last = limit.total(held), last_plan_cost(history)
+    after = limit.total(held + last) if last is not None else None
+    return {
+        "account": row.name, "unit": row.unit, "neighbours": row.neighbours, "observer": row.observer,
+        "limit": row.epsilon, "delta": row.delta, "rule": row.rule,
+        "spent": _finite(spent), "left": max(row.epsilon - spent, 0.0) if math.isfinite(spent) else 0.0,
+        "runs": len({e.run for e in history if e.kind == "reserve"}), "open_runs": book.open_runs(key),
+        "releases": sum(e.kind == "commit" for e in history),
+        "next_run": None if after is None else _finite(after),
+        "next_run_fits": None if after is None else limit.fits(held + last),
+    }  # fmt: skip
+
+
+def words(d: dict[str, Any]) -> str:
+    lines = [
+        f"{d['account']}: one {d['unit']} ({d['neighbours']} neighbours) against {d['observer']}",
+        f"  limit  epsilon {d['limit']:g} at delta {d['delta']:g} (composed by {d['rule']})",
+        f"  spent  epsilon {_text(d['spent'])} in {d['runs']} run(s), {d['releases']} release(s)",
+        f"  left   epsilon {d['left']:.4g}",
+    ]
+    if d["next_run"] is not None:
+        fits = "" if d["next_run_fits"] else ", which would be refused"
+        lines.append(f"  next   a run like the last one would bring it to epsilon {_text(d['next_run'])}{fits}")
+    if d["open_runs"]:
+        lines.append(f"  open   {', '.join(d['open_runs'])} (running, or killed: resume it, or `ledger close` it)")
+    return "\n".join(lines)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _text(value: float | None) -> str:
+    return "unbounded" if value is None else f"{value:.4g}"

@@ -1,0 +1,120 @@
+"""What an account has committed or reserved, composed, and whether one more plan fits.
+
+Two rules, one per account, chosen by its first plan, which no output of the account can have influenced:
+
+renyi   Renyi curves at fixed orders add up over runs, also when later runs depend on earlier outputs: an RDP filter
+        (Feldman & Zrnic 2021). The total is read at the account's delta, less the slack of the events.
+sum     epsilons and deltas of whole plans add up (Rogers et al. 2016, simple composition filter). Only where the first
+        plan fits the limit by its own accountant (exact for one fixed plan) and not by the Renyi bound: a limit of
+        epsilon 1 then allows one run of epsilon 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, rdp_curve
+from taskveil.privacy.events import Charge
+from taskveil.privacy.guarantees import rdp_to_epsilon
+
+OPEN, RENYI, SUM = "open", "renyi", "sum"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a list of charges costs under both rules."""
+
+    curve: NDArray[np.float64]
+    slack: float
+    epsilon: float
+    delta: float
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.curve + other.curve, self.slack + other.slack, self.epsilon + other.epsilon, self.delta + other.delta
+        )
+
+    def minus(self, other: Cost) -> Cost:
+        """Never below zero: rounding must not create budget."""
+        return Cost(
+            np.maximum(self.curve - other.curve, 0.0),
+            max(self.slack - other.slack, 0.0),
+            max(self.epsilon - other.epsilon, 0.0),
+            max(self.delta - other.delta, 0.0),
+        )
+
+
+def nothing() -> Cost:
+    return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0)
+
+
+def cost_of(charges: Sequence[Charge], delta: float) -> Cost:
+    """The cost of one fixed plan; `delta` is what it may use under the rule "sum"."""
+    if not charges:
+        return nothing()
+    curve = np.sum([rdp_curve(c.event, c.count) for c in charges], axis=0)
+    epsilon, accountant = best_epsilon(list(charges), delta)
+    used = 0.0 if accountant == "pure" else delta
+    slack = math.fsum(c.count * c.event.slack() for c in charges)
+    return Cost(np.asarray(curve), slack, epsilon, used)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """epsilon at delta, and the rule by which totals are read."""
+
+    epsilon: float
+    delta: float
+    rule: str = OPEN
+
+    def total(self, cost: Cost) -> float:
+        """Composed epsilon at the account's delta; infinite where it cannot be certified."""
+        if self.rule == SUM:
+            return cost.epsilon if cost.delta <= self.delta * (1 + 1e-12) else math.inf
+        if not cost.curve.any():
+            return 0.0
+        left = self.delta - cost.slack
+        return rdp_to_epsilon(cost.curve, DEFAULT_ORDERS, left) if left > 0 else math.inf
+
+    def fits(self, cost: Cost) -> bool:
+        return self.total(cost) <= self.epsilon * (1 + 1e-9)
+
+    def decided(self, first: Cost) -> Limit:
+        """The rule, fixed by the first plan."""
+        if self.rule != OPEN:
+            return self
+        renyi = Limit(self.epsilon, self.delta, RENYI)
+        if renyi.fits(first):
+            return renyi
+        summed = Limit(self.epsilon, self.delta, SUM)
+        return summed if summed.fits(first) else renyi
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Committed and reserved, together, as stored in the account's row."""
+
+    cost: Cost = field(default_factory=nothing)
+
+    def to_json(self) -> str:
+        c = self.cost
+        finite = [v if math.isfinite(v) else "inf" for v in c.curve.tolist()]
+        return json.dumps({"curve": finite, "slack": c.slack, "epsilon": _plain(c.epsilon), "delta": c.delta})
+
+    @staticmethod
+    def from_json(text: str) -> Holdings:
+        data = json.loads(text)
+        curve = np.asarray([math.inf if v == "inf" else v for v in data["curve"]], dtype=np.float64)
+        epsilon = math.inf if data["epsilon"] == "inf" else data["epsilon"]
+        return Holdings(Cost(curve, data["slack"], epsilon, data["delta"]))
+
+
+def _plain(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"

@@ -1,0 +1,218 @@
+"""A run directory from which a killed run goes on, without spending twice and without using the same noise twice.
+
+    run/
+      plan.json             what was planned, from which public sizes, on which data (a fingerprint), which ledger run
+      commits.jsonl         ids of committed releases, written and synced after the commit and before the noise is drawn
+      billboard-00003.npz   what was published after round 3
+      state.npz             task and server state after the last whole round; replaced atomically
+      finished              nothing is left to do
+
+Order within a round: commit (ledger, then commits.jsonl), noise, billboard, state. A round whose state was stored is never
+repeated. A release that was committed but whose round was not stored is charged again and gets fresh noise; the first
+draw was never published. Task state is private to the tasks; the folder belongs to whoever holds all rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.faults import point
+from taskveil.methods.base import Billboard, PublicInfo, State
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.spending import Account
+from taskveil.tasks.block import TaskBlock
+
+FORMAT = 1
+Position = tuple[State, State, list[Billboard], list[PlannedRelease], list[Any]]
+
+
+class Checkpoint:
+    """The run directory of one plan on one data set."""
+
+    def __init__(self, folder: str | Path, plan: Plan, public: PublicInfo, block: TaskBlock):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.plan, self.public = plan, public
+        self._planned = {p.id: p for p in plan.releases}
+        self._about = {"format": FORMAT, "plan": plan.to_dict(), "data": fingerprint(block)}
+        self._check_same_run()
+
+    # ------------------------------------------------------------- accounts
+
+    def account(self, inner: Account) -> JournalAccount:
+        """The account of this run, which also notes every commit in the run directory."""
+        stored = self._stored()
+        return JournalAccount(inner, self, stored.get("ledger_run") if stored else None)
+
+    def opened(self, ledger_run: str | None) -> None:
+        """Note the plan and the ledger's run id, once, before the first release."""
+        write_atomically(self.folder / "plan.json", json.dumps({**self._about, "ledger_run": ledger_run}).encode())
+
+    def note_commit(self, planned: PlannedRelease) -> None:
+        point("journal.before")
+        with open(self.folder / "commits.jsonl", "ab") as file:
+            file.write(json.dumps({"id": planned.id}).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        point("journal.after")
+
+    def journal(self) -> list[str]:
+        """Ids of committed releases; a half-written last line was never followed by noise."""
+        path = self.folder / "commits.jsonl"
+        if not path.exists():
+            return []
+        lines = path.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line)["id"] for line in lines]
+
+    # ------------------------------------------------------------ positions
+
+    def load(self) -> Position | None:
+        """Where the run stopped, or None for a new one; `executed` is what the journal says was committed."""
+        executed = [self._planned[i] for i in self.journal()]
+        path = self.folder / "state.npz"
+        if not path.exists():
+            return ({}, {}, [], executed, []) if executed or self._stored() else None
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        about = json.loads(str(arrays.pop("about")))
+        state = _part(arrays, "task/")
+        server = _part(arrays, "server/")
+        boards = [self._billboard(i) for i in about["billboards"]]
+        return state, server, boards, executed, about["schedule"]
+
+    def save(
+        self, state: State, server: State, billboards: list[Billboard], executed: list[Any], schedule: list[Any]
+    ) -> None:
+        """Store a whole round: first what was published, then, in one rename, that the round is over."""
+        for board in (billboards[-1],) if len(billboards) > 1 else billboards:
+            self._write_billboard(board)
+        if len(billboards) == 2:
+            self._write_billboard(billboards[0])
+        about = {
+            "billboards": [b.round for b in billboards],
+            "schedule": [None if s is None else [int(i) for i in s] for s in schedule],
+        }
+        arrays = {f"task/{k}": v for k, v in state.items()} | {f"server/{k}": v for k, v in server.items()}
+        arrays["about"] = np.asarray(json.dumps(about))
+        write_arrays(self.folder / "state.npz", arrays)
+        point("state.stored")
+
+    def finish(self) -> None:
+        write_atomically(self.folder / "finished", b"\n")
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "finished").exists()
+
+    # ------------------------------------------------------------ internals
+
+    def _write_billboard(self, board: Billboard) -> None:
+        about = {"round": board.round, "per_task": sorted(board.per_task), "done": board.done}
+        arrays = {f"value/{k}": np.asarray(v) for k, v in board.values.items()}
+        if board.accepted is not None:
+            arrays["accepted"] = board.accepted
+        arrays["about"] = np.asarray(json.dumps(about))
+        write_arrays(self.folder / f"billboard-{board.round:05d}.npz", arrays)
+
+    def _billboard(self, number: int) -> Billboard:
+        with np.load(self.folder / f"billboard-{number:05d}.npz", allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        about = json.loads(str(arrays.pop("about")))
+        accepted = arrays.pop("accepted", None)
+        return Billboard(about["round"], _part(arrays, "value/"), frozenset(about["per_task"]), accepted, about["done"])
+
+    def _stored(self) -> dict[str, Any] | None:
+        path = self.folder / "plan.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def _check_same_run(self) -> None:
+        """A run directory belongs to one plan on one data set; anything else would mix two runs."""
+        stored = self._stored()
+        if stored is None:
+            return
+        if stored.get("format") != FORMAT:
+            raise DataError(f"{self.folder} was written by another version of taskveil; start a new run elsewhere")
+        for what, text in (("plan", "another plan (method, options or budget)"), ("data", "other rows")):
+            if stored[what] != json.loads(json.dumps(self._about[what])):
+                raise DataError(f"{self.folder} holds a run of {text}; resume it unchanged, or use a new folder")
+
+
+class JournalAccount:
+    """An account whose commits are also noted in the run directory, before any noise is drawn."""
+
+    def __init__(self, inner: Account, checkpoint: Checkpoint, ledger_run: str | None):
+        self.inner, self.checkpoint = inner, checkpoint
+        if ledger_run is not None and hasattr(inner, "run"):
+            inner.run = ledger_run
+
+    def reserve(self, plan: Plan) -> None:
+        """A run that was reserved before goes on with that reservation."""
+        self.checkpoint.opened(getattr(self.inner, "run", None))
+        self.inner.reserve(plan)
+        point("reserved")
+
+    def commit(self, planned: PlannedRelease) -> str:
+        point("commit.before")
+        entry = self.inner.commit(planned)
+        point("commit.after")
+        self.checkpoint.note_commit(planned)
+        return entry
+
+    def finish(self) -> None:
+        point("finish.before")
+        self.inner.finish()
+        self.checkpoint.finish()
+        point("finish.after")
+
+    def spent(self) -> list[Any]:
+        return self.inner.spent()
+
+    def executed(self, planned: dict[str, PlannedRelease]) -> list[PlannedRelease]:
+        """What was really charged: the ledger's word where there is one, else the journal's."""
+        if hasattr(self.inner, "committed"):
+            return [planned[release] for release, _ in self.inner.committed()]
+        return [planned[i] for i in self.checkpoint.journal()]
+
+
+def fingerprint(block: TaskBlock) -> str:
+    """A hash of rows, targets and tasks; stays in the run directory, with the rows' owner."""
+    digest = hashlib.sha256()
+    for array in (block.X, block.y, block.offsets):
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    import io
+
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, buffer.getvalue())
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside, sync, rename, sync the folder: a reader or a crash sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with open(temporary, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    point(f"{path.name}.written")
+    os.replace(temporary, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    point(f"{path.name}.renamed")
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
