@@ -90,8 +90,8 @@ def fill_missing(
     shown = ", ".join(repr(names[j]) for j in holes[:5]) + (" and more" if holes.size > 5 else "")
     if missing == "error":
         raise DataError(
-            f"missing values in column {shown}. Choose missing='impute-own' (median of the task's own rows), "
-            "'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out)."
+            f"missing values in column {shown}. Choose missing= (--missing): 'impute-own' (median of the "
+            "task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out)."
         )
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)

@@ -140,7 +140,7 @@ class _Csv:
                 table, skipped = self._arrow_table(arrow, reader, patient=True)
             except arrow.ArrowInvalid:
                 raise self._bad_rows_error(()) from None
-        if skipped and self.bad_rows == "error":
+        if table.num_rows == 0 and skipped and self.bad_rows == "error":
             raise self._bad_rows_error(())
         if table.num_rows == 0:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
@@ -174,7 +174,7 @@ class _Csv:
             ):
                 numeric[name] = found[0]
                 bad |= found[1]
-        if bad.any() and self.bad_rows == "error":
+        if (bad.any() or skipped) and self.bad_rows == "error":
             raise self._bad_rows_error(tuple(numeric))
         frame = frame.assign(**numeric) if numeric else frame
         if not (bad.any() or skipped):
@@ -198,7 +198,7 @@ class _Csv:
         shown = "; ".join(found[:5]) + ("; and more" if len(found) > 5 else "")
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
-            "Correct them, or leave them out with bad_rows='skip'."
+            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
         )
 
     def _faults(self, row: list[str], line: int, numeric: Sequence[str]) -> list[str]:

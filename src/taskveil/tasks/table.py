@@ -104,7 +104,8 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
         raise DataError(f"the target column {target!r} is empty.")
     if not there.all() and layout.missing != "drop":
         raise DataError(
-            f"the target column {target!r} has missing values; use missing='drop' to leave such rows out."
+            f"the target column {target!r} has missing values; "
+            "use missing='drop' (--missing drop) to leave such rows out."
         )
     frame = frame if there.all() else frame[there]
     codes, names = factorize(_plain(frame[task]), what="task")

@@ -279,6 +279,11 @@ FILES = {
         "site,x,days\n" + GOOD + "a,1,none yet\n",
         "line 42 has text in the numeric column 'days'",
     ),
+    "two faults": (
+        "site,x,days\n" + GOOD + "a,1\n" + "b,oops,2.5\n",
+        "line 42 has 2 fields instead of 3; line 43 has text in the numeric column 'x'",
+    ),
+    "nothing but bad rows": (b"site,x,days\na,1\n", "line 2 has 2 fields"),
     "same names": (b"site,x,x\na,1,2\n", "two columns called 'x'"),
     "no name": (b"site,,days\na,1,2\n", "column without a name"),
     "not text": (b"\x89PNG\x00\x00\x1a\xff\xfe", "not UTF-8 text|not a text file"),
