@@ -109,18 +109,25 @@ def _loss_for(name: str, charges_at: ChargesAt, epsilon: float, delta: float) ->
     account = ACCOUNTANTS.get(name)
     start = epsilon / sum(c.count for c in charges_at(1.0))
     if name != "pld":
+        sampled = any(isinstance(c.event, SampledGaussianEvent) for c in charges_at(1.0))
+        tolerance = PLD_TOLERANCE if sampled else CHEAP_TOLERANCE  # sampled Renyi curves take 50 ms each
+        start = _rough_start(charges_at, epsilon, delta, start) if sampled else start
         return largest_feasible(
-            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, tolerance=CHEAP_TOLERANCE
+            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, tolerance=tolerance
         )
-    guess = largest_feasible(
-        lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, tolerance=0.2, max_steps=12
-    )
+    guess = _rough_start(charges_at, epsilon, delta, start)
     coarse = Pld(points=COARSE_POINTS)
     guess = largest_feasible(lambda c: coarse.epsilon(charges_at(c), delta), epsilon, guess, tolerance=2e-2)
     nearby = [coarse.epsilon(charges_at(c), delta) for c in (guess * 0.99, guess * 1.01)]
     slope = math.log(max(nearby[1] / max(nearby[0], 1e-300), 1.001)) / math.log(1.01 / 0.99)
     return largest_feasible(
         lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, tolerance=PLD_TOLERANCE, slope=slope
+    )
+
+
+def _rough_start(charges_at: ChargesAt, epsilon: float, delta: float, start: float) -> float:
+    return largest_feasible(
+        lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, tolerance=0.2, max_steps=12
     )
 
 

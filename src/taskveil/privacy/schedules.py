@@ -34,7 +34,8 @@ def geometric(rounds: int, Q: float) -> FloatArray:
     if not Q > 0:
         raise OptionError(f"Q must be positive; got {Q!r}")
     exponents = -np.arange(1, _check_rounds(rounds) + 1) * np.log(Q)
-    return np.asarray(np.exp(exponents - exponents.max()))
+    # A share of 1e-100 is nothing, but not zero.
+    return np.asarray(np.exp(np.maximum(exponents - exponents.max(), -230.0)))
 
 
 def largest_base_epsilon(weights: Sequence[float] | FloatArray, epsilon: float, delta: float) -> float:

@@ -7,10 +7,11 @@ same protocol durable.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from taskveil.errors import BudgetExceeded
-from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.events import Charge
 
 if TYPE_CHECKING:
@@ -33,6 +34,21 @@ class Account(Protocol):
         """All committed charges."""
 
 
+def epsilon_over_runs(spent: list[Charge], plan: Plan, delta: float) -> float:
+    """Epsilon of everything spent and the plan, which may have been chosen after seeing earlier runs.
+
+    A first plan is a schedule fixed beforehand: the best accountant. After that the curves of all runs are
+    added at fixed Renyi orders, a filter (Feldman & Zrnic 2021; Lecuyer 2021 for several orders), or pure
+    epsilons are summed: both hold when the next plan depends on earlier outputs. Exact Gaussian and PLD
+    composition are not proved to.
+    """
+    if not spent:
+        return best_epsilon(plan.charges(), delta)[0]
+    charges = [*spent, *plan.charges()]
+    names = [n for n in ("pure", "rdp") if all(ACCOUNTANTS.get(n).supports(c.event) for c in charges)]
+    return min((ACCOUNTANTS.get(n).epsilon(charges, delta) for n in names), default=math.inf)
+
+
 class MemoryAccount:
     """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget is one)."""
 
@@ -49,7 +65,7 @@ class MemoryAccount:
                 "another plan is still open on this account; call finish() first. Nothing was released."
             )
         if self._limit is not None:
-            planned, _ = best_epsilon([*self._charges, *plan.charges()], self._delta)
+            planned = epsilon_over_runs(self._charges, plan, self._delta)
             if planned > self._limit:
                 raise BudgetExceeded(
                     f"the account allows epsilon {self._limit:g} at delta {self._delta:g}; with this plan of "

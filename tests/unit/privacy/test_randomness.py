@@ -1,0 +1,140 @@
+"""The one sampler: keys, grids, exactness, and what it says about itself."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from taskveil.errors import OptionError
+from taskveil.privacy import randomness
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, VectorSum
+from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
+from taskveil.privacy.mechanisms.laplace import Laplace
+from taskveil.privacy.randomness import exact_measurement, grid, insecure_seeded_noise, snap, system_noise
+
+
+def test_seeded_noise_depends_on_seed_round_release_and_task_and_on_nothing_else():
+    source = insecure_seeded_noise(7)
+    keys = [(1, "S", None), (2, "S", None), (1, "T", None), (1, "S", "a"), (1, "S", "b")]
+    first = [source.at(*key).normal(1.0, 4) for key in keys]
+    again = [source.at(*key).normal(1.0, 4) for key in reversed(keys)][::-1]
+    for x, y in zip(first, again, strict=True):
+        assert np.array_equal(x, y)
+    assert len({tuple(x) for x in first}) == len(keys)
+    assert not np.array_equal(first[0], insecure_seeded_noise(8).at(1, "S").normal(1.0, 4))
+
+
+def test_seeded_keys_cannot_run_into_each_other():
+    source = insecure_seeded_noise(1)
+    assert not np.array_equal(source.at(1, "1S").uniform(4), source.at(11, "S").uniform(4))
+    assert not np.array_equal(source.at(1, "S", "None").uniform(4), source.at(1, "S", None).uniform(4))
+
+
+def test_system_noise_is_never_the_same_twice():
+    source = system_noise()
+    draws = {tuple(source.at(1, "S").normal(1.0, 3)) for _ in range(20)}
+    assert len(draws) == 20
+
+
+@pytest.mark.parametrize("law", ["normal", "laplace"])
+@pytest.mark.parametrize("scale", [1e-6, 0.3, 1.0, 12345.6])
+@pytest.mark.parametrize("source", [system_noise(), system_noise(exact=False), insecure_seeded_noise(0)])
+def test_noise_lies_on_the_public_grid(source, scale, law):
+    noise = getattr(source.at(1, "S"), law)(scale, 50)
+    steps = noise / grid(scale)
+    assert np.array_equal(steps, np.rint(steps)) and np.abs(steps).max() < 2**53
+
+
+def test_the_grid_is_a_power_of_two_far_below_the_scale():
+    for scale in (1e-9, 0.5, 0.999, 1.0, 3.7, 1e9):
+        assert math.frexp(grid(scale))[0] == 0.5
+        assert 2.0**-41 < grid(scale) / scale <= 2.0**-40
+
+
+def test_snapping_moves_a_value_by_at_most_half_a_grid_step_and_is_idempotent():
+    values = np.random.default_rng(0).standard_normal(1000) * 100
+    snapped = snap(values, 2.5)
+    assert np.abs(snapped - values).max() <= grid(2.5) / 2
+    assert np.array_equal(snap(snapped, 2.5), snapped)
+
+
+def test_values_beyond_the_grid_are_left_as_they_are():
+    assert np.array_equal(snap(np.array([1e300, -1e300]), 1e-3), [1e300, -1e300])
+
+
+CASES = [
+    (MatrixGaussian, OuterSum(30, 1.0), "gaussian"),
+    (Gaussian, VectorSum((500,), 2.0), "gaussian"),
+    (Gaussian, DiagonalSum(40, 0.1), "gaussian"),
+    (Laplace, DiagonalSum(40, 0.1), "laplace"),
+]
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+@pytest.mark.parametrize(("kind", "contribution", "law"), CASES)
+def test_events_charge_at_least_what_opendp_charges_for_rounding_to_the_grid(
+    kind, contribution, law, neighbours
+):
+    """rho (or epsilon) of the event is not below OpenDP's own `.map` of the same draw, and not far above."""
+    for parameter in (0.3, 3.0):
+        mechanism = kind.calibrated(contribution, neighbours, parameter)
+        event = mechanism.event(contribution, neighbours)
+        measurement = exact_measurement(law, mechanism.scale, contribution.vector_size)
+        s = contribution.sensitivity(neighbours)
+        theirs = measurement.map(s.l2 if law == "gaussian" else s.l1)
+        ours = event.zcdp() if law == "gaussian" else event.pure_epsilon()
+        assert theirs <= ours <= theirs * (1 + 1e-8)
+
+
+def test_the_check_rejects_an_event_that_ignores_the_grid():
+    """Twin: on a coarse grid (k = -10) rounding costs 48 % of rho, and OpenDP charges for it."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    domain = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=50_000)
+    coarse = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=1.0, k=-10)
+    assert coarse.map(1.0) > 1.4 * 0.5
+
+
+def test_large_draws_fall_back_to_floating_point_and_say_so(monkeypatch):
+    monkeypatch.setattr(randomness, "EXACT_LIMIT", 100)
+    source = system_noise()
+    source.at(1, "S").normal(1.0, 100)
+    assert source.describe()["exact"] and source.describe()["seeded"] is False
+    source.at(1, "S").normal(1.0, 101)
+    said = source.describe()
+    assert not said["exact"] and any(s.startswith("float64 gaussian") for s in said["samplers"])
+    forced = system_noise(force_exact=True)
+    forced.at(1, "S").normal(1.0, 101)
+    assert forced.describe()["exact"]
+
+
+def test_laws_without_an_exact_sampler_are_named():
+    source = system_noise()
+    source.at(1, "S").wishart(3, 4, 1.0)
+    assert not source.describe()["exact"] and "wishart" in source.describe()["samplers"][0]
+
+
+def test_seeded_noise_says_what_it_is():
+    said = insecure_seeded_noise(5).describe()
+    assert said["seeded"] and not said["exact"] and insecure_seeded_noise(5).voids_certificate
+    assert "5" not in said["source"]
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, True])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(OptionError, match="seed"):
+        insecure_seeded_noise(seed)
+
+
+@pytest.mark.parametrize("source", [system_noise(), insecure_seeded_noise(0)])
+def test_coins_come_at_their_rate_and_uniforms_lie_in_the_unit_interval(source):
+    stream = source.at(1, "cohort")
+    assert 0.08 < stream.bernoulli(0.1, 20_000).mean() < 0.12
+    assert not stream.bernoulli(0.0, 1000).any() and stream.bernoulli(1.0, 1000).all()
+    u = stream.uniform((100, 3))
+    assert u.shape == (100, 3) and (u >= 0).all() and (u < 1).all()
+    assert stream.normal(1.0, 0).shape == (0,)
+    assert set(np.unique(stream.integers(0, 3, 200))) == {0, 1, 2}

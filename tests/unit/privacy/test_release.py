@@ -1,0 +1,163 @@
+"""Releases and accounts: what is noised, what is charged, what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from taskveil.errors import BudgetExceeded, OptionError
+from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
+from taskveil.privacy.contributions import OuterSum, VectorSum, seal_clipped_sum
+from taskveil.privacy.events import Charge
+from taskveil.privacy.plan import Budget, Request, make_plan
+from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
+from taskveil.privacy.release import release, release_sum
+from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
+
+VECTOR = VectorSum((3,), 1.0)
+
+
+def open_account(plan, **limits):
+    account = MemoryAccount(**limits)
+    account.reserve(plan)
+    return account
+
+
+def plan_for(contribution=VECTOR, n=2, epsilon=1.0, **options):
+    return make_plan([Request("S", t + 1, contribution) for t in range(n)], Budget(epsilon, 1e-5, **options))
+
+
+def test_a_release_is_the_clipped_sum_plus_the_mechanisms_noise():
+    plan, source = plan_for(), insecure_seeded_noise(0)
+    bounded = VECTOR.clip([[3.0, 4.0, 0.0], [0.1, 0.0, 0.0]])
+    made = release(plan.releases[0], bounded, open_account(plan), source)
+    noise = plan.releases[0].mechanism.noise((3,), source.at(1, "S"))
+    np.testing.assert_allclose(made.value - noise, [0.7, 0.8, 0.0], atol=1e-9)
+    assert (made.name, made.round, made.event) == ("S", 1, plan.releases[0].event)
+
+
+def test_without_a_budget_the_clipped_sum_itself_is_released():
+    plan = plan_for(epsilon=None)
+    made = release(plan.releases[0], VECTOR.clip([[3.0, 4.0, 0.0]]), open_account(plan), system_noise())
+    np.testing.assert_allclose(made.value, [0.6, 0.8, 0.0], rtol=1e-11)
+
+
+def test_local_noise_is_drawn_for_every_task_in_full():
+    """m tasks add m times the variance; the twin, noise added once, does not."""
+    plan = plan_for(VectorSum((2000,), 1.0), aggregation="local")
+    planned, m = plan.releases[0], 9
+    bounded = planned.contribution.clip(np.zeros((m, 2000)))
+    local = release(planned, bounded, open_account(plan), insecure_seeded_noise(0), "local").value
+    once = release(planned, bounded, open_account(plan), insecure_seeded_noise(0), "curator").value
+    s = planned.mechanism.scale
+    assert np.std(local) == pytest.approx(s * np.sqrt(m), rel=0.1)
+    assert np.std(once) == pytest.approx(s, rel=0.1)
+
+
+def test_seeded_local_noise_belongs_to_the_task_not_to_its_place():
+    plan = plan_for(aggregation="local")
+    planned = plan.releases[0]
+    value = [
+        release(
+            planned,
+            VECTOR.clip(np.zeros((2, 3))),
+            open_account(plan),
+            insecure_seeded_noise(0),
+            "local",
+            names,
+        ).value
+        for names in (["a", "b"], ["b", "a"])
+    ]
+    np.testing.assert_allclose(*value, atol=1e-12)
+
+
+def test_an_empty_cohort_still_releases_noise():
+    plan = plan_for()
+    made = release(
+        plan.releases[0], VECTOR.clip(np.zeros((0, 3))), open_account(plan), insecure_seeded_noise(0)
+    )
+    assert np.abs(made.value).min() > 0
+
+
+def test_a_jitted_sum_is_released_like_its_messages():
+    plan, source = plan_for(), insecure_seeded_noise(0)
+    bounded = VECTOR.clip([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
+    total = seal_clipped_sum(VECTOR, VECTOR.total(bounded), 2)
+    by_sum = release_sum(plan.releases[0], total, open_account(plan), source)
+    by_messages = release(plan.releases[0], bounded, open_account(plan), source)
+    assert np.array_equal(by_sum.value, by_messages.value)
+    with pytest.raises(TypeError, match="seal_clipped_sum"):
+        release_sum(plan.releases[1], bounded, open_account(plan), source)
+    with pytest.raises(OptionError, match="one message per task"):
+        release(plan.releases[1], total, open_account(plan), source, "local")
+
+
+def test_a_symmetric_total_stays_symmetric_with_exact_noise():
+    contribution = OuterSum(30, 1.0)
+    plan = plan_for(contribution, 1)
+    made = release(
+        plan.releases[0], contribution.clip(np.ones((2, 1, 30))), open_account(plan), system_noise()
+    )
+    assert np.array_equal(made.value, made.value.T)
+
+
+def test_a_release_is_made_once():
+    plan = plan_for()
+    account, bounded = open_account(plan), VECTOR.clip(np.ones((1, 3)))
+    release(plan.releases[0], bounded, account, insecure_seeded_noise(0))
+    with pytest.raises(BudgetExceeded, match="already made"):
+        release(plan.releases[0], bounded, account, insecure_seeded_noise(0))
+    assert account.spent() == [Charge(plan.releases[0].event)]
+
+
+def test_an_account_refuses_a_plan_beyond_its_limit_and_stays_usable():
+    account = MemoryAccount(epsilon=1.5, delta=1e-5)
+    with pytest.raises(BudgetExceeded, match=r"allows epsilon 1.5 .* Nothing was released"):
+        account.reserve(plan_for(epsilon=2.0))
+    account.reserve(plan_for(epsilon=1.0))
+
+
+def test_spending_of_earlier_runs_counts():
+    """The twin, an account that forgets, would allow any number of runs."""
+    account = MemoryAccount(epsilon=1.3, delta=1e-5)
+    plan = plan_for(n=1)
+    account.reserve(plan)
+    account.commit(plan.releases[0])
+    account.finish()
+    with pytest.raises(BudgetExceeded, match="allows epsilon"):
+        account.reserve(plan_for(n=1))
+    MemoryAccount(epsilon=1.3, delta=1e-5).reserve(plan_for(n=1))
+
+
+def test_runs_chosen_one_after_another_are_composed_by_a_filter_not_by_a_fixed_schedule():
+    """Exact composition is smaller, and not proved when the second run depends on the first."""
+    plan = plan_for(n=1)
+    filtered = epsilon_over_runs(plan.charges(), plan, 1e-5)
+    assert filtered == pytest.approx(ACCOUNTANTS.get("rdp").epsilon(plan.charges() * 2, 1e-5))
+    assert filtered > best_epsilon(plan.charges() * 2, 1e-5)[0]
+    assert epsilon_over_runs([], plan, 1e-5) == plan.epsilon()
+    pure = plan_for(n=1, mechanism="l2-laplace")
+    assert epsilon_over_runs(pure.charges(), pure, 0.0) == pytest.approx(2.0)
+    assert epsilon_over_runs(pure.charges(), plan, 0.0) == math.inf
+
+
+def test_what_was_reserved_and_not_used_is_given_back_and_commits_are_not():
+    account = MemoryAccount()
+    plan = plan_for(n=2)
+    account.reserve(plan)
+    with pytest.raises(BudgetExceeded, match="still open"):
+        account.reserve(plan)
+    account.commit(plan.releases[0])
+    account.finish()
+    assert len(account.spent()) == 1
+    with pytest.raises(BudgetExceeded, match="not reserved"):
+        account.commit(plan.releases[1])
+
+
+def test_a_commit_with_another_event_than_the_reserved_one_is_refused():
+    weak, strong = plan_for(epsilon=8.0), plan_for(epsilon=0.1)
+    account = open_account(strong)
+    with pytest.raises(BudgetExceeded, match="not reserved"):
+        account.commit(weak.releases[0])
