@@ -65,14 +65,18 @@ class Accountant(ABC, Generic[C]):
         for charge in merged:
             if not self.supports(charge.event):
                 raise OptionError(f"accountant {self.name!r} cannot account for event {charge.event.kind!r}")
-        return self._read(self.total(merged), delta, math.fsum(c.count * c.event.slack() for c in merged))
+        slack = math.fsum(c.count * c.event.slack() for c in merged)
+        failure = math.fsum(c.count * c.event.failure() for c in merged)
+        return self.read(self.total(merged), delta - failure, slack)
 
-    def _read(self, curve: C, delta: float, slack: float) -> float:
+    def read(self, curve: C, delta: float, slack: float) -> float:
         """Epsilon at delta of outputs that lie within total variation `slack` of what the curve describes.
 
-        P' <= P + s <= e^eps Q + delta' + s <= e^eps Q' + delta' + (1 + e^eps) s. Epsilon at delta/2 bounds the
-        epsilon in the last factor from above, as long as that much of delta is left.
+        P' <= P + s <= e^eps Q + delta' + s <= e^eps Q' + delta' + (1 + e^eps) s. Epsilon at delta/2 bounds
+        the epsilon in the last factor from above, as long as that much of delta is left.
         """
+        if delta < 0:
+            return math.inf
         if slack == 0:
             return self.read_epsilon(curve, delta)
         rough = self.read_epsilon(curve, delta / 2)

@@ -260,7 +260,7 @@ def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) ->
     """What a finished run gives back: Renyi parts event by event, summed epsilons only where nothing was released."""
     charges = [Charge(event_from_dict(item["event"]), item["count"]) for item in left if item["count"]]
     cost = cost_of(charges, delta)
-    return cost if nothing_committed else Cost(cost.curve, cost.slack, 0.0, 0.0)
+    return cost if nothing_committed else Cost(cost.curve, cost.slack, cost.failure, 0.0, 0.0)
 
 
 def taken_from(left: list[dict[str, Any]], event: Event) -> list[dict[str, Any]] | None:

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, rdp_curve
+from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, Rdp, rdp_curve
 from taskveil.privacy.events import Charge
-from taskveil.privacy.guarantees import rdp_to_epsilon
 
 OPEN, RENYI, SUM = "open", "renyi", "sum"
 
@@ -32,13 +31,18 @@ class Cost:
     """What a list of charges costs under both rules."""
 
     curve: NDArray[np.float64]
-    slack: float
+    slack: float  # total variation from what the curve describes
+    failure: float  # probability that the curve does not apply
     epsilon: float
     delta: float
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
-            self.curve + other.curve, self.slack + other.slack, self.epsilon + other.epsilon, self.delta + other.delta
+            self.curve + other.curve,
+            self.slack + other.slack,
+            self.failure + other.failure,
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
         )
 
     def minus(self, other: Cost) -> Cost:
@@ -46,13 +50,14 @@ class Cost:
         return Cost(
             np.maximum(self.curve - other.curve, 0.0),
             max(self.slack - other.slack, 0.0),
+            max(self.failure - other.failure, 0.0),
             max(self.epsilon - other.epsilon, 0.0),
             max(self.delta - other.delta, 0.0),
         )
 
 
 def nothing() -> Cost:
-    return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0)
+    return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0, 0.0)
 
 
 def cost_of(charges: Sequence[Charge], delta: float) -> Cost:
@@ -63,7 +68,8 @@ def cost_of(charges: Sequence[Charge], delta: float) -> Cost:
     epsilon, accountant = best_epsilon(list(charges), delta)
     used = 0.0 if accountant == "pure" else delta
     slack = math.fsum(c.count * c.event.slack() for c in charges)
-    return Cost(np.asarray(curve), slack, epsilon, used)
+    failure = math.fsum(c.count * c.event.failure() for c in charges)
+    return Cost(np.asarray(curve), slack, failure, epsilon, used)
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,7 @@ class Limit:
             return cost.epsilon if cost.delta <= self.delta * (1 + 1e-12) else math.inf
         if not cost.curve.any():
             return 0.0
-        left = self.delta - cost.slack
-        return rdp_to_epsilon(cost.curve, DEFAULT_ORDERS, left) if left > 0 else math.inf
+        return Rdp().read(cost.curve, self.delta - cost.failure, cost.slack)
 
     def fits(self, cost: Cost) -> bool:
         return self.total(cost) <= self.epsilon * (1 + 1e-9)
@@ -106,14 +111,15 @@ class Holdings:
     def to_json(self) -> str:
         c = self.cost
         finite = [v if math.isfinite(v) else "inf" for v in c.curve.tolist()]
-        return json.dumps({"curve": finite, "slack": c.slack, "epsilon": _plain(c.epsilon), "delta": c.delta})
+        parts = {"slack": c.slack, "failure": c.failure, "epsilon": _plain(c.epsilon), "delta": c.delta}
+        return json.dumps({"curve": finite, **parts})
 
     @staticmethod
     def from_json(text: str) -> Holdings:
         data = json.loads(text)
         curve = np.asarray([math.inf if v == "inf" else v for v in data["curve"]], dtype=np.float64)
         epsilon = math.inf if data["epsilon"] == "inf" else data["epsilon"]
-        return Holdings(Cost(curve, data["slack"], epsilon, data["delta"]))
+        return Holdings(Cost(curve, data["slack"], data["failure"], epsilon, data["delta"]))
 
 
 def _plain(value: float) -> float | str:
