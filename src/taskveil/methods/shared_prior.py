@@ -27,7 +27,7 @@ MOST = 0.98  # of the energy that common directions may explain: the rest keeps 
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
 
 
-def noise_deviation(planned: PlannedRelease, n_tasks: int, aggregation: str) -> float:
+def noise_deviation(planned: PlannedRelease, n_tasks: float, aggregation: str) -> float:
     """Standard deviation of one coordinate of the noise in a sum (of a diagonal entry, for symmetric
     matrices).
     """

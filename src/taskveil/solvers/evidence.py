@@ -60,9 +60,17 @@ class Prior:
 
 
 def averaged_models(
-    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True
+    block: TaskBlock,
+    priors: Sequence[Prior],
+    loss: str,
+    fit_intercept: bool = True,
+    *,
+    own_scale: bool = True,
 ) -> tuple[Array, Array]:
-    """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs."""
+    """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
+
+    `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is.
+    """
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, shares = np.zeros((m, r, d)), np.zeros((m, len(priors)))
     for stack in stacks(block, LIMIT):
@@ -70,7 +78,7 @@ def averaged_models(
             found: list[Array] = []
 
             def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, share = _average(rows, priors, o, loss)
+                w, share = _average(rows, priors, o, loss, _scale(rows, loss, own_scale))
                 found[:] = [share]
                 return w
 
@@ -80,10 +88,17 @@ def averaged_models(
 
 
 def residual_models(
-    block: TaskBlock, centre: Array, signal_to_noise: float, loss: str, fit_intercept: bool = True
+    block: TaskBlock,
+    centre: Array,
+    signal_to_noise: float,
+    loss: str,
+    fit_intercept: bool = True,
+    *,
+    own_scale: bool = True,
 ) -> Array:
-    """(m, r, d): how far each task's ridge model around a public centre (r, d) is from it, in its own
-    target scale.
+    """(m, r, d): how far each task's ridge model around a public centre (r, d) is from it.
+
+    In units of the task's own target scale, or of the rows.
 
     One fixed, weak penalty: these models are averaged over tasks, where bias adds up and variance does not.
     """
@@ -94,12 +109,13 @@ def residual_models(
         for o in range(r):
 
             def solve(rows: CentredRows, o: int = o) -> Array:
-                found = spectrum(rows, None, prior.centre_of(o, _scale(rows, loss)))
+                found = spectrum(rows, None, prior.centre_of(o, _scale(rows, loss, own_scale)))
                 t = _strengths(found, rows, np.array([signal_to_noise]))
                 return found.solution(found.filters(t)[:, 0])
 
             w = _fit(stack, o, loss, fit_intercept, solve)
-            scale = _scale(centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept), loss)
+            rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
+            scale = _scale(rows, loss, own_scale)
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
     return out
 
@@ -113,8 +129,8 @@ def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Ar
     return out
 
 
-def _scale(rows: CentredRows, loss: str) -> Array:
-    return rows.scale if loss == "squared" else np.ones(len(rows.y))
+def _scale(rows: CentredRows, loss: str, own: bool) -> Array:
+    return rows.scale if own and loss == "squared" else np.ones(len(rows.y))
 
 
 def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve) -> Array:
@@ -148,9 +164,10 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
     return scores + (np.einsum("kn,kn->k", weight, target - scores) / total)[:, None]
 
 
-def _average(rows: CentredRows, priors: Sequence[Prior], output: int, loss: str) -> tuple[Array, Array]:
+def _average(
+    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array
+) -> tuple[Array, Array]:
     """Posterior mean (k, d) over priors and strengths, and the weight of each prior (k, K)."""
-    scale = _scale(rows, loss)
     seen = [spectrum(rows, prior.factor, prior.centre_of(output, scale)) for prior in priors]
     strengths = [_strengths(s, rows, SIGNAL_TO_NOISE) for s in seen]
     logs = np.stack(

@@ -1,0 +1,222 @@
+"""Mean-regularised multi-task learning, linear, with noisy rounds (Hu, Wu, Smith 2023; Evgeniou & Pontil
+2004).
+
+    min over w_k, b_k of  sum_k [ l_k(w_k, b_k) + (lambda/2) |w_k - wbar|^2 ],    wbar the mean of all w_k
+
+Every round the tasks send something of norm at most one clip, the server moves wbar, and in the end each
+task fits itself around the last wbar. Everything between two releases is solved to the end, so tasks keep
+no state. Three ways:
+
+    strength=None   (default) what is sent is the direction and length of a weakly penalised model around wbar
+                    (methods/direction_mean.py); no clip, step or lambda to tune. In the end each task
+                    averages over staying near wbar, along it, or alone, by the evidence of its own rows.
+    strength=lambda Algorithm 1 of the paper with exact local solves (methods/mean_rounds.py). lambda = 0 is
+                    learning alone, lambda to infinity one model for all. Without noise it reaches the
+                    optimum.
+    unit="record"   noisy gradients of single rows at wbar, clipped row by row (methods/mean_records.py).
+
+**Privacy** (THEORY section 2). Unit task: the sum has l2 sensitivity `clip` (add-remove), 2 `clip`
+(replace-one), whatever a message depends on. Cohorts are Poisson with probability `rate`, drawn by the
+runtime; sums are divided by the expected cohort, never the realised one, and an empty cohort releases noise
+like any other; tasks weigh the same whatever they hold; wbar starts at zero. Observer: the other tasks.
+Where the server sees who takes part, its statement has no amplification. Unit record: see mean_records.py.
+Personal models come after the last release and never leave.
+
+Neural models behind the same name: methods/neural_mean.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
+from taskveil.methods import direction_mean, mean_records, mean_rounds
+from taskveil.methods.alone import best_intercepts
+from taskveil.methods.base import (
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
+from taskveil.methods.shared_prior import noise_deviation, priors
+from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.plan import Budget, Plan, Request, make_plan
+from taskveil.privacy.units import Unit
+from taskveil.solvers.evidence import averaged_models, residual_models
+from taskveil.tasks.block import TaskBlock
+
+RELEASE = "mean"
+SIGNAL_TO_NOISE = 3.0  # of the weak penalty under which the models for the mean are fitted
+MOST_ROUNDS = 5
+NOISE_PER_ROUND = 0.15  # rounds = this over the noise of one release, norm over number of tasks
+
+
+class Mean(Method):
+    """Personal models around a common mean.
+
+    rounds        releases; None: from the noise (1 to 5), 10 with a given strength, 50 for records
+    strength      lambda; None: directions are sent and each task weighs the mean against learning alone
+    rate          probability that a task (unit record: a row) takes part in a round; None: always
+    clip          norm of a message where strength is given (None: 1), or of a row's gradient (None: from sizes)
+    personalise   False: every task uses wbar itself, with its own intercept (what `pooled` does)
+    tol           without noise and with a strength: stop when wbar moves less than this, relative; 0: never
+    """
+
+    name = "mean"
+    units = ("task", "record")
+    chooses_locally = True
+    reference = (
+        "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
+    )
+
+    def __init__(
+        self,
+        rounds: int | None = None,
+        strength: float | None = None,
+        rate: float | None = None,
+        clip: float | None = None,
+        *,
+        personalise: bool = True,
+        tol: float = 1e-10,
+    ):
+        self.rounds = rounds
+        self.strength = strength
+        self.rate = rate
+        self.clip = clip
+        self.personalise = personalise
+        self.tol = tol
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
+        if self.rounds is not None and not (whole and self.rounds >= 1):
+            raise OptionError(f"rounds must be a whole number of at least 1, or None; got {self.rounds!r}")
+        if self.strength is not None and not 0.0 <= self.strength < math.inf:
+            raise OptionError(f"strength must be at least 0 and finite, or None; got {self.strength!r}")
+        if self.rate is not None and not 0.0 < self.rate <= 1.0:
+            raise OptionError(f"rate must lie in (0, 1], or be None; got {self.rate!r}")
+        if self.clip is not None and not 0.0 < self.clip < math.inf:
+            raise OptionError(f"clip must be positive and finite, or None; got {self.clip!r}")
+        if budget.unit is Unit.RECORD:
+            mean_records.check(self.strength, public)
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        self.check(public, budget)
+        what: VectorSum
+        default: int | None
+        if budget.unit is Unit.RECORD:
+            what, default = mean_records.contribution(public, self.clip), mean_records.ROUNDS
+        elif self.strength is not None:
+            what, default = mean_rounds.contribution(public, budget, self.clip), mean_rounds.rounds(budget)
+        else:
+            what, default = direction_mean.contribution(public.n_outputs, public.n_features), None
+        rounds = self.rounds or default or self._rounds(public, budget)
+        return [Request(RELEASE, t + 1, what, rate=self.rate) for t in range(rounds)]
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        if plan.budget.unit is Unit.RECORD:
+            return mean_records.RecordTasks(block, public, self.personalise)
+        if self.strength is not None:
+            return mean_rounds.FixedTasks(block, public, self.strength, self.personalise)
+        return MeanTasks(block, public, self.personalise)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        if plan.budget.unit is Unit.RECORD:
+            return mean_records.RecordServer(public, plan)
+        if self.strength is not None:
+            return mean_rounds.FixedServer(public, plan, self.tol)
+        return MeanServer(public, plan)
+
+    def keeps_history(self, plan: Plan) -> bool:
+        return False
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """Tasks keep no state: the last billboard is all that a new task needs."""
+        return billboards[-1:]
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        intercept = billboard.values.get("intercept", np.zeros(public.n_outputs))
+        return Models(billboard.values["mean"][None], np.asarray(intercept)[None])
+
+    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if plan.budget.unit is not Unit.RECORD:
+            return []
+        return [
+            "Personal models are fitted to their task's own rows after the last release, without noise: they "
+            "are for the task's owner only. What is protected is wbar."
+        ]
+
+    def _rounds(self, public: PublicInfo, budget: Budget) -> int:
+        if budget.epsilon is None:
+            return MOST_ROUNDS
+        what = direction_mean.contribution(public.n_outputs, public.n_features)
+        planned = make_plan([Request(RELEASE, 1, what, rate=self.rate)], budget).releases[0]
+        asked = public.n_tasks * (self.rate or 1.0)
+        noise = noise_deviation(planned, asked, budget.aggregation) * math.sqrt(what.vector_size) / asked
+        return int(np.clip(round(NOISE_PER_ROUND / noise), 1, MOST_ROUNDS))
+
+
+class MeanTasks(TaskSide):
+    """Directions and lengths out, averages over priors around wbar in the end."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
+        self.block, self.public, self.personalise = block, public, personalise
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        loss, intercept = self.public.loss, self.public.fit_intercept
+        left = residual_models(self.block, view["mean"], SIGNAL_TO_NOISE, loss, intercept, own_scale=False)
+        return state, {RELEASE: direction_mean.messages(left)}
+
+    def finish(self, state: State, view: View) -> Models:
+        return personal_models(self.block, self.public, view["mean"], self.personalise)
+
+
+def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, personalise: bool) -> Models:
+    """Around a public mean (r, d): averaged over priors by evidence, or the mean itself with own
+    intercepts.
+    """
+    loss = LOSSES.get(public.loss)
+    if not personalise:
+        W = np.repeat(mean[None], block.n_tasks, axis=0)
+        return Models(
+            W, best_intercepts(block, W, loss, public.fit_intercept), np.ones(block.n_tasks, dtype=bool)
+        )
+    d = public.n_features
+    options = priors(mean, np.zeros(d), np.eye(d))
+    W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=False)
+    b = best_intercepts(block, W, loss, public.fit_intercept)
+    return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+
+
+class MeanServer(ServerSide):
+    """wbar <- wbar + the denoised mean of what is left around it."""
+
+    def __init__(self, public: PublicInfo, plan: Plan):
+        self.public, self.plan = public, plan
+
+    def start(self) -> tuple[State, Billboard]:
+        mean = np.zeros((self.public.n_outputs, self.public.n_features))
+        return {"mean": mean, "round": np.array(0)}, Billboard(0, {"mean": mean})
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t = int(state["round"]) + 1
+        planned = self.plan.releases[t - 1]
+        asked = self.public.n_tasks * (planned.rate or 1.0)  # the expected cohort
+        deviation = noise_deviation(planned, asked, self.plan.budget.aggregation)
+        move = direction_mean.estimate(releases[RELEASE], deviation, asked, state["mean"].shape)
+        mean = state["mean"] + move
+        return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted)

@@ -1,0 +1,108 @@
+"""The common mean when single rows are protected: noisy accelerated gradient rounds on the pooled loss.
+
+    task      sends the sum over its (drawn) rows of the gradient of the row's loss at the public (wbar, b),
+              each row clipped to `clip`
+    server    adds them up, divides by the expected number of rows q N, and takes a step of Nesterov's
+              method (momentum (t-1)/(t+2)) with step 1/L, L a public bound
+
+**Privacy.** Unit: one row of one task, one person being one row. A row's clipped gradient has norm at most
+`clip`, so replacing a row by a null one moves the sum by `clip`, another row by 2 `clip`. Nothing private
+enters a message but the current rows: (wbar, b) is public, there are no own intercepts, own scales or own
+states, and N is public (sizes are fixed under this unit). Poisson coins are drawn row by row by the
+runtime. Observer: everybody who sees the releases. Personal models are fitted afterwards, by their owners,
+for themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
+from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.row_gradients import RowGradients
+from taskveil.privacy.contributions import RowSum
+from taskveil.privacy.plan import Plan
+from taskveil.tasks.block import TaskBlock
+
+RELEASE = "mean"
+ROUNDS = 50
+TYPICAL_SLOPE = 0.5  # of the loss at a row: half a range of the target, or an undecided label
+
+
+def check(strength: float | None, public: PublicInfo) -> None:
+    if strength is not None:
+        raise OptionError(
+            "strength belongs to unit='task': with unit='record' a task's own model may not enter a message. "
+            "Leave strength=None; each task weighs the mean against its own rows afterwards."
+        )
+    if public.task_rows is None:
+        raise OptionError("method 'mean' with unit='record' needs the public number of rows of every task")
+
+
+def contribution(public: PublicInfo, clip: float | None) -> RowSum:
+    bound = TYPICAL_SLOPE * math.sqrt(longest_row(public)) if clip is None else clip
+    return RowSum((public.n_outputs, public.n_features + int(public.fit_intercept)), bound)
+
+
+def longest_row(public: PublicInfo) -> float:
+    """Squared length of a row with its intercept: 1 + 1 for unit rows, else entries of size one."""
+    return (1.0 if public.unit_rows else float(public.n_features)) + float(public.fit_intercept)
+
+
+class RecordTasks(TaskSide):
+    """Row gradients at the public model."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
+        self.block, self.public, self.personalise = block, public, personalise
+        self.loss = LOSSES.get(public.loss)
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        block = self.block
+        X = np.asarray(block.X, dtype=float)
+        if self.public.fit_intercept:
+            X = np.concatenate([X, np.ones((block.n_rows, 1))], axis=1)
+        slopes = self.loss.derivative(X @ view["point"].T, block.y)
+        if block.weights is not None:
+            slopes = slopes * block.weights[:, None]
+        return state, {RELEASE: RowGradients(X, slopes, block.offsets)}
+
+    def finish(self, state: State, view: View) -> Models:
+        from taskveil.methods.mean import personal_models
+
+        return personal_models(self.block, self.public, view["mean"], self.personalise)
+
+
+class RecordServer(ServerSide):
+    """Nesterov's accelerated gradient method on noisy gradients; all of it is post-processing."""
+
+    def __init__(self, public: PublicInfo, plan: Plan):
+        self.public, self.plan = public, plan
+        self.step_size = 1.0 / (LOSSES.get(public.loss).smoothness * longest_row(public))
+
+    def start(self) -> tuple[State, Billboard]:
+        zero = np.zeros((self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept)))
+        state = {"model": zero, "point": zero, "round": np.array(0)}
+        return state, self._billboard(state, None)
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t = int(state["round"]) + 1
+        rows = max(1.0, float(sum(self.public.task_rows or ())) * (self.plan.releases[t - 1].rate or 1.0))
+        model = state["point"] - self.step_size * releases[RELEASE] / rows
+        point = model + (t - 1.0) / (t + 2.0) * (model - state["model"])
+        new = {"model": model, "point": point, "round": np.array(t)}
+        return new, self._billboard(new, accepted)
+
+    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
+        d, model = self.public.n_features, state["model"]
+        intercept = model[:, d] if self.public.fit_intercept else np.zeros(model.shape[0])
+        values = {"mean": model[:, :d], "intercept": intercept, "point": state["point"]}
+        return Billboard(int(state["round"]), values, accepted=accepted)

@@ -1,0 +1,119 @@
+"""Algorithm 1 of private mean-regularised learning, lambda given, local problems solved exactly (unit: task).
+
+    task      w_k = argmin l_k(w, b) + (lambda/2) |w - wbar|^2,  sends clip((1 + lambda/h)(w_k - wbar))
+    server    wbar <- wbar + sum of g_k / (q m)                    q m the expected cohort
+
+Why it converges: with H_k the curvature of l_k, w_k - wbar = (H_k + lambda)^-1 H_k (w*_k - wbar), and wbar
+is a fixed point exactly when it is the mean of the w_k, which is the optimum. h is a public upper bound on
+the curvature (rows of length one, or entries of size one), so that the scaled step has eigenvalues (1 +
+lambda/h) x/(x + lambda) <= 1 for 0 <= x <= h: it contracts, for large lambda like gradient descent with
+step 1/h instead of standing still. Without noise the server also extrapolates from earlier rounds (Anderson
+1965; for squared loss that is GMRES, exact after as many rounds as there are unknowns).
+
+We differ from the paper where THEORY section 2 says why: Poisson cohorts and the expected cohort size, and
+the local problem is solved instead of walked, so no private state is carried from round to round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import alone_models, best_intercepts
+from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.plan import Budget, Plan
+from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.tasks.block import TaskBlock
+
+RELEASE = "mean"
+UNBOUNDED = 1e12  # stands for "no clipping" where nothing is private
+PRIVATE_ROUNDS, PLAIN_ROUNDS = 10, 300
+MEMORY = 30  # earlier rounds the extrapolation looks at
+
+
+def contribution(public: PublicInfo, budget: Budget, clip: float | None) -> VectorSum:
+    bound = UNBOUNDED if budget.epsilon is None else (1.0 if clip is None else clip)
+    return VectorSum((public.n_outputs, public.n_features), bound)
+
+
+def rounds(budget: Budget) -> int:
+    return PLAIN_ROUNDS if budget.epsilon is None else PRIVATE_ROUNDS
+
+
+class FixedTasks(TaskSide):
+    """Exact local solves around wbar; no state."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo, strength: float, personalise: bool):
+        self.block, self.public, self.strength, self.personalise = block, public, strength, personalise
+        self.loss = LOSSES.get(public.loss)
+        longest = 1.0 if public.unit_rows else float(public.n_features)
+        self.boost = 1.0 + strength / (self.loss.smoothness * longest)
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        W, _ = self._solve(view["mean"])
+        return state, {RELEASE: self.boost * (W - view["mean"])}
+
+    def finish(self, state: State, view: View) -> Models:
+        everyone = np.ones(self.block.n_tasks, dtype=bool)
+        if not self.personalise:
+            W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
+            return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept), everyone)
+        if self.strength == 0.0:  # nothing pulls toward the mean: this is `local`
+            return alone_models(self.block, self.public)
+        W, b = self._solve(view["mean"])
+        return Models(W, b, everyone)
+
+    def _solve(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        centre = np.broadcast_to(mean, (self.block.n_tasks, *mean.shape))
+        return minimise_local(
+            self.block, self.loss, self.strength, Penalty(centre=centre), self.public.fit_intercept
+        )
+
+
+class FixedServer(ServerSide):
+    """Moves wbar along the mean message; without noise it extrapolates, and stops when nothing moves."""
+
+    def __init__(self, public: PublicInfo, plan: Plan, tol: float):
+        self.public, self.plan, self.tol = public, plan, tol
+        self.private = plan.budget.epsilon is not None
+
+    def start(self) -> tuple[State, Billboard]:
+        mean = np.zeros((self.public.n_outputs, self.public.n_features))
+        none = np.zeros((0, mean.size))
+        return {"mean": mean, "round": np.array(0), "points": none, "moves": none}, Billboard(
+            0, {"mean": mean}
+        )
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        t = int(state["round"]) + 1
+        asked = self.public.n_tasks * (self.plan.releases[t - 1].rate or 1.0)
+        move, point = releases[RELEASE].ravel() / asked, state["mean"].ravel()
+        points = np.vstack([state["points"], point])[-MEMORY:]
+        moves = np.vstack([state["moves"], move])[-MEMORY:]
+        nxt = point + move if self.private else extrapolated(points, moves)
+        mean = nxt.reshape(state["mean"].shape)
+        still = not self.private and float(np.linalg.norm(move)) <= self.tol * (
+            1.0 + float(np.linalg.norm(point))
+        )
+        new = {"mean": mean, "round": np.array(t), "points": points, "moves": moves}
+        return new, Billboard(t, {"mean": mean}, accepted=accepted, done=bool(still and self.tol > 0))
+
+
+def extrapolated(points: np.ndarray, moves: np.ndarray) -> np.ndarray:
+    """The next point of Anderson's scheme from points x_j and moves g_j (k, p): least squares on
+    differences of g.
+    """
+    x, g = points[-1], moves[-1]
+    if len(points) < 2:
+        return x + g
+    dx, dg = np.diff(points, axis=0).T, np.diff(moves, axis=0).T
+    mix = np.linalg.lstsq(dg, g, rcond=1e-12)[0]
+    return x + g - (dx + dg) @ mix
