@@ -1,0 +1,1 @@
+"""Measured ratios, not asserted times: see README.md."""
