@@ -24,6 +24,11 @@ NO_WEIGHTS = np.empty(0)
 PART = 1_000_000  # numbers of X that the NumPy version handles at a time
 
 
+def row_weights(block: TaskBlock) -> Array:
+    """The weights as the kernels take them: empty where every row counts."""
+    return NO_WEIGHTS if block.weights is None else np.asarray(block.weights, dtype=float)
+
+
 def mean_gradients(block: TaskBlock, W: Array, b: Array, loss: Loss) -> tuple[Array, Array, Array]:
     """(grad_W (m, r, d), grad_b (m, r), values (m,)) at models W (m, r, d) and intercepts b (m, r)."""
     if loss.kernel is None:
@@ -34,7 +39,7 @@ def mean_gradients(block: TaskBlock, W: Array, b: Array, loss: Loss) -> tuple[Ar
     m, r, d = W.shape
     out = np.empty_like(W), np.empty_like(b), np.empty(m)
     kernel = kernels.single_output_gradients if r == 1 else kernels.gradients
-    weights = NO_WEIGHTS if block.weights is None else np.asarray(block.weights, dtype=float)
+    weights = row_weights(block)
 
     def work(first: int, last: int) -> None:
         kernel(block.X, block.y, weights, block.offsets, W, b, loss.kernel, first, last, *out)
@@ -83,7 +88,7 @@ def task_means(block: TaskBlock) -> tuple[Array, Array, Array]:
 
     m, d, r = len(block.offsets) - 1, block.X.shape[1], block.y.shape[1]
     out = np.empty((m, d)), np.empty((m, r)), np.empty(m)
-    weights = NO_WEIGHTS if block.weights is None else np.asarray(block.weights, dtype=float)
+    weights = row_weights(block)
 
     def work(first: int, last: int) -> None:
         kernels.column_means(block.X, block.y, weights, block.offsets, first, last, *out)

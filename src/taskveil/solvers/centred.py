@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
-from taskveil.solvers.block_gradient import mean_gradients, task_means
+from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
 from taskveil.solvers.lipschitz import task_lipschitz
+from taskveil.solvers.threads import over_tasks
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
@@ -62,6 +63,29 @@ class SmoothPart:
             grad_W += self.ridge * W
             value += 0.5 * self.ridge * float(np.square(W).sum())
         return Evaluation(value, grad_W, np.where(self.free, grad_b, 0.0))
+
+    def fused(self) -> bool:
+        """Whether `accelerated_step` applies: one output and a loss with a kernel."""
+        return self.shape[1] == 1 and self.loss.kernel is not None
+
+    def accelerated_step(
+        self, at: tuple[Array, Array], before: tuple[Array, Array], beta: float, steps: Array
+    ) -> tuple[Array, Array]:
+        """z - steps * gradient(z) at z = at + beta (at - before), for (W, c) pairs; steps (m,)."""
+        from taskveil.solvers import kernels
+
+        new = np.empty(self.shape), np.empty(self.shape[:2])
+        block, weights = self.block, row_weights(self.block)
+
+        def work(first: int, last: int) -> None:
+            kernels.accelerated_step(
+                block.X, block.y, weights, block.offsets, at[0], before[0], at[1], before[1], beta,
+                self.mean_x, self.free, steps, 1.0 / self.loss.smoothness, self.ridge, self.loss.kernel,
+                first, last, *new,
+            )  # fmt: skip
+
+        over_tasks(work, block.offsets, self.shape[2])
+        return new
 
     def intercepts(self, W: Array, c: Array) -> Array:
         """b = c - xbar'w."""

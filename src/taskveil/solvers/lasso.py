@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
-from taskveil.solvers.block_gradient import NO_WEIGHTS
+from taskveil.solvers.block_gradient import mean_gradients, row_scores, row_weights
 from taskveil.solvers.held_out import CrossValidation
 from taskveil.solvers.threads import over_tasks
 from taskveil.tasks.block import TaskBlock
@@ -42,7 +42,7 @@ def minimise_l1(
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     strengths = np.broadcast_to(np.asarray(strengths, dtype=float), (m,)).copy()
     W, b = (np.zeros((m, r, d)), np.zeros((m, r))) if start is None else (start[0].copy(), start[1].copy())
-    weights = NO_WEIGHTS if block.weights is None else np.asarray(block.weights, dtype=float)
+    weights = row_weights(block)
 
     def work(first: int, last: int) -> None:
         kernels_l1.lasso(
@@ -66,8 +66,6 @@ def minimise_l1(
 
 def largest_useful_strength(block: TaskBlock, loss: Loss, fit_intercept: bool = True) -> Array:
     """(m,) the smallest strength at which every weight is zero: the largest slope at the constant model."""
-    from taskveil.solvers.block_gradient import mean_gradients
-
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     _, b = minimise_l1(block, loss, 1e300, fit_intercept)
     grad_W, _, _ = mean_gradients(block, np.zeros((m, r, d)), b, loss)
@@ -84,8 +82,6 @@ def cross_validated_l1(
     tol: float = 1e-5,
 ) -> CrossValidation:
     """k-fold on every task's own rows for strengths (g,) or (g, m), descending, with warm starts."""
-    from taskveil.solvers.block_gradient import row_scores
-
     fold_of_row = block.folds(folds) if isinstance(folds, int) else folds
     counted = np.ones(block.n_rows) if block.weights is None else block.weights
     held = np.zeros((len(grid), block.n_rows))

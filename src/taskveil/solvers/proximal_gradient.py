@@ -105,6 +105,8 @@ class Problem:
         )
 
     def prox(self, parts: Array) -> Array:
+        if len(parts) == 1:
+            return self._prox_one(0, parts[0])[None]
         return np.stack([self._prox_one(j, part) for j, part in enumerate(parts)])
 
     def _prox_one(self, j: int, part: Array) -> Array:
@@ -120,18 +122,41 @@ class Problem:
 
 
 def step(problem: Problem, state: State, beta: float, restart: bool = True) -> State:
-    """One round: extrapolate by beta, gradient step, proximal map."""
+    """One round: extrapolate by beta, gradient step, proximal map; drop a direction that points uphill."""
+    forward = _fused_forward if len(state.parts) == 1 and problem.smooth.fused() else _forward
+    target, c = forward(problem, state, beta)
+    new = problem.prox(target)
+    if restart and beta > 0.0 and _uphill(state, beta, new):
+        return State(new, new, c, c, state.round + 1, 0)
+    return State(new, state.parts, c, state.intercepts, state.round + 1, state.since_restart + 1)
+
+
+def _forward(problem: Problem, state: State, beta: float) -> tuple[Array, Array]:
+    """(parts, intercepts) after extrapolation and gradient step."""
     z = state.parts + beta * (state.parts - state.previous)
     zc = state.intercepts + beta * (state.intercepts - state.previous_intercepts)
-    at = problem.smooth.evaluate(z.sum(axis=0), zc)
-    new = problem.prox(z - problem.step[:, None, None] * at.grad_W)
+    at = problem.smooth.evaluate(_total(z), zc)
     # In centred coordinates the curvature in c is the loss's own.
-    c = zc - at.grad_c / problem.smooth.loss.smoothness
-    uphill = float(np.sum((z - new) * (new - state.parts))) > 0.0
-    since = 0 if restart and uphill else state.since_restart + 1
-    if since == 0:  # forget the direction
-        return State(new, new, c, c, state.round + 1, 0)
-    return State(new, state.parts, c, state.intercepts, state.round + 1, since)
+    return z - problem.step[:, None, None] * at.grad_W, zc - at.grad_c / problem.smooth.loss.smoothness
+
+
+def _fused_forward(problem: Problem, state: State, beta: float) -> tuple[Array, Array]:
+    """The same for one part and one output, in one pass over rows and models."""
+    now, before = (state.parts[0], state.intercepts), (state.previous[0], state.previous_intercepts)
+    W, c = problem.smooth.accelerated_step(now, before, beta, problem.step)
+    return W[None], c
+
+
+def _uphill(state: State, beta: float, new: Array) -> bool:
+    """<z - new, new - old> > 0: the step undoes part of the momentum (O'Donoghue & Candes 2015)."""
+    from taskveil.solvers import kernels
+
+    return kernels.uphill(state.parts.ravel(), state.previous.ravel(), beta, new.ravel()) > 0.0
+
+
+def _total(parts: Array) -> Array:
+    """The sum of the parts, without a copy where there is one."""
+    return parts[0] if len(parts) == 1 else parts.sum(axis=0)
 
 
 def duality_gap(problem: Problem, state: State, at: Evaluation) -> float:
@@ -142,7 +167,7 @@ def duality_gap(problem: Problem, state: State, at: Evaluation) -> float:
     <g, c> - f. Free intercepts ask for g = 0; what is left of g is counted as |g| (1 + |c|), which vanishes
     with it.
     """
-    W = state.parts.sum(axis=0)
+    W = _total(state.parts)
     if any(penalty <= 0.0 for _, penalty in problem.parts):
         return float("inf")
     duals = [structure.dual_norm(structure.matrix(at.grad_W)) for structure, _ in problem.parts]
@@ -196,7 +221,7 @@ def run(
         before, state = state, step(problem, state, beta, restart)
         if tol > 0.0 and state.round % CHECK_EVERY == 0 and _done(problem, before, state, tol):
             break
-    W = state.parts.sum(axis=0)
+    W = _total(state.parts)
     at = smooth.evaluate(W, state.intercepts)
     b = smooth.intercepts(W, state.intercepts)
     gap = duality_gap(problem, state, at)
@@ -204,7 +229,7 @@ def run(
 
 
 def _done(problem: Problem, before: State, state: State, tol: float) -> bool:
-    at = problem.smooth.evaluate(state.parts.sum(axis=0), state.intercepts)
+    at = problem.smooth.evaluate(_total(state.parts), state.intercepts)
     objective = problem.objective(state, at)
     gap = duality_gap(problem, state, at)
     if math.isfinite(gap):

@@ -14,9 +14,9 @@ identity is ours to use, not the paper's; it gives an optimum to compare their a
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import eigh
 
 from taskveil.structures.base import Array, Structure
+from taskveil.structures.blas import small_matrix_threads
 from taskveil.structures.trace_norm import shrink_singular_values, singular_values
 
 
@@ -42,7 +42,8 @@ class Relationship(Structure):
         a Gram matrix with no positive part gives I/m, that is, unrelated tasks of equal size.
         """
         m = gram.shape[0]
-        L, U = eigh((gram + gram.T) / 2.0)
+        with small_matrix_threads(m):
+            L, U = np.linalg.eigh((gram + gram.T) / 2.0)
         roots = np.sqrt(np.maximum(L, 0.0))
         total = roots.sum()
         shares = roots / total if total > 0.0 else np.full(m, 1.0 / m)
@@ -61,7 +62,7 @@ class FixedRelationship(Structure):
     column = "task"
 
     def __init__(self, omega: Array) -> None:
-        shares, self.basis = eigh((omega + omega.T) / 2.0)
+        shares, self.basis = np.linalg.eigh((omega + omega.T) / 2.0)
         self.shares = np.maximum(shares, 1e-14 * shares[-1])  # rounding must not make Omega singular
 
     def value(self, W: Array) -> float:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import eigh
 
 from taskveil.structures.base import Array, NormStructure, shrinkage
+from taskveil.structures.blas import small_matrix_threads
 
 
 class TraceNorm(NormStructure):
@@ -35,13 +35,15 @@ class TraceNorm(NormStructure):
         `lift` is added to every eigenvalue first: with noise of that size the map tends to the identity and
         the tasks learn alone, which keeps MP-MTL Prop. 1 for noise that is not positive semidefinite.
         """
-        L, U = eigh((S + S.T) / 2.0)
-        return (U * shrinkage(L, threshold, lift)) @ U.T
+        with small_matrix_threads(len(S)):
+            L, U = np.linalg.eigh((S + S.T) / 2.0)
+            return (U * shrinkage(L, threshold, lift)) @ U.T
 
 
 def singular_values(W: Array) -> Array:
     """Singular values, descending."""
-    return np.linalg.svd(W, compute_uv=False)
+    with small_matrix_threads(min(W.shape)):
+        return np.linalg.svd(W, compute_uv=False)
 
 
 def shrink_singular_values(W: Array, shrink: Callable[[Array], Array]) -> Array:
@@ -52,13 +54,20 @@ def shrink_singular_values(W: Array, shrink: Callable[[Array], Array]) -> Array:
     """
     if W.shape[0] > W.shape[1]:
         return shrink_singular_values(W.T, shrink).T
-    L, U = eigh(W @ W.T)
-    s = np.sqrt(np.maximum(L, 0.0))
-    kept = shrink(s)
-    tiny = s <= 1e-6 * s[-1]
-    if np.any(kept[tiny] > 0.0):
-        U, s, V = np.linalg.svd(W, full_matrices=False)
-        return (U * shrink(s)) @ V
-    factor = np.divide(kept, s, out=np.zeros_like(s), where=kept > 0.0)
-    live = factor > 0.0
-    return (U[:, live] * factor[live]) @ (U[:, live].T @ W)
+    with small_matrix_threads(W.shape[0]):
+        L, U = np.linalg.eigh(W @ W.T)
+        s = np.sqrt(np.maximum(L, 0.0))
+        kept = shrink(s)
+        if np.any(kept[s <= 1e-6 * s[-1]] > 0.0):
+            U, s, V = np.linalg.svd(W, full_matrices=False)
+            return (U * shrink(s)) @ V
+        live = kept > 0.0
+        return _keep(W, U[:, live], kept[live] / s[live])
+
+
+def _keep(W: Array, U: Array, factors: Array) -> Array:
+    """U diag(factors) U' W in the memory order of W; two thin products where few directions are kept."""
+    X = W.T  # (m, d), contiguous for models that live as (tasks, features)
+    if 2 * U.shape[1] > U.shape[0]:
+        return (X @ ((U * factors) @ U.T)).T
+    return ((X @ (U * factors)) @ U.T).T
