@@ -49,7 +49,11 @@ class Event(ABC):
         return None
 
     def slack(self) -> float:
-        """Total variation between what was done and what the curves describe; accountants add it to delta."""
+        """Total variation between what was done and what the curves describe; delta pays for it."""
+        return 0.0
+
+    def failure(self) -> float:
+        """Probability, the same for all data, that the curves do not apply at all; added to delta."""
         return 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,6 +240,9 @@ class SelectEvent(Event):
 
     def slack(self) -> float:
         return self.mean_runs * math.fsum(c.count * c.event.slack() for c in self.charges)
+
+    def failure(self) -> float:
+        return self.mean_runs * math.fsum(c.count * c.event.failure() for c in self.charges)
 
     def dp_event(self) -> Any:
         import dp_accounting

@@ -26,10 +26,10 @@ integer
              orders a (Agarwal, Kairouz, Liu 2021, Cor. 3.6): a D2^2/(2m) + min(((2a-1) D2^2 + 6 D1)/(4 m^2),
              3 D1/(2m)). Other orders by convexity of (a-1) D_a.
 
-distance     total variation between what is sent and this description, per release: table sampling, the
-             factors above, and the chance 2^-40 that a sparse mask graph fails. Accountants add (1 + e^eps)
-             times it to delta.
-Computational the masks and the key stream are indistinguishable from random under the usual assumptions.
+distance     total variation between what is sent and this description, per release: table sampling and the
+             factors above. Accountants add (1 + e^eps) times it to delta.
+failure      the chance 2^-40 that a sparse mask graph fails, whatever the data; added to delta as it is.
+Assumed      the masks and the key stream are indistinguishable from random under the usual assumptions.
 """
 
 from __future__ import annotations
@@ -53,9 +53,13 @@ class SharedGaussianEvent(GaussianEvent):
 
     kind = "shared-gaussian"
     distance: float = 0.0
+    failure_probability: float = 0.0
 
     def slack(self) -> float:
         return self.distance
+
+    def failure(self) -> float:
+        return self.failure_probability
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class SharedSkellamEvent(Event):
     l1_sensitivity: float
     l2_sensitivity: float
     distance: float = 0.0
+    failure_probability: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.variance > 0 and self.l2_sensitivity > 0 and self.l1_sensitivity > 0):
@@ -74,6 +79,9 @@ class SharedSkellamEvent(Event):
 
     def slack(self) -> float:
         return self.distance
+
+    def failure(self) -> float:
+        return self.failure_probability
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         a = np.asarray(orders, dtype=np.float64)

@@ -15,6 +15,7 @@ from taskveil.errors import OptionError
 from taskveil.privacy.calibrate import largest_loss, verify_target
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import Charge, Event, GaussianEvent
+from taskveil.privacy.integer_tables import LARGEST_DISTANCE
 from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedNoise, SharedSkellam
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
 from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
@@ -36,7 +37,7 @@ def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
             )
     assert budget.epsilon is not None
     loss = largest_loss(
-        lambda c: _charges(requests, kind, budget, c), budget.epsilon, _delta(budget, len(requests)),
+        lambda c: _charges(requests, kind, budget, c), budget.epsilon, _delta(budget, requests),
         budget.accountant,
     )  # fmt: skip
     made: dict[tuple[Contribution, float], SharedNoise] = {}
@@ -84,14 +85,16 @@ def _charges(
     return charges
 
 
-def _delta(budget: Budget, releases: int) -> float:
-    """The delta left for the curves: every release may spend 2^-39 on its mask graph and sampling tables."""
-    assert budget.epsilon is not None
-    slack = releases * 2.0 ** (1 - SECURITY_BITS)
-    left = budget.delta - (1 + math.exp(min(budget.epsilon, 700.0))) * slack
+def _delta(budget: Budget, requests: Sequence[Request]) -> float:
+    """The delta left for the curves: secure sums spend some on their mask graphs and sampling tables."""
+    assert budget.epsilon is not None and budget.secure is not None
+    grown = 1 + math.exp(min(budget.epsilon, 700.0))
+    sizes = sum(2 * r.contribution.vector_size + 1 for r in requests)  # padded at most to twice the length
+    distance = sizes * (2 * LARGEST_DISTANCE * budget.secure.n_tasks + 1e-40)
+    left = budget.delta - len(requests) * 2.0**-SECURITY_BITS - 2 * grown * distance
     if left < budget.delta / 2:
         raise OptionError(
             "delta is too small for this many secure sums, each of which fails with probability 2^-40; "
-            "use a larger delta or fewer rounds"
+            "use a larger delta, a smaller epsilon or fewer rounds"
         )
     return left

@@ -152,7 +152,7 @@ class SharedNoise(Mechanism):
         table = LARGEST_DISTANCE * size * self.shares
         laws = gaussian_share_distance(self.share_variance, self.shares, size)
         multiplier = math.sqrt(self.shares * self.share_variance - ROUNDING_VARIANCE) / (l2 * INFLATION)
-        return SharedGaussianEvent(multiplier, table + laws + 2.0**-SECURITY_BITS)
+        return SharedGaussianEvent(multiplier, table + laws, 2.0**-SECURITY_BITS)
 
     def message(self, contribution: Contribution, own: FloatArray, stream: Stream) -> NDArray[np.int64]:
         """One task's integers for the secure sum: its rounded message plus its share of the noise."""
@@ -187,4 +187,4 @@ class SharedSkellam(SharedNoise):
         table = LARGEST_DISTANCE * size * self.shares
         l1 = min(math.sqrt(size) * l2, l2**2)  # integers: |k| <= k^2
         variance = self.shares * self.share_variance
-        return SharedSkellamEvent(variance, l1 * INFLATION, l2 * INFLATION, table + 2.0**-SECURITY_BITS)
+        return SharedSkellamEvent(variance, l1 * INFLATION, l2 * INFLATION, table, 2.0**-SECURITY_BITS)

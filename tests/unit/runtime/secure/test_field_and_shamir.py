@@ -9,7 +9,9 @@ from taskveil.errors import SecureSumRefused
 from taskveil.runtime.secure import field, shamir
 
 P = field.PRIME
-elements = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, 2, P - 1, P - 2, 1 << 60, (1 << 32) - 1, 1 << 32]))
+elements = st.one_of(
+    st.integers(0, P - 1), st.sampled_from([0, 1, 2, P - 1, P - 2, 1 << 60, (1 << 32) - 1, 1 << 32])
+)
 
 
 @given(st.lists(st.tuples(elements, elements), min_size=1, max_size=20))
@@ -43,7 +45,8 @@ def test_any_threshold_shares_open_the_secret(threshold, spare, random):
 
 
 def test_fewer_shares_are_refused_and_fit_every_secret():
-    """With threshold - 1 shares every value of the secret stays possible: some polynomial fits all of them."""
+    """With threshold - 1 shares every value of the secret stays possible: some polynomial fits all of
+    them."""
     shares = shamir.split([os.urandom(32)], [1, 2, 3], 3)
     with pytest.raises(SecureSumRefused):
         shamir.combine({p: shares[p][0] for p in (1, 2)}, 3)
@@ -58,7 +61,8 @@ def test_fewer_shares_are_refused_and_fit_every_secret():
 
 
 def test_a_single_share_looks_uniform():
-    """Means of 2000 shares of the all-zero secret: within 6 standard errors of (p - 1)/2 (1e-6 over 5 limbs is 5.1)."""
+    """Means of 2000 shares of the all-zero secret: within 6 standard errors of (p - 1)/2 (1e-6 over 5 limbs
+    is 5.1)."""
     first = np.stack(
         [np.frombuffer(shamir.split([bytes(32)], [1, 2], 2)[1][0], dtype="<u8") for _ in range(2000)]
     ).astype(float)

@@ -60,7 +60,8 @@ def test_the_degree_grows_with_the_logarithm_of_the_number_of_tasks():
 
 
 def test_the_disconnection_bound_covers_simulated_graphs():
-    """Bound 0.16 for 60 tasks, 24 gone, degree 8; 2000 drawn graphs stay below it (binomial tail < 1e-6 at 0.22)."""
+    """Bound 0.16 for 60 tasks, 24 gone, degree 8; 2000 drawn graphs stay below it (binomial tail < 1e-6 at
+    0.22)."""
     rng = np.random.default_rng(1)
     bound = graph.disconnection_probability(60, 24, 8)
     broken = 0

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.secure_runs import conversation
 
 from taskveil.errors import SecureSumRefused
 from taskveil.runtime.secure import messages
-from tests.support.secure_runs import conversation
 
 
 def test_every_message_of_a_round_survives_the_wire():

@@ -1,4 +1,5 @@
-"""Right sum or clean refusal: dropouts at every step, changed messages, replays, two stories about the cohort."""
+"""Right sum or clean refusal: dropouts at every step, changed messages, replays, two stories about the
+cohort."""
 
 from dataclasses import replace
 
@@ -6,11 +7,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.secure_runs import parties
 
 from taskveil.errors import SecureSumRefused
-from taskveil.runtime.secure import Identity, SecureClient, SecureServer, SecureSettings, messages, secure_total
+from taskveil.runtime.secure import (
+    Identity,
+    SecureClient,
+    SecureServer,
+    SecureSettings,
+    messages,
+    secure_total,
+)
 from taskveil.runtime.secure.run import carry
-from tests.support.secure_runs import parties
 
 STEPS = 5
 
@@ -21,13 +29,17 @@ def test_dropouts_at_any_step_give_the_right_sum_or_a_refusal(data):
     n = data.draw(st.integers(3, 6), label="tasks")
     smallest = data.draw(st.integers(2, n), label="min_cohort")
     bits = data.draw(st.sampled_from([8, 17, 32, 50]), label="bits")
-    leaves = data.draw(st.lists(st.sampled_from([None, None, 0, 1, 2, 3, 4]), min_size=n, max_size=n), label="leaves")
+    leaves = data.draw(
+        st.lists(st.sampled_from([None, None, 0, 1, 2, 3, 4]), min_size=n, max_size=n), label="leaves"
+    )
     inputs = np.random.default_rng(0).integers(-(2 ** (bits - 4)), 2 ** (bits - 4), size=(n, 6))
     config = SecureSettings.choose(n, 6, bits, colluders=1, min_cohort=smallest)
     gone = sum(step is not None for step in leaves)
     in_sum = [task for task, step in enumerate(leaves) if step is None or step > 2]
     try:
-        total, cohort = secure_total(inputs, config, drops=lambda step, task: leaves[task] is not None and step >= leaves[task])
+        total, cohort = secure_total(
+            inputs, config, drops=lambda step, task: leaves[task] is not None and step >= leaves[task]
+        )
     except SecureSumRefused:
         assert gone > n - smallest  # within the tolerance a round never fails
         return
@@ -70,7 +82,7 @@ def test_a_wrong_share_is_noticed_and_nothing_is_released():
     first = replies[0]
     bad = bytes([first.self_shares[1][0] ^ 1]) + first.self_shares[1][1:]
     replies[0] = replace(first, self_shares=(first.self_shares[0], bad, *first.self_shares[2:]))
-    with pytest.raises(SecureSumRefused, match="do not open|belong to one secret"):
+    with pytest.raises(SecureSumRefused, match=r"do not open|belong to one secret"):
         server.step(replies)
     assert server.total is None
 
@@ -109,7 +121,9 @@ def test_messages_of_another_round_or_out_of_order_are_refused():
         clients[0].step(replace(outgoing[0], round_id=b"x" * 32))
     with pytest.raises(SecureSumRefused, match="out of order"):
         clients[1].step(server.start()[1])
-    late = {task: replace(clients[task].step(m), round_id=b"y" * 32) for task, m in outgoing.items() if task > 1}
+    late = {
+        task: replace(clients[task].step(m), round_id=b"y" * 32) for task, m in outgoing.items() if task > 1
+    }
     with pytest.raises(SecureSumRefused, match="0 tasks answered"):
         server.step(late)
 
@@ -124,17 +138,22 @@ def test_a_refusal_is_final_for_the_task():
 
 
 def test_a_server_with_two_stories_about_the_cohort_gets_no_shares():
-    """Task 0 is told that task 3 left, the others that it stayed: neither story has enough signatures for both."""
+    """Task 0 is told that task 3 left, the others that it stayed: neither story has enough signatures for
+    both."""
     _, clients, outgoing = run_until(3, min_cohort=3)
     story = replace(outgoing[0], members=(0, 1, 2))
     signed = {0: clients[0].step(story)} | {t: clients[t].step(outgoing[t]) for t in (1, 2, 3)}
-    forwarded = messages.CohortSignatures(story.round_id, (1, 2, 3), tuple(signed[t].signature for t in (1, 2, 3)))
+    forwarded = messages.CohortSignatures(
+        story.round_id, (1, 2, 3), tuple(signed[t].signature for t in (1, 2, 3))
+    )
     with pytest.raises(SecureSumRefused, match="signed this cohort"):
         clients[0].step(forwarded)
 
 
 def test_no_task_ever_opens_both_secrets_of_another():
-    server, clients = parties(np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=3))
+    server, clients = parties(
+        np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=3)
+    )
     carry(server, clients, drops=lambda step, task: task == 4 and step >= 2)
     for reply in server.transcript[4].values():
         assert not set(reply.self_owners) & set(reply.key_owners)

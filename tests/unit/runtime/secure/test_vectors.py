@@ -54,8 +54,15 @@ def test_integer_noise_reads_the_same_key_stream():
 
 
 def test_sealing_is_chacha20_poly1305_of_rfc_8439_section_2_8_2():
-    key, nonce, context = H("".join(f"{i:02x}" for i in range(0x80, 0xA0))), H("070000004041424344454647"), H("50515253c0c1c2c3c4c5c6c7")
-    text = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."
+    key, nonce, context = (
+        H("".join(f"{i:02x}" for i in range(0x80, 0xA0))),
+        H("070000004041424344454647"),
+        H("50515253c0c1c2c3c4c5c6c7"),
+    )
+    text = (
+        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
+        b"sunscreen would be it."
+    )
     sealed = ChaCha20Poly1305(key).encrypt(nonce, text, context)
     assert sealed[:16] == H("d31a8d34648e60db7b86afbc53ef7ec2")
     assert sealed[-16:] == H("1ae10b594f09e26a7e902ecbd0600691")
@@ -67,7 +74,8 @@ def test_signatures_are_ed25519_of_rfc_8032_test_1():
     identity = keys.Identity(H("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"))
     assert identity.public == H("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
     signature = H(
-        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
+        "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
+        "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"
     )
     assert identity.sign(b"") == signature
     assert keys.verify(identity.public, signature, b"")
@@ -75,7 +83,8 @@ def test_signatures_are_ed25519_of_rfc_8032_test_1():
 
 
 def test_shamir_evaluates_and_opens_a_known_polynomial():
-    """f(x) = 1234 + 166 x + 94 x^2, small enough to check by hand: f(1..6) = 1494, 1942, 2578, 3402, 4414, 5614."""
+    """f(x) = 1234 + 166 x + 94 x^2, small enough to check by hand: f(1..6) = 1494, 1942, 2578, 3402, 4414,
+    5614."""
     coefficients = np.array([[1234], [166], [94]], dtype=np.uint64)
     values = shamir.evaluate(coefficients, range(1, 7))
     assert values[:, 0].tolist() == [1494, 1942, 2578, 3402, 4414, 5614]
