@@ -1,0 +1,213 @@
+"""The rules of the ledger, one by one."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from taskveil.errors import BudgetExceeded, LedgerUnavailable, OptionError, UnknownName
+from taskveil.privacy.accountants.rdp import Rdp
+from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, UncertifiedEvent
+from taskveil.privacy.ledger import Book, Key
+
+KEY = Key("hospitals")
+EVENT = GaussianEvent(8.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+@pytest.fixture
+def book(path):
+    book = Book(f"sqlite:///{path}")
+    book.set_limit(KEY, 2.0, 1e-5)
+    return book
+
+
+def test_totals_compose_by_renyi_accounting_and_not_by_adding_epsilons(book):
+    for _ in range(4):
+        run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+        book.commit(KEY, run, "1/x", EVENT)
+        book.finish(KEY, run)
+    spent, _ = book.spent(KEY)
+    assert spent == pytest.approx(Rdp().epsilon([Charge(EVENT, 4)], 1e-5), rel=1e-9)
+    assert spent < 4 * Rdp().epsilon([Charge(EVENT)], 1e-5)
+
+
+def test_a_plan_that_would_pass_the_limit_is_refused_and_leaves_no_trace(book):
+    with pytest.raises(BudgetExceeded, match="Nothing was released"):
+        book.reserve(KEY, [Charge(GaussianEvent(0.5))], 1e-5)
+    assert book.spent(KEY)[0] == 0.0
+    assert [e.kind for e in book.rows(1)] == ["limit"]
+
+
+def test_what_was_reserved_and_not_committed_goes_back_when_the_run_is_finished(book):
+    run = book.reserve(KEY, [Charge(EVENT, 10)], 1e-5)
+    book.commit(KEY, run, "1/x", EVENT)
+    book.finish(KEY, run)
+    assert book.spent(KEY)[0] == pytest.approx(Rdp().epsilon([Charge(EVENT)], 1e-5))
+    book.finish(KEY, run)
+    assert book.spent(KEY)[0] == pytest.approx(Rdp().epsilon([Charge(EVENT)], 1e-5))
+
+
+def test_a_finished_run_takes_no_commit(book):
+    run = book.reserve(KEY, [Charge(EVENT, 2)], 1e-5)
+    book.finish(KEY, run)
+    with pytest.raises(BudgetExceeded, match="finished"):
+        book.commit(KEY, run, "1/x", EVENT)
+
+
+def test_a_run_that_was_never_reserved_takes_no_commit(book):
+    with pytest.raises(BudgetExceeded, match="never reserved"):
+        book.commit(KEY, "no-such-run", "1/x", EVENT)
+
+
+def test_a_release_committed_twice_is_charged_twice(book):
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    book.commit(KEY, run, "1/x", EVENT)
+    book.commit(KEY, run, "1/x", EVENT)
+    book.finish(KEY, run)
+    assert book.spent(KEY)[0] == pytest.approx(Rdp().epsilon([Charge(EVENT, 2)], 1e-5))
+
+
+def test_charging_again_is_refused_where_the_limit_does_not_allow_it(path):
+    book = Book(f"sqlite:///{path}")
+    book.set_limit(KEY, 1.001 * Rdp().epsilon([Charge(EVENT)], 1e-5), 1e-5)
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    book.commit(KEY, run, "1/x", EVENT)
+    with pytest.raises(BudgetExceeded, match="once more"):
+        book.commit(KEY, run, "1/x", EVENT)
+
+
+def test_an_event_that_was_not_reserved_is_charged_on_top(book):
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    stronger = GaussianEvent(4.0)
+    book.commit(KEY, run, "1/x", stronger)
+    assert book.spent(KEY)[0] >= Rdp().epsilon([Charge(EVENT), Charge(stronger)], 1e-5) * (1 - 1e-9)
+
+
+def test_a_limit_of_one_allows_one_run_of_exactly_one_and_then_nothing(path):
+    """The first plan decides the rule; an exact accountant is valid for one fixed plan."""
+    from taskveil.privacy.contributions import VectorSum
+    from taskveil.privacy.plan import Budget, Request, make_plan
+
+    plan = make_plan([Request("x", 1, VectorSum((3,), 1.0))], Budget(1.0, 1e-5))
+    book = Book(f"sqlite:///{path}")
+    book.set_limit(KEY, 1.0, 1e-5)
+    run = book.reserve(KEY, plan.charges(), 1e-5)
+    book.commit(KEY, run, "1/x", plan.releases[0].event)
+    book.finish(KEY, run)
+    assert book.spent(KEY)[0] <= 1.0
+    with pytest.raises(BudgetExceeded):
+        book.reserve(KEY, [Charge(GaussianEvent(100.0))], 1e-5)
+
+
+def test_an_uncertified_event_is_always_refused(book):
+    with pytest.raises(BudgetExceeded):
+        book.reserve(KEY, [Charge(UncertifiedEvent("no noise"))], 1e-5)
+
+
+def test_pure_events_are_accounted_too(book):
+    run = book.reserve(KEY, [Charge(PureEvent(0.1), 3)], 1e-5)
+    book.finish(KEY, run)
+    assert book.spent(KEY)[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE taskveil_entries SET body = '{}' WHERE number = 2",
+        "DELETE FROM taskveil_entries WHERE number = 2",
+        "DELETE FROM taskveil_entries WHERE number = 4",
+        "UPDATE taskveil_accounts SET held = (SELECT held FROM taskveil_accounts) || ' '",
+        "UPDATE taskveil_entries SET kind = 'finish' WHERE number = 3",
+    ],
+)
+def test_an_edit_is_visible(book, path, statement):
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    book.commit(KEY, run, "1/x", EVENT)
+    book.finish(KEY, run)
+    assert book.verify() == []
+    with sqlite3.connect(path) as raw:
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            raw.execute("UPDATE taskveil_entries SET body = '{}'")
+        for verb in ("update", "delete"):
+            raw.execute(f"DROP TRIGGER taskveil_no_{verb}")
+        if "held" in statement:
+            held = json.loads(raw.execute("SELECT held FROM taskveil_accounts").fetchone()[0])
+            held["curve"] = [0.0] * len(held["curve"])
+            raw.execute("UPDATE taskveil_accounts SET held = ?", [json.dumps(held)])
+        else:
+            raw.execute(statement)
+    assert book.verify() != []
+
+
+def test_a_ledger_of_a_newer_version_is_refused(book, path):
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO taskveil_steps VALUES ('99 from the future')")
+    with pytest.raises(LedgerUnavailable, match="newer version"):
+        Book(f"sqlite:///{path}")
+
+
+def test_a_broken_file_is_refused(path):
+    path.write_bytes(b"this is not a database" * 100)
+    with pytest.raises(LedgerUnavailable, match="Nothing was released"):
+        Book(f"sqlite:///{path}")
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(LedgerUnavailable):
+        Book(f"sqlite:///{tmp_path}/no/such/folder/x.db")
+
+
+def test_a_file_that_cannot_be_written_is_refused(book, path, monkeypatch):
+    """Root may write anywhere, so the database itself is told to refuse."""
+    from sqlalchemy import event
+
+    event.listen(book.database._engine, "connect", lambda c, r: c.execute("PRAGMA query_only=ON"))
+    book.database._engine.dispose()
+    with pytest.raises(LedgerUnavailable, match="readonly|read-only|query_only|attempt to write"):
+        book.reserve(KEY, [Charge(EVENT)], 1e-5)
+
+
+def test_a_full_disk_is_a_refusal(book):
+    from sqlalchemy import event
+
+    event.listen(book.database._engine, "connect", lambda c, r: c.execute("PRAGMA max_page_count=1"))
+    book.database._engine.dispose()
+    with pytest.raises(LedgerUnavailable, match="full"):
+        for _ in range(400):
+            book.finish(KEY, book.reserve(KEY, [Charge(GaussianEvent(900.0))], 1e-5))
+
+
+@pytest.mark.parametrize("url", ["budget.db", "nosuch://x", ""])
+def test_an_address_that_is_none_gets_a_clear_error(url):
+    with pytest.raises(OptionError, match="URL"):
+        Book(url)
+
+
+def test_an_unknown_account_says_how_to_open_it(book):
+    with pytest.raises(UnknownName, match="ledger set schools"):
+        book.key_for("schools", "task", "replace-one", "other-tasks")
+
+
+def test_a_run_with_another_sentence_does_not_fit_the_account(book):
+    with pytest.raises(OptionError, match="kept for"):
+        book.key_for("hospitals", "record", "replace-one", "other-tasks")
+    assert book.key_for(None, "task", "replace-one", "other-tasks") == KEY
+
+
+@pytest.mark.parametrize("epsilon, delta", [(0, 1e-5), (-1, 1e-5), (float("inf"), 1e-5), (1, 1.0), (1, -0.1)])
+def test_a_limit_must_make_sense(book, epsilon, delta):
+    with pytest.raises(OptionError):
+        book.set_limit(KEY, epsilon, delta)
+
+
+def test_passwords_are_not_shown():
+    from taskveil.privacy.ledger.database import shown
+
+    assert "secret" not in shown("postgresql://user:secret@host/db")
