@@ -1,0 +1,73 @@
+"""`taskveil join`: check the plan, then answer the server until the model is there. The site can always say no."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from taskveil.errors import DataError
+from taskveil.runtime.federation import keys
+from taskveil.runtime.federation.config import SiteFile, load_site
+from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.federation.processes import Child, environment, free_port, tool
+from taskveil.runtime.federation.site import Agreement, prepare
+from taskveil.runtime.site_state import SiteState
+
+Say = Callable[[str], None]
+GRACE = 12.0  # seconds for the last answer to leave, after the models are written
+
+
+def init(folder: Path, name: str) -> Path:
+    """A key pair made at the site; the public half goes to whoever runs the server."""
+    return keys.make_node_key(folder, name)
+
+
+def join(config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] = lambda agreement: True) -> Path:
+    """Take part until finished; returns the site's state folder with its models."""
+    file = load_site(config)
+    for path in (file.authority, file.key, file.federation):
+        if not path.exists():
+            raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
+    with only_one(file.state, "this site"):
+        agreement = prepare(config, data)
+        say(f"this run: {agreement}")
+        if not agree(agreement):
+            say("refused at this site; nothing was sent")
+            return file.state
+        node = _supernode(file)
+        try:
+            _answer_to_the_end(file, node, say)
+        finally:
+            node.stop()
+    return file.state
+
+
+def _answer_to_the_end(file: SiteFile, node: Child, say: Say) -> None:
+    state = SiteState(file.state)
+    starts = 0
+    while not state.finished:
+        node.keep_running()
+        if node.starts != starts:
+            starts = node.starts
+            say(f"connecting to {file.server}" if starts == 1 else "connection lost; connecting again")
+        time.sleep(0.3)
+    say("the models are written; saying goodbye")
+    _wait_until_said(node, GRACE)
+
+
+def _wait_until_said(node: Child, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while node.alive and time.monotonic() < end:
+        time.sleep(0.2)
+
+
+def _supernode(file: SiteFile) -> Child:
+    command = [
+        tool("flower-supernode"), "--root-certificates", str(file.authority), "--superlink", file.server,
+        "--auth-supernode-private-key", str(file.key), "--host", "127.0.0.1", "--port", str(free_port()),
+        "--node-config", f'site="{file.path}"',
+    ]  # fmt: skip
+    env = environment(file.state / "flower", TASKVEIL_SITE_LOG=str(file.state / "errors.log"))
+    return Child(command, file.state / "supernode.log", env, restart_after=2.0)

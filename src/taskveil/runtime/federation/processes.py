@@ -1,0 +1,131 @@
+"""Child processes of `taskveil serve` and `taskveil join`: restarted when they die, never left behind.
+
+A child gets its own process group and is told by the kernel to end when its parent does (Linux), so that even a killed
+parent leaves nothing running. Output goes to a log file, never to the terminal of a script that reads JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from taskveil.errors import EnvironmentMissing
+
+QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"}
+PR_SET_PDEATHSIG = 1
+
+
+class Child:
+    """One command that is kept running until `stop`."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str], restart_after: float = 1.0) -> None:
+        self.command, self.log, self.environment = list(command), log, environment
+        self.restart_after = restart_after
+        self.starts = 0
+        self._next_start = 0.0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.log, "ab") as out:
+            self.process = subprocess.Popen(
+                self.command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
+                start_new_session=True, preexec_fn=_die_with_parent,
+            )  # fmt: skip
+
+    def keep_running(self) -> None:
+        """Start it, or start it again if it has died; the pause grows to a minute."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        now = time.monotonic()
+        if self.process is not None and self._next_start == 0.0:
+            self._next_start = now + min(self.restart_after * 2 ** min(self.starts - 1, 6), 60.0)
+        if now >= self._next_start:
+            self._next_start = 0.0
+            self._end_group()
+            self.start()
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def stop(self, patience: float = 8.0) -> None:
+        """End it and everything it started."""
+        if self.process is None:
+            return
+        family = _descendants(self.process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience)
+        self._end_group()
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _end_group(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The environment of a child: quiet, with its own Flower folder, and this Python first on the path."""
+    home.mkdir(parents=True, exist_ok=True)
+    place = str(Path(sys.executable).parent)
+    path = os.pathsep.join([place, os.environ.get("PATH", "")])
+    return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": path, **more}
+
+
+def tool(name: str) -> str:
+    """A Flower program beside this Python."""
+    found = Path(sys.executable).parent / name
+    if not found.exists():
+        raise EnvironmentMissing(f"{name} is not installed; pip install 'taskveil[federated]'")
+    return str(found)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def wait_for_port(host: str, port: int, seconds: float, child: Child) -> None:
+    """Until somebody listens there."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+            return
+        if not child.alive:
+            raise EnvironmentMissing(f"the server process ended at once; see {child.log}")
+        time.sleep(0.1)
+    raise EnvironmentMissing(f"nothing listens on {host}:{port} after {seconds:.0f} s; see {child.log}")
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _descendants(pid: int) -> list[int]:
+    """Ids of all processes below `pid`, from /proc; empty where there is none."""
+    found, queue = [], [pid]
+    while queue:
+        parent = queue.pop()
+        for path in Path("/proc").glob(f"{parent}/task/*/children"):
+            with contextlib.suppress(OSError):
+                children = [int(c) for c in path.read_text().split()]
+                found += children
+                queue += children
+    return found

@@ -1,0 +1,187 @@
+"""The server's run of a federation: wait for sites, drive the plan, keep checkpoints, write results.
+
+    FOLDER/
+      federation.toml      public, the same file everybody has
+      nodes.json           Flower's node id of every registered site
+      run/progress.npz     state after the last whole step; replaced in one rename
+      run/heartbeat        touched while the run is alive
+      results/billboard.npz, certificate.json, run.json
+
+`train` runs inside Flower's ServerApp process. Killed at any moment and started again it goes on after the last stored step:
+sites repeat the bytes they sent, so nothing is released twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import EnvironmentMissing
+from taskveil.methods.base import Billboard, Method
+from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.certificate import build_certificate
+from taskveil.privacy.plan import Plan
+from taskveil.privacy.randomness import NoiseSource, system_noise
+from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.units import Observer
+from taskveil.runtime.checkpoint import write_arrays, write_atomically
+from taskveil.runtime.driver import Driver, Progressed
+from taskveil.runtime.federation.config import Federation, load_federation
+from taskveil.runtime.site import plan_digest
+
+log = logging.getLogger("taskveil.federation")
+HEARTBEAT = 2.0
+
+
+def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int]], Any]) -> None:
+    """One whole run, or the rest of one. `online` lists Flower's nodes; `carrier_to` makes a carrier to node ids."""
+    folder = Path(folder)
+    federation = load_federation(folder / "federation.toml")
+    (folder / "run").mkdir(exist_ok=True)
+    with Heartbeat(folder / "run" / "heartbeat"):
+        nodes = json.loads((folder / "nodes.json").read_text())
+        ids = [int(nodes[m.name]) for m in federation.members]
+        _wait_for_sites(federation, ids, online)
+        plan, source = federation.plan(), system_noise()
+        store = ProgressStore(folder / "run", plan, federation)
+        driver = make_driver(federation, plan, source, carrier_to(ids), store.save)
+        done = driver.run(store.load())
+        write_results(folder / "results", federation, plan, done, source, driver)
+
+
+def make_driver(federation: Federation, plan: Plan, source: NoiseSource, carrier: Any, save: Any) -> Driver:
+    method = federation.method()
+    members = [federation.positions(m.name) for m in federation.members]
+    return Driver(
+        method, federation.public(), plan, ResumedAccount(), source, carrier, members, federation.rules, save
+    )
+
+
+class ResumedAccount(MemoryAccount):
+    """The server's own book for one process. After a restart the steps already made are simply not asked for again."""
+
+
+class Heartbeat:
+    """Touches a file while a run is alive, so that `taskveil serve` notices when it is not."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._stop = path, threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stop.set()
+
+    def _beat(self) -> None:
+        while True:
+            self.path.touch()
+            if self._stop.wait(HEARTBEAT):
+                return
+
+
+class ProgressStore:
+    """Checkpoints of the server: billboards, server state, who has sent how many messages."""
+
+    def __init__(self, folder: Path, plan: Plan, federation: Federation) -> None:
+        self.path = folder / "progress.npz"
+        self.plan, self.digest = plan, plan_digest(plan, federation.public())
+
+    def save(self, at: Progressed) -> None:
+        arrays: dict[str, np.ndarray] = {f"state/{k}": np.asarray(v) for k, v in at.state.items()}
+        boards = []
+        for i, board in enumerate(at.billboards):
+            arrays |= {f"board{i}/{k}": np.asarray(v) for k, v in board.values.items()}
+            if board.accepted is not None:
+                arrays[f"accepted{i}"] = board.accepted
+            boards.append({"round": board.round, "per_task": sorted(board.per_task), "done": board.done})
+        schedule = [s if s is None or isinstance(s, int) else [int(t) for t in s] for s in at.schedule]
+        about = {
+            "digest": self.digest, "boards": boards, "schedule": schedule, "sent": at.sent,
+            "executed": [p.id for p in at.executed],
+        }  # fmt: skip
+        arrays["about"] = np.asarray(json.dumps(about))
+        write_arrays(self.path, arrays)
+
+    def load(self) -> Progressed | None:
+        if not self.path.exists():
+            return None
+        with np.load(self.path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        about = json.loads(str(arrays["about"]))
+        if about["digest"] != self.digest:
+            return None  # the files of another plan; serve --config has moved them aside
+        boards = [
+            Billboard(b["round"], _part(arrays, f"board{i}/"), frozenset(b["per_task"]), arrays.get(f"accepted{i}"), b["done"])
+            for i, b in enumerate(about["boards"])
+        ]
+        planned = {p.id: p for p in self.plan.releases}
+        schedule = [np.asarray(s) if isinstance(s, list) else s for s in about["schedule"]]
+        executed = [planned[i] for i in about["executed"]]
+        return Progressed(_part(arrays, "state/"), boards, executed, schedule, about["sent"])
+
+
+def write_results(
+    folder: Path, federation: Federation, plan: Plan, done: Progressed, source: NoiseSource, driver: Driver
+) -> None:
+    """What the server may keep and show: the last billboard, the certificate, who took part. All of it is public."""
+    folder.mkdir(exist_ok=True)
+    write_arrays(folder / "billboard.npz", {k: np.asarray(v) for k, v in done.billboards[-1].values.items()})
+    certificate = certificate_of(federation.method(), federation, plan, done, source)
+    write_atomically(folder / "certificate.json", certificate.to_json().encode())
+    about = {
+        "name": federation.name, "method": federation.run.get("method", "subspace"), "sites": [m.name for m in federation.members],
+        "steps": len(done.schedule), "messages": done.sent, "refusals": driver.refusals, "finished": time.time(),
+    }  # fmt: skip
+    write_atomically(folder / "run.json", json.dumps(about, indent=2).encode())
+
+
+def certificate_of(
+    method: Method, federation: Federation, plan: Plan, done: Progressed, source: NoiseSource
+) -> Any:
+    """The certificate of what was executed; noise drawn at the sites is described as the sites' package draws it."""
+    public = federation.public()
+    executed = replace(plan, releases=tuple(done.executed)) if plan.budget.epsilon is not None else plan
+    observers = [*AGGREGATIONS.get(plan.budget.aggregation).observers, *map(Observer, method.also_protects(plan.budget))]
+    assumptions = [
+        "federation.toml (sites, tasks, columns, label sets, ranges, sizes, method and budget) is public",
+        "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",
+        *method.assumptions(public, plan),
+    ]
+    randomness = source.describe()
+    if not randomness.get("samplers"):  # all noise was drawn at the sites
+        randomness = {**randomness, "samplers": ["operating system, at the sites"]}
+    return build_certificate(
+        method.name, executed, randomness, assumptions=assumptions,
+        not_protected=[*method.not_protected(public, plan), "a site's own model, which it keeps"],
+        observers=list(dict.fromkeys(observers)),
+    )  # fmt: skip
+
+
+def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]]) -> None:
+    """Until all sites are there, or, after the deadline, at least `min_sites` of them."""
+    end = time.monotonic() + federation.rules.deadline
+    while True:
+        here = set(ids) & set(online())
+        if len(here) == len(ids) or (time.monotonic() > end and len(here) >= federation.rules.min_sites):
+            return
+        if time.monotonic() > end:
+            raise EnvironmentMissing(
+                f"{len(here)} of {len(ids)} sites are connected, at least {federation.rules.min_sites} are needed. "
+                "Nothing was asked. Start `taskveil join` at the sites and `taskveil serve` again."
+            )
+        time.sleep(0.5)
+
+
+def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

@@ -1,0 +1,109 @@
+"""A site's own files: what it must remember between messages, because Flower starts a new process for each one.
+
+    state/
+      run.json        the plan it agreed to (digest), its run id in the ledger, and where the rows are
+      rows.npz        its rows, scaled, ready to compute with (mode 0600; never sent)
+      last.npz        number and bytes of the last reply, and the task state after it; replaced in one rename
+      models.npz      its finished personal models, in the user's units (mode 0600)
+      certificate.json, done.json
+
+A reply is stored before it leaves. A message that is asked for again is answered with the stored bytes; a crash between
+the charge and the store costs a second charge and fresh noise, and nothing of the first draw was ever sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.methods.base import Models, State, View
+from taskveil.runtime.checkpoint import write_arrays, write_atomically
+from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.scaling import Scaling
+
+
+class SiteState:
+    """The folder of one site for one federation."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chmod(folder, 0o700)
+
+    # ------------------------------------------------------- what was agreed
+
+    def agree(self, about: dict[str, Any]) -> None:
+        """Remember the plan this site said yes to; another plan needs another folder."""
+        known = self.agreed()
+        if known is not None and known["digest"] != about["digest"]:
+            raise DataError(f"{self.folder} belongs to a run with another plan; use a new state folder for a new run")
+        if known is None:
+            write_atomically(self.folder / "run.json", json.dumps(about).encode())
+
+    def agreed(self) -> dict[str, Any] | None:
+        path = self.folder / "run.json"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    # ------------------------------------------------------------------ rows
+
+    def keep_rows(self, block: TaskBlock, scaling: Scaling) -> None:
+        arrays = {"X": block.X, "y": block.y, "offsets": block.offsets}
+        for name in ("shift", "scale", "y_shift", "y_scale"):
+            arrays[f"scaling/{name}"] = np.asarray(getattr(scaling, name))
+        about = {"kind": block.kind, "mode": scaling.mode, "normalise": scaling.normalise}
+        arrays["about"] = np.asarray(json.dumps(about))
+        _write_secret(self.folder / "rows.npz", arrays)
+
+    def rows(self) -> tuple[TaskBlock, Scaling]:
+        arrays = _read(self.folder / "rows.npz")
+        about = json.loads(str(arrays["about"]))
+        block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
+        parts = [arrays[f"scaling/{name}"] for name in ("shift", "scale", "y_shift", "y_scale")]
+        return block, Scaling(about["mode"], *parts, normalise=about["normalise"])
+
+    # ------------------------------------------------- memory of the exchange
+
+    def load(self) -> tuple[int, State, bytes] | None:
+        path = self.folder / "last.npz"
+        if not path.exists():
+            return None
+        arrays = _read(path)
+        state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
+        return int(arrays["number"]), state, arrays["reply"].tobytes()
+
+    def save(self, number: int, state: State, reply: bytes) -> None:
+        arrays = {f"state/{name}": np.asarray(value) for name, value in state.items()}
+        arrays["number"] = np.asarray(number)
+        arrays["reply"] = np.frombuffer(reply, dtype=np.uint8)
+        _write_secret(self.folder / "last.npz", arrays)
+
+    def keep_models(self, models: Models, view: View) -> None:
+        _, scaling = self.rows()
+        coef, intercept = scaling.coef_back(models.coef, models.intercept)
+        arrays = {"coef": coef, "intercept": intercept}
+        if models.kept is not None:
+            arrays["kept"] = models.kept
+        _write_secret(self.folder / "models.npz", arrays)
+        write_atomically(self.folder / "done.json", json.dumps({"round": view.round}).encode())
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / "done.json").exists()
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def _write_secret(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    old = os.umask(0o077)
+    try:
+        write_arrays(path, arrays)
+    finally:
+        os.umask(old)
