@@ -124,6 +124,9 @@ class Driver:
         releases = self.rounds[number]
         round_number = releases[0].round
         active = draw_cohort(releases, self.public.n_tasks, self.source, round_number)
+        if self.plan.budget.aggregation == "secure":
+            self._secure_round(at, number, releases, active)
+            return
         asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
         parts = self._ask(at.billboards[-1], number, releases, active, asked, secret=active is not None)
         accepted = np.zeros(self.public.n_tasks, dtype=bool)
@@ -132,6 +135,28 @@ class Driver:
         if active is not None:
             accepted &= active
         noisy = {p.name: self._release(p, {s: a[p.name] for s, a in parts.items()}) for p in releases}
+        self._publish(at, releases, noisy, accepted, active)
+
+    def _secure_round(
+        self, at: Progressed, number: int, releases: list[PlannedRelease], active: np.ndarray | None
+    ) -> None:
+        """Every site takes part, with an empty message where its tasks are not asked: noise shares do not vary."""
+        from taskveil.runtime.secure.rounds import secure_round
+
+        noisy, cohort = secure_round(self, at.billboards[-1], number, releases, active)
+        accepted = np.zeros(self.public.n_tasks, dtype=bool)
+        for site in cohort:
+            accepted[self.members[site]] = True
+        self._publish(at, releases, noisy, accepted if active is None else accepted & active, active)
+
+    def _publish(
+        self,
+        at: Progressed,
+        releases: list[PlannedRelease],
+        noisy: dict[str, np.ndarray],
+        accepted: np.ndarray,
+        active: np.ndarray | None,
+    ) -> None:
         at.executed += releases
         at.state, billboard = self.server.step(at.state, noisy, accepted)
         if not self.method.keeps_history(self.plan):

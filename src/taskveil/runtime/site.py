@@ -22,6 +22,7 @@ import numpy as np
 from taskveil.errors import BudgetExceeded, CheckFailed
 from taskveil.methods.base import Message, Method, Models, PublicInfo, State, View
 from taskveil.methods.row_gradients import RowGradients
+from taskveil.privacy.aggregation import secure_messages
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
@@ -30,10 +31,11 @@ from taskveil.privacy.spending import Account
 from taskveil.runtime import wire
 from taskveil.runtime.in_process import task_step
 from taskveil.runtime.rows import bounded_rows
+from taskveil.runtime.secure.parties import Membership, SecureParty
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
 
-NOISE_AT_SITE = ("local", "local-model")
+NOISE_AT_SITE = ("local", "local-model", "secure")
 
 
 class Memory(Protocol):
@@ -45,6 +47,10 @@ class Memory(Protocol):
 
     def keep_models(self, models: Models, view: View) -> None: ...
 
+    def load_secure(self) -> bytes | None: ...
+
+    def save_secure(self, data: bytes) -> None: ...
+
 
 class Volatile:
     """Memory of a site that lives and dies with this process."""
@@ -52,6 +58,13 @@ class Volatile:
     def __init__(self) -> None:
         self.last: tuple[int, State, bytes] | None = None
         self.models: Models | None = None
+        self.secure: bytes | None = None
+
+    def load_secure(self) -> bytes | None:
+        return self.secure
+
+    def save_secure(self, data: bytes) -> None:
+        self.secure = data
 
     def load(self) -> tuple[int, State, bytes] | None:
         return self.last
@@ -84,6 +97,7 @@ class Site:
         source: NoiseSource,
         memory: Memory | None = None,
         limit: int | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self.name, self.method, self.block, self.public, self.plan = name, method, block, public, plan
         self.positions = [int(t) for t in positions]
@@ -93,6 +107,7 @@ class Site:
         self.rounds = [releases for _, releases in plan.rounds()]
         self.limit = len(self.rounds) if limit is None else min(limit, len(self.rounds))
         self.tasks = method.task_side(block, public, plan)
+        self.party = None if membership is None else SecureParty(membership, self.memory)
         self.asynchronous = method.schedule == "asynchronous"
         self._at_site = self.asynchronous or plan.budget.aggregation in NOISE_AT_SITE
 
@@ -110,6 +125,8 @@ class Site:
             raise CheckFailed("this site agreed to another plan; nothing was sent. Compare the federation files.")
         if packet.kind == "step":
             return self._step(packet)
+        if packet.kind == "secure":
+            return self._secure_step(packet)
         if packet.kind == "finish":
             return self._finish(packet)
         raise CheckFailed(f"a site does not answer {packet.kind!r}")
@@ -118,6 +135,9 @@ class Site:
         number = _whole(packet.fields.get("number"), len(self.rounds))
         last = self.memory.load()
         done = -1 if last is None else last[0]
+        if last is not None and number == done and self.plan.budget.aggregation == "secure":
+            answer = self._party().again(number, self.rounds[number], _secure_part(packet))
+            return self._secure_packet(number, answer)
         if last is not None and number == done:
             return last[2]  # asked again: the very same bytes
         if number < done:
@@ -127,12 +147,39 @@ class Site:
         state = self.tasks.start() if last is None else last[1]
         view = wire.view_from(number if self.asynchronous else int(packet.fields.get("round", number)), packet.arrays)
         state, message = task_step(self.tasks, state, view)
+        if self.plan.budget.aggregation == "secure" and not self.asynchronous:
+            return self._enter(number, state, message, view, packet)
         arrays = {p.name: self._outgoing(p, message, view) for p in self.rounds[number]}
         summed = sorted(p.name for p in self.rounds[number] if self._is_sum(message[p.name]))
         fields = {"site": self.name, "plan": self.digest, "number": number, "summed": summed}
         reply = wire.encode(Packet("message", fields, arrays))
         self.memory.save(number, state, reply)  # before it leaves: never a second version of the same message
         return reply
+
+    def _enter(self, number: int, state: State, message: Message, view: View, packet: Packet) -> bytes:
+        """Charge, add this site's noise shares, and enter the round's secure sum."""
+        parts = []
+        for planned in self.rounds[number]:
+            bounded = self._bounded(planned, message[planned.name], view)
+            self.account.commit(planned)
+            parts.append(secure_messages(planned, bounded, self.source, self.positions).sum(axis=0))
+        answer = self._party().enter(number, self.rounds[number], np.concatenate(parts), _secure_part(packet))
+        reply = self._secure_packet(number, answer)
+        self.memory.save(number, state, reply)
+        return reply
+
+    def _secure_step(self, packet: Packet) -> bytes:
+        number = _whole(packet.fields.get("number"), len(self.rounds))
+        return self._secure_packet(number, self._party().answer(number, _secure_part(packet)))
+
+    def _secure_packet(self, number: int, answer: bytes) -> bytes:
+        fields = {"site": self.name, "plan": self.digest, "number": number}
+        return wire.encode(Packet("secure", fields, {"secure": np.frombuffer(answer, dtype=np.uint8)}))
+
+    def _party(self) -> SecureParty:
+        if self.party is None:
+            raise CheckFailed("this site has no keys for secure sums; nothing was sent")
+        return self.party
 
     def _finish(self, packet: Packet) -> bytes:
         last = self.memory.load()
@@ -174,6 +221,13 @@ class Site:
 
     def _is_sum(self, raw: Any) -> bool:
         return isinstance(raw, Bounded) and raw.summed
+
+
+def _secure_part(packet: Packet) -> bytes:
+    array = packet.arrays.get("secure")
+    if array is None or array.dtype != np.uint8:
+        raise CheckFailed("the packet holds no message of a secure sum; nothing was sent")
+    return array.tobytes()
 
 
 def _whole(value: Any, below: int) -> int:

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from taskveil.runtime.record import RunRecord
 from taskveil.runtime.site import NOISE_AT_SITE, Site, Volatile
 from taskveil.runtime.virtual_clock import message_limits, stack_models
 from taskveil.tasks.block import TaskBlock
+
+if TYPE_CHECKING:
+    from taskveil.runtime.secure.parties import Membership
 
 MANY = 64  # more tasks than this share sites
 
@@ -70,10 +73,6 @@ def run(
     except ImportError:
         raise EnvironmentMissing("runtime 'flower' needs Flower: pip install 'taskveil[federated]'") from None
     started = time.perf_counter()
-    if plan.budget.aggregation == "secure":
-        from taskveil.runtime import secure
-
-        secure.install()
     sites = make_sites(method, block, public, plan, account, source)
     members = [site.positions for site in sites]
     carrier = thread_carrier([site.handle for site in sites], workers=min(8, os.cpu_count() or 1))
@@ -110,7 +109,18 @@ def make_sites(
     shared: Any = SharedAccount(account if at_site else None)
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
     limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
+    memberships = _memberships([len(part) for part in parts]) if plan.budget.aggregation == "secure" else None
     return [
-        Site(f"site-{i}", method, block.take(list(part)), part, public, plan, shared, source, Volatile(), int(limits[part].min()))
+        Site(f"site-{i}", method, block.take(list(part)), part, public, plan, shared, source, Volatile(), int(limits[part].min()), memberships[i] if memberships else None)
         for i, part in enumerate(parts)
     ]
+
+
+def _memberships(sizes: list[int]) -> list[Membership]:
+    """Fresh signing keys for secure sums among the sites of this process."""
+    from taskveil.runtime.secure import Identity
+    from taskveil.runtime.secure.parties import Membership
+
+    identities = [Identity() for _ in sizes]
+    roster = {i: identity.public for i, identity in enumerate(identities)}
+    return [Membership(i, identity, roster, sizes) for i, identity in enumerate(identities)]

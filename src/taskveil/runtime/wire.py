@@ -28,8 +28,8 @@ MAX_BYTES = 512 * 2**20
 MAX_HEADER = 2**20
 MAX_ARRAYS = 256
 MAX_DIMENSIONS = 5
-DTYPES = ("float64", "float32", "int64", "bool")
-KINDS = ("hello", "welcome", "step", "message", "refused", "finish", "done")
+DTYPES = ("float64", "float32", "int64", "bool", "uint8")
+KINDS = ("hello", "welcome", "step", "message", "secure", "refused", "finish", "done")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 
 

@@ -38,7 +38,7 @@ class SecureClient:
         self,
         index: int,
         settings: SecureSettings,
-        identity: keys.Identity,
+        identity: keys.Signer,
         roster: Mapping[int, bytes],
         integers: np.ndarray,
     ) -> None:
@@ -61,7 +61,7 @@ class SecureClient:
             self._sign,
             self._unmask,
         )
-        expected = _INCOMING[self._stage] if self._stage < len(handlers) else None
+        expected = messages.INCOMING[self._stage] if self._stage < len(handlers) else None
         if expected is None or not isinstance(incoming, expected):
             raise SecureSumRefused(
                 f"task {self.index} got {type(incoming).__name__} out of order; start a new round"
@@ -184,15 +184,6 @@ class SecureClient:
             leaving,
             tuple(self._held[task][0] for task in leaving),
         )
-
-
-_INCOMING = (
-    messages.Invitation,
-    messages.Neighbourhood,
-    messages.Deliveries,
-    messages.CohortList,
-    messages.CohortSignatures,
-)
 
 
 def advert_text(round_id: bytes, settings: bytes, index: int, sealing_key: bytes, mask_key: bytes) -> bytes:

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from taskveil.errors import SecureSumRefused
@@ -77,6 +80,16 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
         ) from error
 
 
+class Signer(Protocol):
+    """Whoever signs for a task: an Ed25519 key of our own, or a site's node key."""
+
+    public: bytes
+
+    def sign(self, message: bytes) -> bytes: ...
+
+    def enter(self, round_id: bytes) -> None: ...
+
+
 class Identity:
     """The long-lived signing key of a task, and the rounds it has already taken part in."""
 
@@ -103,11 +116,44 @@ class Identity:
         return self._key.sign(message)
 
 
+class NodeIdentity:
+    """A site's P-384 key, the one Flower knows the node by; its rounds are remembered by parties.py."""
+
+    def __init__(self, private_key_file: bytes) -> None:
+        key = serialization.load_ssh_private_key(private_key_file, None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise SecureSumRefused("expected the elliptic-curve node key that `taskveil join --init` makes")
+        self._key = key
+        self.public = _point(key.public_key())
+
+    def sign(self, message: bytes) -> bytes:
+        return self._key.sign(message, ec.ECDSA(SHA384()))
+
+    def enter(self, round_id: bytes) -> None:
+        """One process answers one message; the site's memory refuses repetitions."""
+
+
+def node_public(public_key_file: bytes) -> bytes:
+    """The public half of a node key, as a roster holds it."""
+    key = serialization.load_ssh_public_key(public_key_file)
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise SecureSumRefused("expected an elliptic-curve public key of a site")
+    return _point(key)
+
+
+def _point(key: ec.EllipticCurvePublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
+
+
 @lru_cache(maxsize=1 << 15)
 def verify(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Ed25519. The answer for one triple never changes, so tasks simulated in one process share it."""
+    """Ed25519 (32-byte keys) or ECDSA P-384; tasks simulated in one process share the answers."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+        if len(public) == KEY_BYTES:
+            Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+        else:
+            node = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP384R1(), public)
+            node.verify(signature, message, ec.ECDSA(SHA384()))
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -111,6 +111,7 @@ SecureMessage = (
     | CohortSignatures
     | UnmaskingShares
 )
+INCOMING = (Invitation, Neighbourhood, Deliveries, CohortList, CohortSignatures)  # what a task gets, in order
 _CLASSES: dict[str, Any] = {cls.__name__: cls for cls in SecureMessage.__args__}
 _WORDS = ("<u1", "|u1", "<u2", "<u4", "<u8")
 

@@ -1,0 +1,98 @@
+"""The server's part of a secure round over a carrier: five questions to the sites instead of one.
+
+    step + Invitation -> AdvertisedKeys -> ... -> UnmaskingShares -> total -> billboard
+
+Sites charge their own accounts and add their noise before the first answer leaves. A site that is late or
+refuses has dropped out; with fewer tasks than `min_cohort` the round ends in SecureSumRefused and nothing is
+released.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taskveil.errors import SecureSumRefused
+from taskveil.methods.base import Billboard
+from taskveil.privacy.plan import PlannedRelease
+from taskveil.runtime import wire
+from taskveil.runtime.secure import messages
+from taskveil.runtime.secure.parties import noisy_totals, party_settings
+from taskveil.runtime.secure.server import Outgoing, SecureServer
+from taskveil.runtime.wire import Packet
+
+if TYPE_CHECKING:
+    from taskveil.runtime.driver import Driver
+
+
+def secure_round(
+    driver: Driver,
+    billboard: Billboard,
+    number: int,
+    releases: list[PlannedRelease],
+    active: np.ndarray | None,
+) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
+    """The noisy totals of one round and the sites that are in them."""
+    settings = party_settings(releases, [len(tasks) for tasks in driver.members])
+    server = SecureServer(settings)
+    outgoing: Outgoing | None = server.start()
+    views = {site: _view_arrays(driver, site, billboard, active) for site in range(len(driver.members))}
+    kind = "step"  # the first question carries the billboard, the others only the protocol
+    while outgoing is not None:
+        for site, message in outgoing.items():
+            fields = {"plan": driver.digest, "number": number, "round": billboard.round}
+            arrays = {"secure": np.frombuffer(messages.encode(message), dtype=np.uint8)}
+            packet = Packet(kind, fields, arrays | (views[site] if kind == "step" else {}))
+            driver.carrier.send(site, wire.encode(packet, driver.rules.max_bytes))
+        replies = _collect(driver, set(outgoing), number)
+        outgoing, kind = server.step(replies), "secure"
+    assert server.total is not None
+    return noisy_totals(releases, settings.ring.centre(server.total)), server.cohort
+
+
+def _view_arrays(
+    driver: Driver, site: int, billboard: Billboard, active: np.ndarray | None
+) -> dict[str, np.ndarray]:
+    tasks = driver.members[site]
+    return wire.view_arrays(billboard.view(tasks).asking(None if active is None else active[tasks]))
+
+
+def _collect(driver: Driver, waiting: set[int], number: int) -> dict[int, messages.SecureMessage]:
+    replies: dict[int, messages.SecureMessage] = {}
+    end = time.monotonic() + driver.rules.deadline
+    while waiting and (left := end - time.monotonic()) > 0:
+        for site, data in driver.carrier.receive(left):
+            if site not in waiting:
+                driver.refuse(site, "a doubled or late message")
+                continue
+            waiting.discard(site)
+            try:
+                replies[site] = _read(driver, data, number)
+            except (wire.WireError, SecureSumRefused) as error:
+                driver.refuse(site, str(error))
+    for site in waiting:
+        driver.refuse(site, "no valid answer before the deadline")
+    return replies
+
+
+def _read(driver: Driver, data: bytes | None, number: int) -> messages.SecureMessage:
+    if data is None:
+        raise SecureSumRefused("the message failed on the way")
+    packet = wire.decode(data, driver.rules.max_bytes)
+    if packet.kind == "refused":
+        raise SecureSumRefused(
+            "the site refused: "
+            + "".join(c for c in str(packet.fields.get("reason"))[:200] if c.isprintable())
+        )
+    if (
+        packet.kind != "secure"
+        or packet.fields.get("plan") != driver.digest
+        or packet.fields.get("number") != number
+    ):
+        raise SecureSumRefused("not an answer to this step of this plan")
+    blob = packet.arrays.get("secure")
+    if blob is None or blob.dtype != np.uint8:
+        raise SecureSumRefused("the answer holds no message of a secure sum")
+    return messages.decode(blob.tobytes())
