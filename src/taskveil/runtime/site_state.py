@@ -3,6 +3,7 @@
     state/
       run.json        the plan it agreed to (digest), its run id in the ledger, and where the rows are
       rows.npz        its rows, scaled, ready to compute with (mode 0600; never sent)
+      secure.json     this site's part in the current secure sum (mode 0600): its secrets, until the sum is opened
       last.npz        number and bytes of the last reply, and the task state after it; replaced in one rename
       models.npz      its finished personal models, in the user's units (mode 0600)
       certificate.json, done.json
@@ -81,6 +82,17 @@ class SiteState:
         arrays["number"] = np.asarray(number)
         arrays["reply"] = np.frombuffer(reply, dtype=np.uint8)
         _write_secret(self.folder / "last.npz", arrays)
+
+    def load_secure(self) -> bytes | None:
+        path = self.folder / "secure.json"
+        return path.read_bytes() if path.exists() else None
+
+    def save_secure(self, data: bytes) -> None:
+        old = os.umask(0o077)
+        try:
+            write_atomically(self.folder / "secure.json", data)
+        finally:
+            os.umask(old)
 
     def keep_models(self, models: Models, view: View) -> None:
         _, scaling = self.rows()

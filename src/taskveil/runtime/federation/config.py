@@ -16,13 +16,14 @@ from taskveil import methods
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.plan import Budget, Plan, make_plan
+from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.driver import Rules
 from taskveil.tasks.public_bounds import PublicBounds
 
 SECTIONS = {
     "federation": {"name", "host", "port", "hosts"},
     "data": {"kind", "features", "target", "classes", "bounds", "fit_intercept", "normalise"},
-    "run": {"method", "options", "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "seed"},
+    "run": {"method", "options", "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "secure", "seed"},
     "rules": {"deadline", "min_sites", "attempts", "max_bytes"},
 }
 SITE_SECTIONS = {
@@ -102,15 +103,15 @@ class Federation:
         if record:
             size = sum(sum(m.rows or ()) for m in self.members)
         delta = run.get("delta", min(1e-6 if record else 1e-5, 1 / (10 * max(size, 1))))
-        named = {k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run}
+        named: dict[str, Any] = {k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run}
+        if run.get("aggregation") == "secure" and run.get("epsilon") is not None:
+            named["secure"] = SecureOptions.for_tasks(len(self.task_names), **run.get("secure", {}))
         return Budget(run.get("epsilon"), float(delta), run.get("unit", "task"), **named)
 
     def plan(self) -> Plan:
         """What everybody computes for themselves."""
         method, public = self.method(), self.public()
         budget = method.adjust(self.budget())
-        if budget.aggregation == "secure":
-            raise OptionError("aggregation 'secure' runs in one process so far; use 'local' or 'curator' over the network")
         method.check(public, budget)
         return make_plan(method.requests(public, budget), budget)
 

@@ -16,6 +16,8 @@ from taskveil.privacy.ledger import Book, Key, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
+from taskveil.runtime.secure.keys import NodeIdentity, node_public
+from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
@@ -106,11 +108,29 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
     account = ledger_account(file, state, plan, federation, agreed["ledger_run"]) or NoAccount()
     site = Site(
         file.name, federation.method(), block, federation.positions(file.name), public, plan, account, system_noise(),
-        state, agreed["messages"],
+        state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
     if site.digest != agreed["digest"]:
         raise DataError("federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder")
     return site.handle
+
+
+def membership(federation: Federation, file: SiteFile) -> Membership:
+    """This site's place in secure sums: its node key, and everybody's public keys from beside federation.toml."""
+    roster = {}
+    for index, member in enumerate(federation.members):
+        path = federation.folder / member.key
+        if not path.exists():
+            raise DataError(
+                f"aggregation 'secure' needs the public key of every site: {member.key} is missing beside "
+                f"federation.toml. Ask site {member.name!r} or whoever runs the server for it."
+            )
+        roster[index] = node_public(path.read_bytes())
+    identity = NodeIdentity(file.key.read_bytes())
+    index = [member.name for member in federation.members].index(file.name)
+    if roster[index] != identity.public:
+        raise DataError(f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent")
+    return Membership(index, identity, roster, [len(member.tasks) for member in federation.members])
 
 
 def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:

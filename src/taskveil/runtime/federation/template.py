@@ -57,7 +57,9 @@ epsilon = 1.0
 # delta = 1e-6
 unit = "task"                             # or "record" (methods async, mean, pooled, fedavg)
 neighbours = "replace-one"
-aggregation = "local"                     # noise at each site: the server is not trusted; "curator": the server adds it
+aggregation = "local"                     # noise at each site: the server is not trusted; "curator": the server adds it;
+                                          # "secure": shares of the noise in a secure sum (needs keys/*.pub at every site)
+# secure = {{ colluders = 1, dropouts = 0 }}  # what a secure sum withstands, in tasks
 [run.options]                             # options of the method, for example rounds = 10
 
 [rules]
