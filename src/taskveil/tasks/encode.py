@@ -91,7 +91,7 @@ def fill_missing(
     if missing == "error":
         raise DataError(
             f"missing values in column {shown}. Choose missing= (--missing): 'impute-own' (median of the "
-            "task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out)."
+            "task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave them out)."
         )
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)
