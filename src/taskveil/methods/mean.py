@@ -66,7 +66,7 @@ class Mean(Method):
     rounds        releases; None: from the noise (1 to 5), 10 with a given strength, 50 for records
     strength      lambda; None: directions are sent and each task weighs the mean against learning alone
     rate          probability that a task (unit record: a row) takes part in a round; None: always
-    clip          norm of a message where strength is given (None: 1), or of a row's gradient (None: from sizes)
+    clip          norm of a message where strength is given (None: 1), of a row's gradient (None: by sizes)
     personalise   False: every task uses wbar itself, with its own intercept (what `pooled` does)
     tol           without noise and with a strength: stop when wbar moves less than this, relative; 0: never
     """

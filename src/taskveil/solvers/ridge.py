@@ -27,6 +27,7 @@ from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
 LIMIT = 300_000  # numbers of X in one stack; a handful of arrays of this size live at a time
+ROUNDING = 1e-12  # what is left of equal targets after centring, relative to them, is not a signal
 FLOOR = 1e-9  # smallest eigenvalue of a penalty matrix, relative to its largest
 
 
@@ -61,7 +62,9 @@ def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = T
         total = w.sum(axis=1)
         share = np.divide(w, total[:, None], out=np.zeros_like(w), where=total[:, None] > 0.0)
         X = X - np.einsum("kn,knd->kd", share, X)[:, None, :]
-        t = t - np.einsum("kn,kn->k", share, t)[:, None]
+        size = np.abs(np.where(counted, t, 0.0)).max(axis=1, initial=0.0)[:, None]
+        t = np.where(counted, t - np.einsum("kn,kn->k", share, t)[:, None], 0.0)
+        t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
     free = np.maximum((counted & usable[:, None]).sum(axis=1) - float(fit_intercept), 0.0)
     return CentredRows(X * root[:, :, None], np.where(counted, t, 0.0) * root, free)
 
