@@ -121,7 +121,7 @@ class NoiseSource(ABC):
 
 
 class _Again(NoiseSource):
-    """The same source for a release that is made once more: its streams are never those of an earlier attempt."""
+    """The same source for a release that is made once more, with streams of its own."""
 
     def __init__(self, source: NoiseSource, attempt: int) -> None:
         self._source, self._attempt = source, attempt
@@ -135,7 +135,7 @@ class _Again(NoiseSource):
 
 
 def again(source: NoiseSource, attempt: int) -> NoiseSource:
-    """The source for attempt 0, 1, 2 ... at a release: seeded noise must not repeat when a killed run is resumed."""
+    """The source for attempt 0, 1, 2 ...: seeded noise must not repeat when a killed run is resumed."""
     return source if attempt == 0 else _Again(source, attempt)
 
 

@@ -145,7 +145,7 @@ def _cutoffs(kind: str, epsilons: FloatArray, z: float, q: float) -> tuple[Float
 def _interval_for(charges: list[Charge], points: int) -> float:
     """A grid step that follows from the charges alone, so that everybody recomputes the same epsilon.
 
-    Sampled Gaussians: a twentieth of the loss's standard deviation in one round (rounding then costs some 1e-4
+    Sampled Gaussians: a fiftieth of the loss's standard deviation in one round (rounding then costs some 1e-4
     of epsilon; a fixed step of 1e-3 costs a tenth where losses are narrow and rounds many), unless that means
     too many points for one loss or for the composed one; a power of two. Pure events: the smallest epsilon
     becomes a whole number of steps, so equal epsilons lose nothing.

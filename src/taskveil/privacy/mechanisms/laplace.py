@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.events import PureEvent
-from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, Family, Mechanism
 from taskveil.privacy.randomness import FloatArray, Stream, grid, snap
 from taskveil.privacy.units import Neighbours
 
@@ -59,7 +60,7 @@ class L2Laplace(Mechanism):
     """Noise with density proportional to exp(-|z|_2 / scale) on a vector."""
 
     name = "l2-laplace"
-    family = "pure"
+    family: ClassVar[Family] = "pure"
 
     @classmethod
     def accepts(cls, contribution: Contribution) -> bool:
