@@ -136,7 +136,7 @@ def _smallest_convex_error(M, alpha, fast, setting):
 
     Not the paper's chain of lemmas: the sums are computed, not bounded.
     """
-    t = np.arange(1, 2_000_001, dtype=float)
+    t = np.arange(1, 200_001, dtype=float)
     total = np.cumsum(t**alpha) if setting == 1 else np.sqrt(np.cumsum(t ** (2 * alpha)))
     steps = np.cumsum((t if fast else 1) * np.sqrt(t**-alpha)) * np.sqrt(M * total)
     return ((1 + steps) ** 2 / (t**2 if fast else t)).min()
