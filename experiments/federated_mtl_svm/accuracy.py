@@ -28,7 +28,9 @@ def candidates(name: str) -> list[dict[str, Any]]:
     if name in ("local", "pooled"):
         return [{"scope": name, "mode": "sequential", "C1": c, "C2": 1.0, "tol": TOLERANCE} for c in COSTS]
     if name == "svm":
-        return [{"mode": "sequential", "C1": a, "C2": b, "tol": TOLERANCE} for a in COSTS for b in SIMILARITIES]
+        return [
+            {"mode": "sequential", "C1": a, "C2": b, "tol": TOLERANCE} for a in COSTS for b in SIMILARITIES
+        ]
     return [{"C1": a, "C2": b, "relationship": "learned", "rounds": 60} for a in COSTS for b in SIMILARITIES]
 
 
@@ -36,7 +38,9 @@ def choose(name: str, split: Split, seed: int) -> dict[str, Any]:
     """The candidate with the best balanced accuracy on an inner split by recordings; the test part is not touched."""
     fit, held = inner_split(split, seed)
     registered = "mocha" if name == "mocha" else "svm"
-    scores = [evaluate(classifier(registered, **c).fit(fit), held, "balanced-accuracy") for c in candidates(name)]
+    scores = [
+        evaluate(classifier(registered, **c).fit(fit), held, "balanced-accuracy") for c in candidates(name)
+    ]
     return candidates(name)[int(np.argmax(scores))]
 
 
@@ -52,7 +56,9 @@ def har_table(setting: str, seeds: int) -> dict[str, Any]:
         for name in ("svm", "local", "pooled"):
             options = choose(name, split, seed)
             chosen[name].append({k: options[k] for k in ("C1", "C2")})
-            scores[name].append(evaluate(classifier("svm", **options).fit(split.train), split.test, "balanced-accuracy"))
+            scores[name].append(
+                evaluate(classifier("svm", **options).fit(split.train), split.test, "balanced-accuracy")
+            )
         best = {k: chosen["svm"][-1][k] for k in ("C1", "C2")}
         rounds, used = federated_seconds(split.train, best)
         seconds["svm"].append(used)
@@ -64,7 +70,9 @@ def har_table(setting: str, seeds: int) -> dict[str, Any]:
         seconds["mocha"].append(mocha_used / 200)
         est = classifier("mocha", **{**options, "rounds": min(allowed, 200)}).fit(split.train)
         scores["mocha same time"].append(evaluate(est, split.test, "balanced-accuracy"))
-        chosen["mocha same time"].append({"rounds": min(allowed, 200), "svm rounds": rounds, "svm seconds": used})
+        chosen["mocha same time"].append(
+            {"rounds": min(allowed, 200), "svm rounds": rounds, "svm seconds": used}
+        )
     return {
         "scores": {n: [float(v) for v in s] for n, s in scores.items()},
         "chosen": chosen,

@@ -50,7 +50,9 @@ def har_split(seed: int, n_tasks: int = 20, light: int | None = None, train_frac
     return Split(made, pick(test), recording[np.concatenate(train)][made.row_index])
 
 
-def stratified_runs(recording: np.ndarray, stratum: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
+def stratified_runs(
+    recording: np.ndarray, stratum: np.ndarray, fraction: float, rng: np.random.Generator
+) -> np.ndarray:
     """Row mask: in every stratum about this fraction of the recordings, at least one and not all where there are two."""
     chosen = np.zeros(recording.size, dtype=bool)
     for s in np.unique(stratum):
@@ -72,7 +74,12 @@ def inner_split(split: Split, seed: int, fraction: float = 0.7) -> tuple[TaskSet
 
 
 def synthetic_regression(
-    seed: int, heterogeneous: bool, n_tasks: int = 20, rows: int = 200, features: int = 200, decibel: float = 20.0
+    seed: int,
+    heterogeneous: bool,
+    n_tasks: int = 20,
+    rows: int = 200,
+    features: int = 200,
+    decibel: float = 20.0,
 ) -> Split:
     """Tasks with a shared and an own part; noise at the given signal-to-noise ratio; heterogeneous: own means and spreads of x.
 

@@ -21,9 +21,19 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.svm.method import NO_GUARANTEE, UNBOUNDED, Svm
+from taskveil.methods.base import (
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
+from taskveil.methods.svm.method import NO_GUARANTEE, UNBOUNDED, Svm
 from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -85,7 +95,9 @@ class Mocha(Method):
         super().check(public, budget)
         check_constants(self.C1, self.C2)
         if self.relationship not in ("mean", "learned"):
-            raise OptionError(f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}")
+            raise OptionError(
+                f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}"
+            )
         for name in ("update_every", "local_passes"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise OptionError(f"{name} must be a whole number of at least 1; got {getattr(self, name)!r}")
@@ -100,7 +112,9 @@ class Mocha(Method):
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in range(1, rounds + 1)]
         columns, figures = VectorSum(shape, UNBOUNDED), VectorSum((2,), UNBOUNDED)
         return [
-            Request(name, t, what) for t in range(1, rounds + 1) for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
+            Request(name, t, what)
+            for t in range(1, rounds + 1)
+            for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
         ]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -160,7 +174,9 @@ class MochaTasks(TaskSide):
     def finish(self, state: State, view: View) -> Models:
         w = view["models"]
         if len(w) != self.block.n_tasks:
-            raise OptionError("method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'")
+            raise OptionError(
+                "method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'"
+            )
         d = self.block.n_features
         wide = np.zeros((*w.shape[:2], d + 1))
         wide[:, :, : self.size] = w

@@ -71,7 +71,11 @@ class PrivateMochaServer(ServerSide):
     ) -> tuple[State, Billboard]:
         centres, columns, C2 = state["models"], releases[PERSONAL], self.method.C2
         m = self.public.n_tasks
-        S = np.ones((m, m)) if self.method.relationship == "mean" else learned_relationship(centres + columns, C2)
+        S = (
+            np.ones((m, m))
+            if self.method.relationship == "mean"
+            else learned_relationship(centres + columns, C2)
+        )
         step = 1.0 / (1.0 + C2 * float(np.linalg.eigvalsh(S)[-1]))
         moved = centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))
         state = {"round": state["round"] + 1, "models": moved}

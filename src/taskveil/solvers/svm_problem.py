@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,11 @@ class SvmProblem:
         return total + self.constant**2
 
     @cached_property
+    def flat(self) -> np.ndarray:
+        """Rows with |x| = 0."""
+        return np.flatnonzero(self.squares <= 0.0)
+
+    @cached_property
     def low(self) -> np.ndarray:
         return np.minimum(self.target * self.cost, 0.0) if isinstance(self.loss, Hinge) else -self.cost
 
@@ -113,7 +119,14 @@ class SvmProblem:
         return self._by_task(self.cost * self.loss.value(self.scores(points), self.target))
 
     def dual_terms(self, dual: np.ndarray) -> np.ndarray:
-        """sum_i (t b - e |b|) per task: minus the conjugate, (tasks,)."""
+        """sum_i (t b - e |b|) per task: minus the conjugate, (tasks,).
+
+        Rows with |x| = 0 are never visited; their best b is known, moves nothing else, and is counted here.
+        """
+        if self.flat.size:
+            dual = dual.copy()
+            edge = np.where(self.target[self.flat] > 0, self.high[self.flat], self.low[self.flat])
+            dual[self.flat] = np.where(np.abs(self.target[self.flat]) > self.band, edge, 0.0)
         return self._by_task(self.target * dual - self.band * np.abs(dual))
 
     def primal(self, shared: np.ndarray, own: np.ndarray) -> float:
@@ -126,7 +139,9 @@ class SvmProblem:
     def dual_value(self, dual: np.ndarray, sums: np.ndarray) -> float:
         """D at b = dual with r = sums."""
         total = sums.sum(axis=0)
-        quadratic = 0.5 * self.coupling * float(total @ total) + 0.5 * self.inverse * float(np.sum(sums * sums))
+        quadratic = 0.5 * self.coupling * float(total @ total) + 0.5 * self.inverse * float(
+            np.sum(sums * sums)
+        )
         return float(self.dual_terms(dual).sum()) - quadratic
 
     def gap(self, dual: np.ndarray, sums: np.ndarray) -> tuple[float, float]:
@@ -173,8 +188,14 @@ def make_problem(
     if not (np.isfinite(values).all() and np.isfinite(y).all()):
         raise DataError("X or y contains NaN or infinity: every cell must be a finite number")
     if isinstance(loss, Hinge) and not np.isin(y, (-1.0, 1.0)).all():
-        raise DataError("the hinge loss needs labels -1 and +1 (two classes); recode the labels or split them one against the rest")
-    cost = np.full(y.size, float(C1)) if cost_factors is None else float(C1) * np.asarray(cost_factors, dtype=np.float64)
+        raise DataError(
+            "the hinge loss needs labels -1 and +1 (two classes); recode the labels or split them one against the rest"
+        )
+    cost = (
+        np.full(y.size, float(C1))
+        if cost_factors is None
+        else float(C1) * np.asarray(cost_factors, dtype=np.float64)
+    )
     constant = 1.0 if fit_intercept else 0.0
     return SvmProblem(values, parts[1], parts[2], X.shape[1], constant, offsets, y, cost, loss, 1.0, 1.0 / C2)
 
@@ -182,14 +203,19 @@ def make_problem(
 def check_constants(C1: float, C2: float) -> None:
     """C1 and C2 weigh a loss and a norm: both must be positive and finite."""
     for name, value in (("C1", C1), ("C2", C2)):
-        if isinstance(value, bool) or not np.isscalar(value) or not np.isreal(value) or not 0 < value < np.inf:
+        if (
+            isinstance(value, bool)
+            or not np.isscalar(value)
+            or not np.isreal(value)
+            or not 0 < value < np.inf
+        ):
             raise OptionError(f"{name} must be a positive, finite number; got {value!r}")
 
 
 def balanced_factors(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Per row n_k / (2 n_k,class): both classes of a task weigh the same; a task with one class keeps weight 1."""
     factors = np.ones(y.size)
-    for a, b in zip(offsets[:-1], offsets[1:]):
+    for a, b in pairwise(offsets):
         positive = y[a:b] > 0
         p = int(positive.sum())
         if 0 < p < b - a:

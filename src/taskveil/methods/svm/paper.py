@@ -115,7 +115,11 @@ class PaperServer(ServerSide):
 
     def start(self) -> tuple[State, Billboard]:
         shape = (self.public.n_outputs, self.size)
-        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros(shape), "zero": np.full(shape[0], np.nan)}
+        state: State = {
+            "round": np.zeros(1, dtype=np.int64),
+            "shared": np.zeros(shape),
+            "zero": np.full(shape[0], np.nan),
+        }
         return state, self._billboard(state, np.zeros(shape[0], bool), np.full(shape[0], np.nan))
 
     def step(
@@ -132,6 +136,4 @@ class PaperServer(ServerSide):
     def _billboard(self, state: State, diverged: np.ndarray, objective: np.ndarray) -> Billboard:
         values = {"shared": state["shared"], "diverged": diverged, "objective": objective}
         values["position"] = np.arange(self.public.n_tasks)
-        return Billboard(
-            int(state["round"][0]), values, frozenset({"position"}), None, bool(diverged.any())
-        )
+        return Billboard(int(state["round"][0]), values, frozenset({"position"}), None, bool(diverged.any()))

@@ -47,8 +47,14 @@ def make_problems(method: Svm, block: TaskBlock, public: PublicInfo) -> list[Svm
             factors = factors * method.class_factors(y, block.offsets)
         problems.append(
             make_problem(
-                block.X, y, block.offsets, method.loss_of(public), method.C1, method.C2,
-                method.has_intercept(public), factors,
+                block.X,
+                y,
+                block.offsets,
+                method.loss_of(public),
+                method.C1,
+                method.C2,
+                method.has_intercept(public),
+                factors,
             )  # fmt: skip
         )
     return problems
@@ -66,7 +72,9 @@ class SvmTasks(TaskSide):
         self.size = block.n_features + method.has_intercept(public)  # of a message
         self.mask = None if private else method.parsed_mask()
         self.source = mask_source(method.mask_seed) if self.mask is not None else None
-        self.work = np.zeros(block.n_tasks, dtype=np.int64)  # rows scored in the last step, for the virtual clock
+        self.work = np.zeros(
+            block.n_tasks, dtype=np.int64
+        )  # rows scored in the last step, for the virtual clock
 
     def start(self) -> State:
         k, r = self.block.n_tasks, self.block.n_outputs
@@ -87,7 +95,9 @@ class SvmTasks(TaskSide):
         for o, problem in enumerate(self.problems):
             shared = self._shared(view, o)
             before = self._flat(dual, o)
-            after = self._solve(problem, shared, sums[:, o], before, scaling, view, damping if consistent else EMPTY, active)
+            after = self._solve(
+                problem, shared, sums[:, o], before, scaling, view, damping if consistent else EMPTY, active
+            )
             new_sums = problem.sums(after)
             update[:, o] = new_sums - sums[:, o] if consistent else problem.sums(damping * (after - before))
             if not self.private:
@@ -99,7 +109,10 @@ class SvmTasks(TaskSide):
         if self.private:
             personal = np.where(asked, sums[:, :, : self.size] / self.method.C2, 0.0)
             return acknowledge(new), {PERSONAL: self._placed(personal, view)}
-        return new, {UPDATE: np.where(asked, update[:, :, : self.size], 0.0), FIGURES: np.where(asked, figures, 0.0)}
+        return new, {
+            UPDATE: np.where(asked, update[:, :, : self.size], 0.0),
+            FIGURES: np.where(asked, figures, 0.0),
+        }
 
     def finish(self, state: State, view: View) -> Models:
         """w + v_k with v_k solved to the end for the final w: nobody else sees it."""

@@ -1,0 +1,1 @@
+"""Attacks on methods and mechanisms: lower bounds and demonstrations, never proofs."""
