@@ -13,6 +13,7 @@ _PUBLIC = {
     "PublicBounds": "taskveil.tasks.public_bounds",
     "TaskClassifier": "taskveil.estimators",
     "TaskRegressor": "taskveil.estimators",
+    "TaskSearch": "taskveil.estimators.search",
     "TaskSet": "taskveil.tasks.task",
     "get_synthetic": "taskveil.tasks.synthetic",
     "load": "taskveil.estimators.storage",

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks.grouping import task_label
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
@@ -162,7 +163,7 @@ def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def task_positions(identifiers: np.ndarray, known: tuple[str, ...]) -> np.ndarray:
     """Position of each row's task among the known names, -1 where unknown."""
-    names = np.asarray([str(v) for v in np.unique(identifiers)])
+    names = [task_label(v) for v in np.unique(identifiers)]
     lookup = {name: i for i, name in enumerate(known)}
     _, inverse = np.unique(identifiers, return_inverse=True)
     return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[inverse.ravel()]

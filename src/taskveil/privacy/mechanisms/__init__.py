@@ -13,6 +13,7 @@ from taskveil.privacy.mechanisms.none import NoNoise
 from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
 from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam
+from taskveil.privacy.mechanisms.selection import Selection
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
 from taskveil.registry import Table
 
@@ -28,6 +29,7 @@ MECHANISMS.add("model-laplace", ModelLaplace)
 MECHANISMS.add("paper-model-laplace", PaperModelLaplace)
 MECHANISMS.add("shared-gaussian", SharedGaussian)
 MECHANISMS.add("shared-skellam", SharedSkellam)
+MECHANISMS.add("private-selection", Selection)
 MECHANISMS.add("none", NoNoise)
 
 

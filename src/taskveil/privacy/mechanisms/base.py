@@ -25,7 +25,7 @@ from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours
 
 INFLATION = 1 + 1e-9
-Family = Literal["gaussian", "pure", "shared", "paper", "none"]
+Family = Literal["gaussian", "pure", "shared", "paper", "select", "none"]
 
 
 @dataclass(frozen=True)

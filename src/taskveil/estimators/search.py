@@ -1,0 +1,238 @@
+"""Private tuning of hyper-parameters that all tasks share.
+
+Choosing a configuration by looking at its error costs privacy: the error is a statistic of everybody's rows. `TaskSearch`
+repeats (pick a configuration at random, train, measure) a random number of times and publishes only the best, with a
+score that is itself a noisy release (Papernot & Steinke 2022). The whole search then costs little more than one run.
+
+One run     models    the estimator's own releases                              mu_model
+            score     sum over tasks of the held-out loss, clipped to [0, 1]    mu_score,  mu^2 = mu_model^2 + mu_score^2
+Search      K runs, K truncated negative binomial with mean `mean_runs`: SelectEvent on one Gaussian of 1/mu
+Calibrated  mu is the largest with the search's (epsilon, delta) met; every configuration gets the same mu_model, so all
+            configurations have the same Renyi curve whatever their number of rounds
+
+What each task may choose by itself, for free, is not searched: `locally_tuned=True` lists the configurations that every
+task then picks from on its own rows, after one single run with the first of them (see `TaskSearch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.model_selection import ParameterGrid
+
+from taskveil.errors import OptionError
+from taskveil.estimators import inputs
+from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.gain import row_losses
+from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, rdp_curve
+from taskveil.privacy.calibrate import largest_feasible
+from taskveil.privacy.certificate import build_certificate
+from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.events import GaussianEvent
+from taskveil.privacy.guarantees import gaussian_epsilon
+from taskveil.privacy.mechanisms.gaussian import Gaussian
+from taskveil.privacy.mechanisms.selection import Selection
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease
+from taskveil.privacy.randomness import again
+from taskveil.privacy.release import release
+from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.units import Neighbours
+from taskveil.runtime.in_process import replay
+from taskveil.tasks.split import split_rows
+from taskveil.tasks.task import TaskSet
+
+SCORE = VectorSum((1,), 1.0)
+HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search will cost, before any data is read."""
+
+    plan: Plan
+    mu_model: float
+    mu_score: float
+    run_epsilon: float  # of one run's models, at the search's delta
+
+    @property
+    def selection(self) -> Selection:
+        return self.plan.releases[0].mechanism  # type: ignore[return-value]
+
+
+class TaskSearch(BaseEstimator):
+    """Like GridSearchCV, for hyper-parameters that all tasks share, at a stated and charged privacy cost.
+
+    Parameters
+    ----------
+    estimator : TaskRegressor or TaskClassifier
+        Its epsilon and delta are the budget of the whole search; its ledger and account are charged once.
+    param_grid : dict or list of dict
+        As in scikit-learn, for example {"method__rounds": [1, 3], "method__penalty": [0.01, 0.1]}.
+    mean_runs : float, default: the number of configurations
+        Expected number of runs. More runs find better configurations and cost a little more.
+    shape : float, default=1.0
+        Of the law of the number of runs: 1 geometric, 0 logarithmic.
+    score_share : float, default=0.2
+        Share of one run's budget (mu squared) that goes to its score.
+    locally_tuned : bool, default=False
+        True: no search. Every task picks from `param_grid` on its own rows, which costs nothing, provided that the
+        configurations differ only in what happens after the last release (same releases, same billboards).
+
+    Attributes
+    ----------
+    best_params_, best_estimator_, best_score_ (noisy), n_runs_ (private: how often the run was repeated is not part
+    of what the certificate covers), certificate_
+    """
+
+    def __init__(
+        self,
+        estimator: TaskEstimator,
+        param_grid: Any,
+        mean_runs: float | None = None,
+        shape: float = 1.0,
+        score_share: float = 0.2,
+        locally_tuned: bool = False,
+    ):
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.mean_runs = mean_runs
+        self.shape = shape
+        self.score_share = score_share
+        self.locally_tuned = locally_tuned
+
+    def configurations(self) -> list[dict[str, Any]]:
+        grid = list(ParameterGrid(self.param_grid))
+        if not grid:
+            raise OptionError("param_grid holds no configuration")
+        return grid
+
+    def plan(self, budget: Budget) -> SearchPlan:
+        """Calibrate: the largest mu of one run for which the search meets the budget."""
+        if budget.epsilon is None:
+            raise OptionError("TaskSearch is for private estimators; with epsilon=None use GridSearchCV")
+        if not 0 < self.score_share < 1:
+            raise OptionError(f"score_share must lie strictly between 0 and 1, got {self.score_share!r}")
+        mean_runs = float(self.mean_runs or len(self.configurations()))
+
+        def epsilon_at(mu: float) -> float:
+            return _plan(mu, mean_runs, self.shape, budget).epsilon()
+
+        mu = largest_feasible(epsilon_at, budget.epsilon, start=budget.epsilon / 10, tolerance=1e-6)
+        mu_model, mu_score = mu * np.sqrt(1 - self.score_share), mu * np.sqrt(self.score_share)
+        run_epsilon = gaussian_epsilon(budget.delta, float(mu_model))
+        return SearchPlan(_plan(mu, mean_runs, self.shape, budget), float(mu_model), float(mu_score), run_epsilon)
+
+    def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
+        """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
+        base = self.estimator
+        tasks = inputs.tasks_of(X, y, task, base.task_column, base._kind, base.bounds, base.person)
+        if self.locally_tuned:
+            return self._fit_locally(tasks)
+        searched = self.plan(base._budget(tasks))
+        account, source = base._account(searched.plan), base._source()
+        account.reserve(searched.plan)
+        account.commit(searched.plan.releases[0])  # durable before the first noise of the first run
+        best = self._runs(tasks, searched, source)
+        account.finish()
+        self.best_params_, self.best_score_, chosen = best
+        self.best_estimator_ = _with_all_rows(chosen, tasks)
+        self.certificate_ = self._certificate(searched, source)
+        self.best_estimator_.certificate_ = self.certificate_
+        return self
+
+    def _runs(self, tasks: TaskSet, searched: SearchPlan, source: Any) -> tuple[dict[str, Any], float, TaskEstimator]:
+        """K runs; the best noisy score wins. Everything but the winner is forgotten."""
+        self.n_runs_ = searched.selection.draw_runs(source.at(0, "number-of-runs"))
+        grid = self.configurations()
+        train, held = split_rows(tasks, 1 - HELD_OUT, self.estimator.seed or 0)
+        best: tuple[dict[str, Any], float, TaskEstimator] | None = None
+        for k in range(self.n_runs_):
+            chosen = grid[int(source.at(k, "configuration").integers(0, len(grid)))]
+            run = self._one_run(train, chosen, searched, k)
+            score = _noisy_score(run, held, searched.mu_score, again(source, k))
+            if best is None or score < best[1]:
+                best = (chosen, score, run)
+        assert best is not None
+        return best
+
+    def _one_run(self, train: TaskSet, chosen: Mapping[str, Any], searched: SearchPlan, k: int) -> TaskEstimator:
+        base = self.estimator
+        seed = base.insecure_noise_seed
+        run = clone(base).set_params(
+            **chosen, epsilon=searched.run_epsilon, delta=searched.plan.budget.delta, ledger=None, account=None,
+            run_dir=None, insecure_noise_seed=None if seed is None else seed + 7919 * (k + 1),
+        )  # fmt: skip
+        run.fit(train)
+        _check_curve(run.record_.plan, searched.mu_model)
+        return run
+
+    def _certificate(self, searched: SearchPlan, source: Any) -> Any:
+        said = [
+            "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
+            "only the best configuration, its billboards and its noisy score leave the search",
+        ]
+        return build_certificate(f"search over {self.best_estimator_.method_.name}", searched.plan, source.describe(), assumptions=said)
+
+    def _fit_locally(self, tasks: TaskSet) -> TaskSearch:
+        """One charged run; then every task picks among configurations on its own rows."""
+        from taskveil.estimators.local_tuning import pick_locally
+
+        grid = self.configurations()
+        estimator = clone(self.estimator).set_params(**grid[0]).fit(tasks)
+        self.best_estimator_ = pick_locally(estimator, grid)
+        self.certificate_ = estimator.certificate_
+        self.best_params_ = None  # every task has its own; they stay with it
+        return self
+
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        return self.best_estimator_.predict(X, task=task)
+
+    def score(self, X: Any, y: Any = None, task: Any = None) -> float:
+        return self.best_estimator_.score(X, y, task=task)
+
+
+def _plan(mu: float, mean_runs: float, shape: float, budget: Budget) -> Plan:
+    mechanism = Selection(1.0 / mu, mean_runs, shape)
+    event = mechanism.event(SCORE, budget.neighbours)
+    return Plan((PlannedRelease("search", 1, SCORE, mechanism, event),), budget)
+
+
+def _check_curve(plan: Plan, mu_model: float) -> None:
+    """Every run must stay below the Gaussian curve the search was accounted with."""
+    curve = np.sum([rdp_curve(r.event) for r in plan.releases], axis=0) if plan.releases else 0.0
+    if not np.all(curve <= rdp_curve(GaussianEvent(1.0 / mu_model)) * (1 + 1e-6)):
+        raise OptionError(
+            "a search needs runs of unsampled Gaussian releases; use the default mechanism without cohort sampling"
+        )
+
+
+def _noisy_score(run: TaskEstimator, held: TaskSet, mu_score: float, source: Any) -> float:
+    """Mean held-out loss over tasks, each clipped to [0, 1], with noise: a release of its own."""
+    block = run.scaling_.apply(held)
+    losses = block.means_by_task(row_losses(block, run.models_))
+    scaled = losses / (1.0 + losses)  # bounded in [0, 1), monotone
+    budget = Budget(1.0, 1e-6, neighbours=run.record_.plan.budget.neighbours)
+    mechanism = Gaussian.calibrated(SCORE, Neighbours(budget.neighbours), 1.0 / mu_score)
+    planned = PlannedRelease("score", 1, SCORE, mechanism, mechanism.event(SCORE, budget.neighbours))
+    account = MemoryAccount()  # the search was charged as a whole
+    account.reserve(Plan((planned,), budget))
+    total = release(planned, SCORE.clip(scaled[:, None]), account, source).value
+    return float(total[0]) / held.n_tasks
+
+
+def _with_all_rows(run: TaskEstimator, tasks: TaskSet) -> TaskEstimator:
+    """Walk the winner's public billboards again with all rows of every task."""
+    scaling = run._scaling(tasks)
+    block = scaling.apply(tasks)
+    record = run.record_
+    if any(board.per_task for board in record.billboards):
+        return run
+    record.models = replay(run.method_, block, record.public, record.plan, record.billboards)
+    run._keep(run.method_, tasks, scaling, block, record)
+    return run
+
+
