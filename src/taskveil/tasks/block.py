@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.grouping import row_chunks, sums_by_group
+from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["TaskBlock", "label_columns", "position_folds"]
@@ -110,7 +110,12 @@ class TaskBlock:
     def means_by_task(self, values: np.ndarray) -> np.ndarray:
         """Weighted mean over each task's rows, (N, ...) -> (m, ...)."""
         w = self.row_weights.reshape(-1, *([1] * (values.ndim - 1)))
-        return sums_by_group(values * w, self.offsets)
+        out = np.empty((self.n_tasks, *values.shape[1:]))
+        for first, last in task_chunks(self.offsets):  # `values` may be as large as X: no second one
+            rows = slice(int(self.offsets[first]), int(self.offsets[last]))
+            offsets = self.offsets[first : last + 1] - self.offsets[first]
+            out[first:last] = sums_by_group(values[rows] * w[rows], offsets)
+        return out
 
     def scores(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
         """Row scores x'w + b of each row under its own task's model.
