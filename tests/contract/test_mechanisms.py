@@ -21,10 +21,9 @@ SHAPES = [
     TaskGram(3, 4, 1.5),
     TaskStack(3, (4,), 1.5),
 ]
-SECURE = {name for name in MECHANISMS if name.startswith("shared-")}
-NAMES = [
-    name for name in MECHANISMS if name not in SECURE
-]  # shares of a secure sum have a suite of their own
+# Shares of a secure sum and the selection among runs add no noise to a sum; they have their own suites.
+ELSEWHERE = {n for n in MECHANISMS if n.startswith("shared-") or MECHANISMS.get(n).family == "select"}
+NAMES = [name for name in MECHANISMS if name not in ELSEWHERE]
 FITTING = [(n, c) for n in NAMES for c in SHAPES if MECHANISMS.get(n).accepts(c)]
 
 
@@ -193,3 +192,9 @@ def test_a_release_that_was_not_reserved_is_refused():
             MemoryAccount(),
             Watched(),
         )
+
+
+@pytest.mark.parametrize("name", sorted(ELSEWHERE))
+def test_what_adds_no_noise_to_a_sum_cannot_be_planned_as_if_it_did(name):
+    with pytest.raises(OptionError):
+        make_plan([Request("S", 1, VectorSum((4,), 1.5))], Budget(1.0, 1e-5, mechanism=name))
