@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from taskveil.errors import DataError, EnvironmentMissing
+from taskveil.errors import DataError, EnvironmentMissing, SecureSumRefused
 from taskveil.runtime.federation import keys, template
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
@@ -89,7 +89,10 @@ def _run_to_the_end(federation: Federation, link: Child, say: Say) -> Path:
     results, beat = federation.folder / "results", federation.folder / "run" / "heartbeat"
     finished = results / "run.json"
     started = 0.0
+    refused = federation.folder / "run" / "refused.json"
     while not finished.exists():
+        if refused.exists():
+            raise SecureSumRefused(json.loads(refused.read_text())["reason"])
         if not link.alive:
             say("the server process ended; starting it again")
         link.keep_running()

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import EnvironmentMissing
+from taskveil.errors import EnvironmentMissing, SecureSumRefused
 from taskveil.methods.base import Billboard, Method
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import build_certificate
@@ -53,7 +53,11 @@ def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to
         plan, source = federation.plan(), system_noise()
         store = ProgressStore(folder / "run", plan, federation)
         driver = make_driver(federation, plan, source, carrier_to(ids), store.save)
-        done = driver.run(store.load())
+        try:
+            done = driver.run(store.load())
+        except SecureSumRefused as error:  # for good: sites never send a masked message twice
+            write_atomically(folder / "run" / "refused.json", json.dumps({"reason": str(error)}).encode())
+            raise
         write_results(folder / "results", federation, plan, done, source, driver)
 
 

@@ -9,6 +9,7 @@ released.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,14 @@ from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
 from taskveil.runtime.secure import messages
-from taskveil.runtime.secure.parties import noisy_totals, party_settings
+from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
 from taskveil.runtime.wire import Packet
 
 if TYPE_CHECKING:
     from taskveil.runtime.driver import Driver
+
+log = logging.getLogger("taskveil.federation")
 
 
 def secure_round(
@@ -34,22 +37,37 @@ def secure_round(
     releases: list[PlannedRelease],
     active: np.ndarray | None,
 ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
-    """The noisy totals of one round and the sites that are in them."""
-    settings = party_settings(releases, [len(tasks) for tasks in driver.members])
-    server = SecureServer(settings)
+    """The noisy totals of one round and the sites that are in them.
+
+    A round that fails before any masked message was sent is tried again; after that it is over for good.
+    """
+    for attempt in range(driver.rules.attempts):
+        server = SecureServer(party_settings(releases, [len(tasks) for tasks in driver.members]))
+        try:
+            _carry(driver, server, billboard, number, active)
+            break
+        except SecureSumRefused as error:
+            if len(server.transcript) >= MASKED or attempt + 1 == driver.rules.attempts:
+                raise
+            log.warning("round %d: %s; asking again", number, error)
+    assert server.total is not None
+    return noisy_totals(releases, server.settings.ring.centre(server.total)), server.cohort
+
+
+def _carry(
+    driver: Driver, server: SecureServer, billboard: Billboard, number: int, active: np.ndarray | None
+) -> None:
     outgoing: Outgoing | None = server.start()
-    views = {site: _view_arrays(driver, site, billboard, active) for site in range(len(driver.members))}
     kind = "step"  # the first question carries the billboard, the others only the protocol
     while outgoing is not None:
         for site, message in outgoing.items():
             fields = {"plan": driver.digest, "number": number, "round": billboard.round}
             arrays = {"secure": np.frombuffer(messages.encode(message), dtype=np.uint8)}
-            packet = Packet(kind, fields, arrays | (views[site] if kind == "step" else {}))
-            driver.carrier.send(site, wire.encode(packet, driver.rules.max_bytes))
+            if kind == "step":
+                arrays |= _view_arrays(driver, site, billboard, active)
+            driver.carrier.send(site, wire.encode(Packet(kind, fields, arrays), driver.rules.max_bytes))
         replies = _collect(driver, set(outgoing), number)
         outgoing, kind = server.step(replies), "secure"
-    assert server.total is not None
-    return noisy_totals(releases, settings.ring.centre(server.total)), server.cohort
 
 
 def _view_arrays(
