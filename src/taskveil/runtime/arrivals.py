@@ -51,9 +51,10 @@ class _Arrivals:
             self.driver.refuse(site, "a doubled or late message")
             return
         number = self.at.sent[site]
-        arrays = self.driver.read(site, data, number, self.driver.rounds[number])
+        arrays, final = self.driver.read(site, data, number, self.driver.rounds[number])
         if arrays is None:
-            self._again(site, final=data is not None and self.driver._final_refusal(data))
+            if final:
+                self._again(site, stop=self.driver.is_refusal(data))
             return
         self._apply(site, number, arrays)
         self.tries[site] = 0
@@ -92,10 +93,10 @@ class _Arrivals:
         self.driver.carrier.send(site, question)
         self.asked_at[site] = time.monotonic()
 
-    def _again(self, site: int, final: bool = False) -> None:
+    def _again(self, site: int, stop: bool = False) -> None:
         self.asked_at.pop(site, None)
         self.tries[site] = self.tries.get(site, 0) + 1
-        if not final and self.tries[site] < self.driver.rules.attempts:
+        if not stop and self.tries[site] < self.driver.rules.attempts:
             self._ask(site)
 
     def _late(self) -> None:

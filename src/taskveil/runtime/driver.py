@@ -28,7 +28,7 @@ from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
 from taskveil.runtime import wire
 from taskveil.runtime.in_process import draw_cohort
-from taskveil.runtime.replies import Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.replies import Late, Refused, checked_arrays, combined, noisy_total
 from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
 
@@ -166,7 +166,7 @@ class Driver:
 
     def _release(self, planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
         if self.plan.budget.aggregation in NOISE_AT_SITE:
-            return noisy_total(planned, parts)
+            return noisy_total(planned, parts, [len(m) for m in self.members])
         bounded: Bounded = combined(planned, parts, self.members, self.public.n_tasks)
         return release(planned, bounded, self.account, self.source, self.plan.budget.aggregation).value
 
@@ -212,11 +212,10 @@ class Driver:
                 if site not in waiting:
                     self.refuse(site, "a doubled or late message")
                     continue
-                arrays = self.read(site, data, number, releases)
+                arrays, final = self.read(site, data, number, releases)
                 if arrays is not None:
                     answers[site] = arrays
-                    waiting.discard(site)
-                elif data is None or self._final_refusal(data):
+                if final:
                     waiting.discard(site)
         for site in waiting:
             self.refuse(site, "no valid answer before the deadline")
@@ -224,18 +223,18 @@ class Driver:
 
     def read(
         self, site: int, data: bytes | None, number: int, releases: list[PlannedRelease]
-    ) -> dict[str, np.ndarray] | None:
-        """The arrays of a reply if every rule is kept; otherwise None, and one line in the log."""
+    ) -> tuple[dict[str, np.ndarray] | None, bool]:
+        """The arrays of a reply if every rule is kept, else None and one line in the log; and whether to stop waiting."""
         if data is None:
             self.refuse(site, "the message failed on the way")
-            return None
+            return None, True
         try:
             packet = wire.decode(data, self.rules.max_bytes)
             size = len(self.members[site])
-            return checked_arrays(packet, self.digest, number, releases, size, self._expects_stack)
+            return checked_arrays(packet, self.digest, number, releases, size, self._expects_stack), True
         except (wire.WireError, Refused) as error:
             self.refuse(site, str(error))
-            return None
+            return None, not isinstance(error, Late)
 
     def refuse(self, site: int, reason: str) -> None:
         self.refusals.append(f"site {site}: {reason}")
@@ -246,9 +245,10 @@ class Driver:
         """Whether a site sends one array per task (clipped, or noisy in asynchronous runs) rather than a noisy sum."""
         return self.method.schedule == "asynchronous" or self.plan.budget.aggregation not in NOISE_AT_SITE
 
-    def _final_refusal(self, data: bytes) -> bool:
+    def is_refusal(self, data: bytes | None) -> bool:
+        """Whether the site itself said no."""
         try:
-            return wire.decode(data, self.rules.max_bytes).kind == "refused"
+            return wire.decode(data or b"", self.rules.max_bytes).kind == "refused"
         except wire.WireError:
             return False
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from taskveil.errors import BudgetExceeded
 from taskveil.faults import point
+from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
@@ -82,14 +83,17 @@ def run(
             if billboard.done:
                 break
     except BudgetExceeded as refusal:
-        if len(billboards) == 1:
-            raise
+        if position is None:
+            raise  # a new run was reserved whole; only a resumed one may end with what it has
         warnings.append(f"the run ended early after round {billboards[-1].round} of {len(rounds)}: {refusal}")
     except BaseException:
         if checkpoint is None:
             account.finish()  # nobody can resume: what was never committed was never noised, and goes back
         raise
-    models = tasks.finish(state, billboards[-1].view(None))
+    if warnings and billboards[-1].round == 0:
+        models = alone_models(block, public)  # nothing was shared: every task keeps what it can learn by itself
+    else:
+        models = tasks.finish(state, billboards[-1].view(None))
     account.finish()
     if checkpoint is not None:
         executed = account.executed({p.id: p for p in plan.releases})  # type: ignore[attr-defined]

@@ -23,7 +23,11 @@ UNLIKELY = 12.0  # standard deviations beyond which a noisy message is taken for
 
 
 class Refused(DataError):
-    """A reply that breaks a rule."""
+    """A reply that breaks a rule; no other reply to the same question will come."""
+
+
+class Late(Refused):
+    """A reply to an earlier question; the one to this question may still come."""
 
 
 def checked_arrays(
@@ -35,7 +39,7 @@ def checked_arrays(
     if packet.kind != "message" or packet.fields.get("plan") != digest:
         raise Refused("not a message for this plan")
     if packet.fields.get("number") != number or type(packet.fields.get("number")) is not int:
-        raise Refused("a message of another round, late or replayed")
+        raise Late("a message of another round, late or replayed")
     if set(packet.arrays) != {p.name for p in releases}:
         raise Refused("not exactly the planned arrays")
     summed = packet.fields.get("summed")
@@ -67,11 +71,11 @@ def combined(
     return contribution.clip(raw)  # again: what a site calls clipped is only a claim
 
 
-def noisy_total(planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
-    """Sum of messages that carry their own noise."""
+def noisy_total(planned: PlannedRelease, parts: dict[int, np.ndarray], sizes: Sequence[int]) -> np.ndarray:
+    """Sum of messages that carry their own noise; `sizes` are the units each site holds."""
     total = np.zeros(planned.contribution.total_shape)
-    for array in parts.values():
-        total += array
+    for site, array in parts.items():
+        total += shortened(array, longest_noisy(planned, sizes[site]))
     return total
 
 
@@ -86,8 +90,12 @@ def longest_noisy(planned: PlannedRelease, units: int) -> float:
 
 def shortened(array: np.ndarray, norm: float) -> np.ndarray:
     """The array scaled to this norm if it is longer: a bound on what poison can do, not a privacy step."""
-    length = float(np.linalg.norm(array))
-    return array if length <= norm else array * (norm / length)
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest == 0.0:
+        return array
+    unit = array / largest  # so that huge entries do not overflow
+    length = float(np.linalg.norm(unit))
+    return array if largest * length <= norm else unit * (norm / length)
 
 
 def _is_sum(array: np.ndarray, contribution: Contribution, n_tasks: int) -> bool:

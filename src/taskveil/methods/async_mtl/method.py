@@ -199,7 +199,7 @@ class AsyncMTL(Method):
         """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
         if self.step is not None:
             return float(self.step)
-        if form is not None and not form.private:
+        if form is not None and not form.private and not form.paper:
             return 1e6
         return (1.0 if form is None or form.paper else OPTIMISM) * self.step_for(typical_curvature(public))
 
