@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.timing import machine, unavailable
 
-MODULES = ("core",)
+MODULES = ("core", "svm")
 
 
 def main(arguments: list[str] | None = None) -> int:
