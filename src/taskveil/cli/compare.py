@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from taskveil.cli.options import (
+    READING,
     data_options,
     json_option,
     load,
@@ -45,7 +46,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
     from taskveil.estimators.compare import compare
 
-    reading = {k: given.pop(k) for k in ("task", "target", "targets", "person", "positive", "kind", "bounds", "missing", "bad_rows")}
+    reading = {k: given.pop(k) for k in READING}
     if not 0 < train_fraction < 1:
         raise OptionError(f"--train-fraction must lie between 0 and 1, got {train_fraction}")
     chosen = [n.strip() for n in names.split(",") if n.strip()]

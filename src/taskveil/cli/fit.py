@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 
 from taskveil.cli.options import (
-    data_options,
+    READING,
     json_option,
     ledger_options,
     load,
@@ -16,15 +18,17 @@ from taskveil.cli.options import (
     parse_settings,
     print_json,
     privacy_options,
+    reading_options,
     scaling_options,
     seed_option,
 )
 from taskveil.cli.progress import progress_bar
-from taskveil.errors import OptionError
+from taskveil.errors import BudgetExceeded, OptionError
 
 
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
-@data_options
+@click.argument("data", required=False)
+@reading_options
 @click.option("--method", default="subspace", show_default=True, help="Name of a method, or 'auto'.")
 @click.option("--epsilon", default="1.0", show_default=True, help="A number, or 'none' to train without privacy.")
 @privacy_options
@@ -34,31 +38,67 @@ from taskveil.errors import OptionError
 @click.option("--insecure-noise-seed", type=int, help="Reproducible noise for tests. Voids the certificate.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
-@click.option("--resume", type=click.Path(exists=True), help="Go on with a run that was stopped.")
+@click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
-def command(data: str, method: str, epsilon: str, settings: tuple[str, ...], as_json: bool, out: str | None,
-            resume: str | None, **given: Any) -> None:
+def command(data: str | None, out: str | None, resume: str | None, as_json: bool, **given: Any) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
-    from taskveil.estimators import TaskClassifier, TaskRegressor
-
-    reading = {k: given.pop(k) for k in ("task", "target", "targets", "person", "positive", "kind", "bounds", "missing", "bad_rows")}
-    tasks = load(data, **reading)
-    chosen, why = choose_method(method, tasks)
-    (object_,) = methods_with([chosen], parse_settings(settings))
-    kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
-    if why:
-        click.echo(why, err=True)
-    with progress_bar("training") as progress:
-        estimator = kind(
-            object_, epsilon=read_epsilon(epsilon), progress=progress, run_dir=resume or run_folder(out, given), **given
-        ).fit(tasks)
-    estimator.progress = None
-    if out or resume:
-        write_results(estimator, Path(out or resume or "."), as_json)
+    if resume is not None:
+        data, given = resumed(Path(resume))
+    elif data is None:
+        raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
+    elif out is not None:
+        begin(Path(out), data, given)
+    folder = resume or out
+    estimator = train(data, folder, given)
+    if folder:
+        write_results(estimator, Path(folder), as_json)
     if as_json:
         print_json(document(estimator))
     else:
         click.echo(summary(estimator))
+    return BudgetExceeded.exit_code if estimator.record_.warnings else 0
+
+
+def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
+    """Load, choose, fit."""
+    from taskveil.estimators import TaskClassifier, TaskRegressor
+
+    options = dict(given)
+    tasks = load(data, **{k: options.pop(k) for k in READING})
+    chosen, why = choose_method(options.pop("method"), tasks)
+    (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
+    if why:
+        click.echo(why, err=True)
+    kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
+    epsilon = read_epsilon(options.pop("epsilon"))
+    run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
+    with progress_bar("training") as progress:
+        estimator = kind(method, epsilon=epsilon, progress=progress, run_dir=run_dir, **options).fit(tasks)
+    estimator.progress = None
+    return estimator
+
+
+def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
+    """Note the command, so that `fit --resume` needs nothing else; a stopped run is never overwritten."""
+    run = folder / "run"
+    if (run / "plan.json").exists() and not (run / "finished").exists():
+        raise OptionError(
+            f"{folder} holds a run that was stopped; go on with `taskveil fit --resume {folder}`, or choose another folder "
+            f"(or remove {run}: what it committed stays charged)"
+        )
+    if run.exists():
+        shutil.rmtree(run)
+    run.mkdir(parents=True)
+    (run / "command.json").write_text(json.dumps({"data": data, "options": given}))
+
+
+def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The command that began the run."""
+    path = folder / "run" / "command.json"
+    if not path.exists():
+        raise OptionError(f"{folder} holds no run to resume: {path} is missing")
+    stored = json.loads(path.read_text())
+    return stored["data"], stored["options"]
 
 
 def read_epsilon(text: str) -> float | None:
@@ -82,11 +122,6 @@ def choose_method(name: str, tasks: Any) -> tuple[str, str]:
     return "subspace", f"method auto: {tasks.n_tasks} tasks and {tasks.n_features} features: 'subspace'."
 
 
-def run_folder(out: str | None, given: dict[str, Any]) -> Path | None:
-    """Runs with a ledger keep a checkpoint, so that a crash never costs a budget twice."""
-    return Path(out) / "run" if out and given.get("ledger") else None
-
-
 def write_results(estimator: Any, folder: Path, quiet: bool) -> None:
     estimator.save(folder)
     try:
@@ -100,8 +135,6 @@ def write_results(estimator: Any, folder: Path, quiet: bool) -> None:
 
 def document(estimator: Any) -> dict[str, Any]:
     """What `fit --json` prints."""
-    import json
-
     gain = estimator.gain_.to_dict() if estimator.method_.linear else {}
     models = {}
     if estimator.method_.linear:

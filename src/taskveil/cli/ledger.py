@@ -164,7 +164,7 @@ def describe(book: Any, row: Any) -> dict[str, Any]:
         "runs": len({e.run for e in history if e.kind == "reserve"}), "open_runs": book.open_runs(key),
         "releases": sum(e.kind == "commit" for e in history),
         "next_run": None if after is None else _finite(after),
-        "next_run_fits": None if after is None else limit.fits(held + last),
+        "next_run_fits": None if last is None else limit.fits(held + last),
     }  # fmt: skip
 
 

@@ -25,8 +25,8 @@ def stack(*options: Callable) -> Callable:
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 seed_option = click.option("--seed", type=int, default=None, help="Seed of splits and initialisation.")
 
-data_options = stack(
-    click.argument("data"),
+READING = ("task", "target", "targets", "person", "positive", "kind", "bounds", "missing", "bad_rows")
+reading_options = stack(
     click.option("--task", help="Column that says which task a row belongs to."),
     click.option("--target", help="Column to predict."),
     click.option("--targets", help="Several target columns of a wide table, comma-separated: one task each."),
@@ -49,6 +49,8 @@ data_options = stack(
         help="What to do with csv rows that cannot be read.",
     ),
 )
+
+data_options = stack(click.argument("data"), reading_options)
 
 privacy_options = stack(
     click.option("--delta", type=float, help="Default: min(1e-5, 1/(10 tasks))."),

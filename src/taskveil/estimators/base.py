@@ -32,6 +32,7 @@ class TaskEstimator(BaseEstimator):
     """What TaskRegressor and TaskClassifier share. See those for the parameters."""
 
     _kind = ""
+    classes_: Any
 
     def __init__(
         self,
@@ -228,7 +229,8 @@ class TaskEstimator(BaseEstimator):
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
         public = "public" in method.also_protects(record.plan.budget)  # then nothing but releases may enter a model
-        if private and method.linear and not (method.chooses_locally or method.shares_nothing or public):
+        settled = method.chooses_locally or method.shares_nothing or public or record.rounds == 0
+        if private and method.linear and not settled:
             models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names

@@ -28,7 +28,7 @@ from taskveil.errors import OptionError
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.gain import row_losses
-from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, rdp_curve
+from taskveil.privacy.accountants.rdp import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import VectorSum
@@ -185,7 +185,7 @@ class TaskSearch(BaseEstimator):
         estimator = clone(self.estimator).set_params(**grid[0]).fit(tasks)
         self.best_estimator_ = pick_locally(estimator, grid)
         self.certificate_ = estimator.certificate_
-        self.best_params_ = None  # every task has its own; they stay with it
+        self.best_params_ = {}  # every task has its own; they stay with it
         return self
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:

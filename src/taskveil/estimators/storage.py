@@ -55,7 +55,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
     }
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays))
+    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays))  # type: ignore[arg-type]
     _write(folder / "certificate.json", lambda f: f.write(estimator.certificate_.to_json().encode()))
     _write(folder / "model.json", lambda f: f.write(json.dumps(description, indent=1).encode()))
     return folder
@@ -78,9 +78,8 @@ def load(directory: str | Path) -> Any:
     try:
         method = methods.get(about["method"]["name"], **about["method"]["options"])
         estimator = kinds[about["class"]](**{**about["options"], "method": method})
-        scaling = Scaling(
-            about["scaling"]["mode"], *(arrays[f"scaling/{k}"] for k in SCALING), normalise=about["scaling"]["normalise"]
-        )
+        shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
+        scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
         plan = Plan.from_dict(about["plan"])
         planned = {p.id: p for p in plan.releases}
         models = _models_from(arrays)

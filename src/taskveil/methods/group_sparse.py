@@ -17,6 +17,7 @@ from taskveil.methods.proximal import ProximalMethod, ProximalServer
 from taskveil.privacy.contributions import Contribution, DiagonalSum, OuterSum
 from taskveil.privacy.plan import Plan
 from taskveil.structures import STRUCTURES
+from taskveil.structures.group_sparse import GroupSparse as Structure
 
 
 class GroupSparse(ProximalMethod):
@@ -41,4 +42,4 @@ class GroupSparseServer(ProximalServer):
     def make_map(self, S: np.ndarray, threshold: float, lift: float) -> np.ndarray:
         """Factors (d,) from the diagonal; the paper takes its absolute value (step 6)."""
         diagonal = S if S.ndim == 1 else np.abs(np.diagonal(S))
-        return self.method.structure.factors(diagonal, threshold, lift)
+        return Structure().factors(diagonal, threshold, lift)
