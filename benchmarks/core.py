@@ -121,9 +121,7 @@ def _bandwidth(block: TaskBlock, calls: dict, name: str, repeats: int) -> dict:
     seconds, used = ({k: v[:, j] for k, v in pairs.items()} for j in (0, 1))
     by_processor = float(np.median(share_of_bandwidth(used, name)))
     details = _details(block, seconds)
-    return measured(
-        share_of_bandwidth(seconds, name), at_least=0.6, by_processor_time=by_processor, **details
-    )
+    return measured(share_of_bandwidth(seconds, name), at_least=0.6, by_processor_time=by_processor, **details)
 
 
 def speed_up_over_loop(repeats: int) -> dict:
@@ -151,7 +149,7 @@ def fit_speed_up_over_loop(repeats: int) -> dict:
 
 
 def _fit_round(shape, repeats: int, against: str) -> dict:
-    """Seconds of one round of a fit: the difference of a long and a short one over the difference in rounds."""
+    """Seconds of one round of a fit: a long fit less a short one, over the difference in rounds."""
     try:
         import taskveil as tv
         from taskveil import methods
@@ -200,7 +198,7 @@ print(json.dumps({{"before": before, "arrays": arrays, "peak": peak}}))
 
 
 def peak_memory(repeats: int) -> dict:
-    """Of a fit in a fresh process, after a small one has loaded all it needs; rows sorted and in random order."""
+    """Of a fit in a fresh process, after a small one has loaded what it needs; rows sorted and shuffled."""
     if not sys.platform.startswith("linux"):
         return unavailable("peak memory is read from /proc")
     ratios, details = [], {}
@@ -208,9 +206,7 @@ def peak_memory(repeats: int) -> dict:
         code = MEMORY.format(m=WIDE[0], n=WIDE[1], d=WIDE[2], shuffled=shuffled)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         if done.returncode:
-            return unavailable(
-                "the fit did not run: " + (done.stderr.strip().splitlines() or ["no message"])[-1]
-            )
+            return unavailable("the fit did not run: " + (done.stderr.strip().splitlines() or ["no message"])[-1])
         seen = json.loads(done.stdout)
         ratios.append((seen["peak"] - seen["before"]) / seen["arrays"])
         details["shuffled" if shuffled else "sorted"] = {k: round(v / 1e6) for k, v in seen.items()}
@@ -231,9 +227,7 @@ def import_time(repeats: int) -> dict:
     names = ["jax", "flwr", "plotly", "sqlalchemy", "dp_accounting", "opendp", "pandas", "numba"]
     loaded = subprocess.run([sys.executable, "-c", heavy % names], check=True, capture_output=True, text=True)
     bare = float(np.median(pairs[:, 1]))
-    return measured(
-        pairs[:, 0], at_most=1.5, bare_interpreter=bare, heavy_modules_loaded=loaded.stdout.strip()
-    )
+    return measured(pairs[:, 0], at_most=1.5, bare_interpreter=bare, heavy_modules_loaded=loaded.stdout.strip())
 
 
 def _details(block: TaskBlock, seconds: dict[str, np.ndarray]) -> dict:

@@ -33,20 +33,26 @@ class Stack:
         return normalised(self.weights)
 
 
-def stacks(block: TaskBlock, limit: int = LIMIT) -> Iterator[Stack]:
-    """All tasks of the block, each in exactly one stack."""
+def stacks(block: TaskBlock, limit: int = LIMIT, same_size: bool = False) -> Iterator[Stack]:
+    """All tasks of the block, each in exactly one stack.
+
+    `same_size` groups tasks of one size only: without padding a task's numbers are the same, to the last bit,
+    alone and among others.
+    """
     sizes = np.diff(block.offsets)
     order = np.argsort(sizes, kind="stable")
     first = 0
     while first < order.size:
-        last = _group_end(sizes[order], first, block.X.shape[1], limit)
+        last = _group_end(sizes[order], first, block.X.shape[1], limit=limit, same_size=same_size)
         yield _stack(block, order[first:last], sizes)
         first = last
 
 
-def _group_end(ascending: NDArray[np.int64], first: int, d: int, limit: int) -> int:
+def _group_end(ascending: NDArray[np.int64], first: int, d: int, *, limit: int, same_size: bool) -> int:
     """One past the last task whose size fits the group that starts at `first`."""
-    widest = max(int(ascending[first]) * 5 // 4, int(ascending[first]) + 2)
+    widest = int(ascending[first])
+    if not same_size:
+        widest = max(widest * 5 // 4, widest + 2)
     fit = int(np.searchsorted(ascending, widest, side="right"))
     most = max(1, limit // max(1, widest * d))
     return min(fit, first + most)

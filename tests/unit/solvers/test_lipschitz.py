@@ -17,7 +17,7 @@ def test_bounds_are_never_below_the_largest_eigenvalue_and_within_the_slack(slac
         exact = np.linalg.eigvalsh(A)[:, -1]
         bound = largest_eigenvalues(A, slack)
         assert np.all(bound >= exact)
-        assert np.all(bound <= exact * (1.0 + slack) * (1.0 + 1e-8))
+        assert np.all(bound <= exact * (1.0 + slack) * (1.0 + 1e-4))
 
 
 def test_zero_matrices_have_bound_zero():
@@ -38,5 +38,12 @@ def test_task_constants_bound_the_curvature_of_the_mean_loss(centred, held_out):
             continue
         X = X - X.mean(axis=0) if centred else X
         exact = 0.25 * np.linalg.norm(X, 2) ** 2 / len(X)
-        assert exact <= got[i] + 1e-15 and got[i] <= 1.06 * exact + 1e-15
+        assert exact <= got[i] + 1e-15 and got[i] <= 1.11 * exact + 1e-15
     assert common_lipschitz(block, LOSSES.get("logistic"), centred) == got.max()
+
+
+def test_a_task_gets_the_same_bound_alone_and_among_others():
+    block = make_block(n_tasks=40, n_features=9, rows=(2, 20), held_out=0.2)
+    together = task_lipschitz(block, LOSSES.get("squared"), centred=True)
+    alone = [task_lipschitz(block.take([i]), LOSSES.get("squared"), centred=True)[0] for i in range(40)]
+    np.testing.assert_array_equal(together, alone)

@@ -54,9 +54,7 @@ def test_the_certificate_rejects_a_point_that_is_slightly_off():
     """The twin of the test above: a relative error of 1e-4 in the objective does not pass as 1e-6."""
     block = blocks("squared")
     sol = pg.minimise(block, LOSSES.get("squared"), named([("trace_norm", 0.5)]), tol=1e-9, rounds=20_000)
-    objective, below = bounds(
-        block, "squared", [1.02 * sol.W[:, 0].T], sol.intercepts[:, 0], [("trace_norm", 0.5)]
-    )
+    objective, below = bounds(block, "squared", [1.02 * sol.W[:, 0].T], sol.intercepts[:, 0], [("trace_norm", 0.5)])
     assert objective - below > 1e-6 * objective
 
 
@@ -70,19 +68,14 @@ def test_smooth_and_quadratic_structures_reach_a_stationary_point(loss, name):
 
     def objective(W, b):
         scores = block.scores(W, b)
-        return block.means_by_task(l.value(scores, block.y)).sum() + 0.05 * structure.value(
-            structure.matrix(W)
-        )
+        return block.means_by_task(l.value(scores, block.y)).sum() + 0.05 * structure.value(structure.matrix(W))
 
     best = objective(sol.W, sol.intercepts)
     assert best == pytest.approx(sol.objective, rel=1e-10)
     for radius in (1e-3, 1e-2):
         for _ in range(20):
             W = sol.W + radius * rng.standard_normal(sol.W.shape)
-            assert (
-                best
-                <= objective(W, sol.intercepts + radius * rng.standard_normal(sol.intercepts.shape)) + 1e-9
-            )
+            assert best <= objective(W, sol.intercepts + radius * rng.standard_normal(sol.intercepts.shape)) + 1e-9
 
 
 def test_two_parts_with_a_squared_frobenius_reach_the_optimum_of_the_joint_quadratic():
@@ -112,9 +105,7 @@ def test_l1_is_the_lasso_of_every_task():
     block = make_block(n_tasks=4, rows=(20, 30), seed=2)
     sol = pg.minimise(block, LOSSES.get("squared"), named([("l1", 0.2)]), tol=1e-10, rounds=20_000)
     for i in range(4):
-        reference = Lasso(alpha=0.2, tol=1e-12, max_iter=100_000).fit(
-            block.X[block.rows(i)], block.y[block.rows(i), 0]
-        )
+        reference = Lasso(alpha=0.2, tol=1e-12, max_iter=100_000).fit(block.X[block.rows(i)], block.y[block.rows(i), 0])
         np.testing.assert_allclose(sol.W[i, 0], reference.coef_, atol=1e-5)
 
 
@@ -131,6 +122,22 @@ def test_several_outputs_are_more_columns(loss):
     a = pg.minimise(block, LOSSES.get(loss), parts, tol=1e-10, rounds=20_000)
     b = pg.minimise(split, LOSSES.get(loss), parts, tol=1e-10, rounds=20_000)
     np.testing.assert_allclose(a.W.reshape(8, 1, -1), b.W, atol=1e-4)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", KIND)
+def test_the_fused_round_equals_its_parts(loss, intercept):
+    """One compiled pass against extrapolation, gradient and step in NumPy; one class, held-out rows."""
+    block = blocks(loss).with_mask(np.arange(blocks(loss).n_rows) % 5 > 0)
+    if loss == "logistic":
+        block.y[block.rows(2)] = 1.0
+    smooth = SmoothPart(block, LOSSES.get(loss), ridge=0.1, fit_intercept=intercept)
+    problem, rng = pg.Problem(smooth, named([("trace_norm", 0.3)])), np.random.default_rng(0)
+    W, before = rng.standard_normal((2, 1, *smooth.shape))
+    c, c_before = rng.standard_normal((2, *smooth.shape[:2])) * smooth.free
+    state = pg.State(W, before, c, c_before)
+    for got, want in zip(pg._fused_forward(problem, state, 0.7), pg._forward(problem, state, 0.7)):
+        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
 
 def test_a_zero_tolerance_runs_exactly_the_given_rounds():
@@ -202,9 +209,7 @@ def test_constant_columns_one_row_and_empty_tasks_are_normal():
 
 def test_without_an_intercept_scores_pass_through_the_origin():
     block = make_block(n_tasks=4, rows=(20, 20))
-    sol = pg.minimise(
-        block, LOSSES.get("squared"), named([("l1", 1e-9)]), fit_intercept=False, tol=1e-9, rounds=20_000
-    )
+    sol = pg.minimise(block, LOSSES.get("squared"), named([("l1", 1e-9)]), fit_intercept=False, tol=1e-9, rounds=20_000)
     assert not sol.intercepts.any()
     for i in range(4):
         w = np.linalg.lstsq(block.X[block.rows(i)], block.y[block.rows(i), 0], rcond=None)[0]
@@ -217,7 +222,5 @@ def test_a_large_feature_mean_does_not_slow_the_solver_down():
     for mean in (0.0, 100.0):
         block = make_block(n_tasks=8, shift=0.0, rows=(10, 20), seed=4)
         block.X[:] += mean
-        counts.append(
-            pg.minimise(block, LOSSES.get("squared"), named([("trace_norm", 0.3)]), tol=1e-7).rounds
-        )
+        counts.append(pg.minimise(block, LOSSES.get("squared"), named([("trace_norm", 0.3)]), tol=1e-7).rounds)
     assert counts[1] <= 1.25 * counts[0]
