@@ -64,24 +64,31 @@ class SmoothPart:
             value += 0.5 * self.ridge * float(np.square(W).sum())
         return Evaluation(value, grad_W, np.where(self.free, grad_b, 0.0))
 
-    def fused(self) -> bool:
-        """Whether `accelerated_step` applies: one output and a loss with a kernel."""
-        return self.shape[1] == 1 and self.loss.kernel is not None
-
     def accelerated_step(
         self, at: tuple[Array, Array], before: tuple[Array, Array], beta: float, steps: Array
     ) -> tuple[Array, Array]:
-        """z - steps * gradient(z) at z = at + beta (at - before), for (W, c) pairs; steps (m,)."""
+        """z - steps * gradient(z) at z = at + beta (at - before), for (W, c) pairs; steps (m,).
+
+        With one output and a compiled loss this is one pass over rows and models, with nothing stored between.
+        The step in c is 1 / smoothness, because in centred coordinates the curvature in c is the loss's own.
+        """
+        if self.shape[1] == 1 and self.loss.kernel is not None:
+            return self._fused_step(at, before, beta, steps)
+        z, zc = (now + beta * (now - then) for now, then in zip(at, before, strict=True))
+        here = self.evaluate(z, zc)
+        return z - steps[:, None, None] * here.grad_W, zc - here.grad_c / self.loss.smoothness
+
+    def _fused_step(self, at: tuple[Array, Array], before: tuple[Array, Array], beta: float, steps: Array) -> tuple[Array, Array]:
         from taskveil.solvers import kernels
 
         new = np.empty(self.shape), np.empty(self.shape[:2])
         block, weights = self.block, row_weights(self.block)
+        (W, c), (W_before, c_before) = at, before
 
         def work(first: int, last: int) -> None:
             kernels.accelerated_step(
-                block.X, block.y, weights, block.offsets, at[0], before[0], at[1], before[1], beta,
-                self.mean_x, self.free, steps, 1.0 / self.loss.smoothness, self.ridge, self.loss.kernel,
-                first, last, *new,
+                block.X, block.y, weights, block.offsets, W, W_before, c, c_before, beta, self.mean_x,
+                self.free, steps, 1.0 / self.loss.smoothness, self.ridge, self.loss.kernel, first, last, *new,
             )  # fmt: skip
 
         over_tasks(work, block.offsets, self.shape[2])

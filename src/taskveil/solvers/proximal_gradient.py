@@ -74,9 +74,7 @@ class Solution:
 class Problem:
     """The composite objective and its step sizes, one per task; equal unless every structure is separable."""
 
-    def __init__(
-        self, smooth: SmoothPart, parts: Sequence[Part], lipschitz: Array | float | None = None
-    ) -> None:
+    def __init__(self, smooth: SmoothPart, parts: Sequence[Part], lipschitz: Array | float | None = None) -> None:
         self.smooth, self.parts = smooth, tuple(parts)
         separable = all(structure.separable for structure, _ in self.parts)
         L = smooth.lipschitz() if lipschitz is None else np.asarray(lipschitz, dtype=float)
@@ -123,8 +121,7 @@ class Problem:
 
 def step(problem: Problem, state: State, beta: float, restart: bool = True) -> State:
     """One round: extrapolate by beta, gradient step, proximal map; drop a direction that points uphill."""
-    forward = _fused_forward if len(state.parts) == 1 and problem.smooth.fused() else _forward
-    target, c = forward(problem, state, beta)
+    target, c = _forward(problem, state, beta)
     new = problem.prox(target)
     if restart and beta > 0.0 and _uphill(state, beta, new):
         return State(new, new, c, c, state.round + 1, 0)
@@ -132,19 +129,16 @@ def step(problem: Problem, state: State, beta: float, restart: bool = True) -> S
 
 
 def _forward(problem: Problem, state: State, beta: float) -> tuple[Array, Array]:
-    """(parts, intercepts) after extrapolation and gradient step."""
+    """(parts, intercepts) after extrapolation and gradient step; all parts move along one gradient."""
+    smooth, c, c_before = problem.smooth, state.intercepts, state.previous_intercepts
+    if len(state.parts) == 1:
+        now, before = (state.parts[0], c), (state.previous[0], c_before)
+        W, c = smooth.accelerated_step(now, before, beta, problem.step)
+        return W[None], c
     z = state.parts + beta * (state.parts - state.previous)
-    zc = state.intercepts + beta * (state.intercepts - state.previous_intercepts)
-    at = problem.smooth.evaluate(_total(z), zc)
-    # In centred coordinates the curvature in c is the loss's own.
-    return z - problem.step[:, None, None] * at.grad_W, zc - at.grad_c / problem.smooth.loss.smoothness
-
-
-def _fused_forward(problem: Problem, state: State, beta: float) -> tuple[Array, Array]:
-    """The same for one part and one output, in one pass over rows and models."""
-    now, before = (state.parts[0], state.intercepts), (state.previous[0], state.previous_intercepts)
-    W, c = problem.smooth.accelerated_step(now, before, beta, problem.step)
-    return W[None], c
+    zc = c + beta * (c - c_before)
+    at = smooth.evaluate(z.sum(axis=0), zc)
+    return z - problem.step[:, None, None] * at.grad_W, zc - at.grad_c / smooth.loss.smoothness
 
 
 def _uphill(state: State, beta: float, new: Array) -> bool:

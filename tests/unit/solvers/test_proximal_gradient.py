@@ -132,12 +132,15 @@ def test_the_fused_round_equals_its_parts(loss, intercept):
     if loss == "logistic":
         block.y[block.rows(2)] = 1.0
     smooth = SmoothPart(block, LOSSES.get(loss), ridge=0.1, fit_intercept=intercept)
-    problem, rng = pg.Problem(smooth, named([("trace_norm", 0.3)])), np.random.default_rng(0)
-    W, before = rng.standard_normal((2, 1, *smooth.shape))
+    rng = np.random.default_rng(0)
+    W, before = rng.standard_normal((2, *smooth.shape))
     c, c_before = rng.standard_normal((2, *smooth.shape[:2])) * smooth.free
-    state = pg.State(W, before, c, c_before)
-    for got, want in zip(pg._fused_forward(problem, state, 0.7), pg._forward(problem, state, 0.7)):
-        np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
+    steps = rng.uniform(0.1, 1.0, block.n_tasks)
+    got = smooth.accelerated_step((W, c), (before, c_before), 0.7, steps)
+    z, zc = W + 0.7 * (W - before), c + 0.7 * (c - c_before)
+    at = smooth.evaluate(z, zc)
+    np.testing.assert_allclose(got[0], z - steps[:, None, None] * at.grad_W, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(got[1], zc - at.grad_c / smooth.loss.smoothness, rtol=1e-10, atol=1e-12)
 
 
 def test_a_zero_tolerance_runs_exactly_the_given_rounds():
