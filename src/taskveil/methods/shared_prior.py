@@ -18,12 +18,12 @@ import numpy as np
 
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import PlannedRelease
-from taskveil.solvers.evidence import Prior
-from taskveil.solvers.ridge import covariance_factor
+from taskveil.solvers.posterior import Prior
 
 CHI_SQUARED = 2.33  # normal quantile at 1 in 100, for the norm of a vector of noise
 TRACY_WIDOM = 2.02  # quantile at 1 in 100 of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
+MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
 
 
@@ -53,9 +53,7 @@ def denoised_mean(total: np.ndarray, deviation: float, n_tasks: float) -> np.nda
     return mean * max(0.0, 1.0 - size * variance / length)
 
 
-def common_directions(
-    total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1
-) -> tuple[np.ndarray, np.ndarray]:
+def common_directions(total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """(share (d,), basis (d, d)): how much of the tasks' energy lies along each direction, noise removed.
 
     Eigenvalues are taken one by one, largest first. What is left of the energy is spread evenly over what
@@ -67,7 +65,7 @@ def common_directions(
     values, vectors = np.linalg.eigh((total + total.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
     share, rest = np.zeros(d), float(n_tasks)
-    for j in range(d - 1 if d > 1 else 1):
+    for j in range(min(max(d - 1, 1), MOST_DIRECTIONS)):
         size = d - j
         spread = math.sqrt(deviation**2 + 2 * rest / (n_outputs * size * (size + 2)))
         radius = spread * math.sqrt(2 * size)
@@ -93,18 +91,16 @@ def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray) -> list[Pri
     """
     d = share.size
     found = [Prior()]
-    length = float(np.square(centre).sum())
-    has_centre, has_basis = length > 0.0, float(share.max(initial=0.0)) > 0.0
-    along = centre.T @ centre / length if has_centre else np.zeros((d, d))
+    length = float(np.sqrt(np.square(centre).sum()))
+    has_centre, common = length > 0.0, basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    toward = (centre / length).T if has_centre else np.zeros((d, 0))
     if has_centre:
-        found += [Prior(centre=centre), Prior(covariance_factor(0.01 * np.eye(d) + along))]
-    if has_basis:
-        common, left = (basis * share) @ basis.T, (1.0 - share.sum()) / d
-        middle = centre if has_centre else None
-        found += [Prior(covariance_factor(k * left * np.eye(d) + common), middle) for k in RESIDUAL_SHARES]
+        found += [Prior(centre=centre), Prior(0.01, toward)]
+    if common.shape[1]:
+        left, middle = (1.0 - float(share.sum())) / d, centre if has_centre else None
+        found += [Prior(k * left, common, middle) for k in RESIDUAL_SHARES]
         if has_centre:
-            wide = 0.1 * left * np.eye(d) + common + share.max() * along
-            found.append(Prior(covariance_factor(wide)))
+            found.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward])))
     return found
 
 

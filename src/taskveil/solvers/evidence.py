@@ -23,14 +23,14 @@ message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, logit, logsumexp
 
 from taskveil.solvers.padding import Stack, stacks
-from taskveil.solvers.ridge import LIMIT, CentredRows, Spectrum, centred_rows, spectrum
+from taskveil.solvers.posterior import Posterior, Prior, posterior
+from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows, spectrum
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
@@ -44,19 +44,6 @@ REWEIGHTINGS = 6
 SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
 Solve = Callable[[CentredRows], Array]
-
-
-@dataclass(frozen=True)
-class Prior:
-    """A public belief about a task's model: N(centre, t factor factor')."""
-
-    factor: Array | None = None  # (d, p); None is the identity
-    centre: Array | None = None  # (r, d), in units of the task's own target scale; None is zero
-    log_weight: float = 0.0
-
-    def centre_of(self, output: int, scale: Array) -> Array | None:
-        """(k, d) for tasks with target scales (k,)."""
-        return None if self.centre is None else scale[:, None] * self.centre[output]
 
 
 def averaged_models(
@@ -109,9 +96,9 @@ def residual_models(
         for o in range(r):
 
             def solve(rows: CentredRows, o: int = o) -> Array:
-                found = spectrum(rows, None, prior.centre_of(o, _scale(rows, loss, own_scale)))
-                t = _strengths(found, rows, np.array([signal_to_noise]))
-                return found.solution(found.filters(t)[:, 0])
+                middle = prior.centre_of(o, _scale(rows, loss, own_scale))
+                seen = posterior(rows, spectrum(rows, None), prior, middle, np.array([signal_to_noise]))
+                return seen.mean(np.ones((len(rows.y), 1)))
 
             w = _fit(stack, o, loss, fit_intercept, solve)
             rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
@@ -141,9 +128,7 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     hit = (y > 0.0).astype(float)
     counts = stack.weights.sum(axis=1)
     share = ((stack.weights * hit).sum(axis=1) + 0.5) / (counts + 1.0)  # smoothed: finite for one-class tasks
-    scores = np.repeat(
-        logit(share if fit_intercept else np.full_like(share, 0.5))[:, None], y.shape[1], axis=1
-    )
+    scores = np.repeat(logit(share if fit_intercept else np.full_like(share, 0.5))[:, None], y.shape[1], axis=1)
     w: Array = np.zeros((len(y), stack.X.shape[2]))
     one_class = ((stack.weights * hit).sum(axis=1) % np.maximum(counts, 1.0)) == 0.0
     for _ in range(REWEIGHTINGS):
@@ -164,39 +149,19 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
     return scores + (np.einsum("kn,kn->k", weight, target - scores) / total)[:, None]
 
 
-def _average(
-    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array
-) -> tuple[Array, Array]:
+def _average(rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array) -> tuple[Array, Array]:
     """Posterior mean (k, d) over priors and strengths, and the weight of each prior (k, K)."""
-    seen = [spectrum(rows, prior.factor, prior.centre_of(output, scale)) for prior in priors]
-    strengths = [_strengths(s, rows, SIGNAL_TO_NOISE) for s in seen]
-    logs = np.stack(
-        [
-            _log_evidence(s, t, rows.free, loss) + prior.log_weight
-            for s, t, prior in zip(seen, strengths, priors)
-        ],
-        axis=1,
-    )
+    found = spectrum(rows, None)
+    seen = [posterior(rows, found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
+    logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
     logs += LOG_PRIOR[loss]
     weights = np.exp(logs - logsumexp(logs, axis=(1, 2), keepdims=True))  # (k, K, g)
-    w = np.zeros((len(rows.y), rows.X.shape[2]))
-    for j, (s, t) in enumerate(zip(seen, strengths)):
-        f = np.einsum("kg,kgj->kj", weights[:, j], s.filters(t))
-        w += s.solution(f) - (1.0 - weights[:, j].sum(axis=1))[:, None] * s.centre
-    return w, weights.sum(axis=2)
+    w = sum(s.mean(weights[:, j]) for j, s in enumerate(seen))
+    return np.asarray(w), weights.sum(axis=2)
 
 
-def _strengths(found: Spectrum, rows: CentredRows, signal_to_noise: Array) -> Array:
-    """t (k, g) at which the prior variance of a row's score is that many times the noise variance."""
-    per_row = found.values.sum(axis=1) / np.maximum(rows.free, 1.0)
-    return signal_to_noise[None] / np.where(per_row > 0.0, per_row, 1.0)[:, None]
-
-
-def _log_evidence(found: Spectrum, t: Array, free: Array, loss: str) -> Array:
+def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:
     """(k, g), up to a constant per task."""
-    f = found.filters(t)
-    determinant = 0.5 * np.log1p(t[:, :, None] * found.values[:, None, :]).sum(axis=2)
-    residual = found.total[:, None] - np.einsum("kj,kgj->kg", found.energy, f)
-    least = 1e-12 * found.total[:, None] + 1e-300
+    least = 1e-12 * seen.total[:, None] + 1e-300
     rows = PRIOR_ROWS[loss]
-    return -determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(residual, least))
+    return -seen.determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(seen.residual, least))

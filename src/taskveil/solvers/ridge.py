@@ -78,6 +78,7 @@ class Spectrum:
     basis (k, d, j), along (k, j)   w = centre + basis (f * along)
     total (k,)          squared target around the centre
     rows (k, n, j)      leverage of a row = sum_j f_j rows_j^2
+    dual                the smaller matrix was ZZ' = U diag(e) U': basis is L Z'U and along U'y, else L V and V'Z'y
     """
 
     values: Array
@@ -87,6 +88,7 @@ class Spectrum:
     total: Array
     centre: Array
     rows: Array
+    dual: bool = False
 
     def solution(self, filters: Array) -> Array:
         """w (k, d) for filter factors f (k, j)."""
@@ -98,9 +100,7 @@ class Spectrum:
         return t / (1.0 + t * self.values[:, None, :])
 
 
-def spectrum(
-    rows: CentredRows, factor: Array | None, centre: Array | None = None, leverages: bool = False
-) -> Spectrum:
+def spectrum(rows: CentredRows, factor: Array | None, centre: Array | None = None, leverages: bool = False) -> Spectrum:
     """Decompose rows (k tasks) under the prior covariance factor factor' (d, p); None is the identity.
 
     `centre` is (d,) or (k, d). The smaller of the two Gram matrices is decomposed.
@@ -109,7 +109,8 @@ def spectrum(
     middle = np.broadcast_to(0.0 if centre is None else centre, (k, d))
     t = rows.y if centre is None else rows.y - np.einsum("knd,kd->kn", rows.X, middle)
     Z = rows.X if factor is None else rows.X @ factor
-    if n >= Z.shape[2]:
+    dual = n < Z.shape[2]
+    if not dual:
         values, V = np.linalg.eigh(Z.transpose(0, 2, 1) @ Z)
         along = np.einsum("kdj,kd->kj", V, np.einsum("knd,kn->kd", Z, t))
         basis, energy = V if factor is None else factor @ V, np.square(along)
@@ -121,7 +122,7 @@ def spectrum(
         basis, energy = onto if factor is None else factor @ onto, np.maximum(values, 0.0) * np.square(along)
         scores = U * np.sqrt(np.maximum(values, 0.0))[:, None, :] if leverages else np.empty((k, 0, 0))
     total = np.einsum("kn,kn->k", t, t)
-    return Spectrum(np.maximum(values, 0.0), energy, along, basis, total, middle, scores)
+    return Spectrum(np.maximum(values, 0.0), energy, along, basis, total, middle, scores, dual)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,7 @@ class RidgePath:
         return np.argmin(self.left_out, axis=0)
 
 
-def ridge_path(
-    block: TaskBlock, strengths: Array, penalty: Penalty | None = None, fit_intercept: bool = True
-) -> RidgePath:
+def ridge_path(block: TaskBlock, strengths: Array, penalty: Penalty | None = None, fit_intercept: bool = True) -> RidgePath:
     """All tasks under all strengths mu (g,); rows of weight 0 are left out of everything.
 
     A task without rows keeps w = c. Strengths may be as small as the rows allow: mu = 0 needs more rows
@@ -157,9 +156,7 @@ def ridge_path(
         for o in range(r):
             rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
             found = spectrum(rows, factor, centres[stack.tasks, o], leverages=True)
-            models, residuals = _solve(
-                found, rows, np.asarray(strengths, dtype=float), stack.weights, fit_intercept
-            )
+            models, residuals = _solve(found, rows, np.asarray(strengths, dtype=float), stack.weights, fit_intercept)
             squares += np.square(residuals)
             coef[:, stack.tasks, o] = models
             if fit_intercept:
@@ -176,15 +173,7 @@ def inverse_factor(matrix: Array) -> Array:
     return vectors / np.sqrt(np.maximum(values, FLOOR * max(float(values[-1]), 1e-300)))
 
 
-def covariance_factor(matrix: Array) -> Array:
-    """L (d, d) with L L' = matrix, negative eigenvalues (rounding) set to zero."""
-    values, vectors = np.linalg.eigh(matrix)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
-
-
-def _solve(
-    found: Spectrum, rows: CentredRows, mu: Array, weights: Array, fit_intercept: bool
-) -> tuple[Array, Array]:
+def _solve(found: Spectrum, rows: CentredRows, mu: Array, weights: Array, fit_intercept: bool) -> tuple[Array, Array]:
     """Models (g, k, d) of one output, and every row's residual when it is left out (g, k, n)."""
     count = np.maximum(weights.sum(axis=1), 1.0)
     t = 1.0 / np.maximum(count[:, None] * mu[None], 1e-300)

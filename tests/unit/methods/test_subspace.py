@@ -43,9 +43,7 @@ def sent(block: TaskBlock, centre: float = 0.0) -> dict[str, np.ndarray]:
 
 
 def block_of(X, y, sizes) -> TaskBlock:
-    return TaskBlock(
-        np.asarray(X, dtype=float), np.asarray(y, dtype=float), np.concatenate([[0], np.cumsum(sizes)])
-    )
+    return TaskBlock(np.asarray(X, dtype=float), np.asarray(y, dtype=float), np.concatenate([[0], np.cumsum(sizes)]))
 
 
 # ------------------------------------------------------------------ releases
@@ -202,7 +200,7 @@ def test_the_mean_comes_back_from_its_direction_and_length():
 
 def test_an_empty_billboard_means_learning_alone():
     options = priors(np.zeros((1, 4)), np.zeros(4), np.eye(4))
-    assert len(options) == 1 and options[0].factor is None and options[0].centre is None
+    assert len(options) == 1 and options[0].directions is None and options[0].centre is None
     est = TaskRegressor("subspace", epsilon=0.01, insecure_noise_seed=0).fit(related_tasks())
     alone = TaskRegressor("local").fit(related_tasks())
     np.testing.assert_allclose(est.coef_, alone.coef_)
@@ -243,9 +241,7 @@ def test_tiny_tasks_lose_nothing_by_joining(relation):
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_classification_gains_too(classes):
-    tasks = related_tasks(
-        n_tasks=150, rows=(30, 30), n_features=8, rank=1, kind="classification", classes=classes
-    )
+    tasks = related_tasks(n_tasks=150, rows=(30, 30), n_features=8, rank=1, kind="classification", classes=classes)
     first = np.tile(np.arange(30) < 10, 150)
     train, test = tasks.select(first), tasks.select(~first)
     options = {"delta": 1e-3, "insecure_noise_seed": 0}

@@ -9,11 +9,11 @@ from sklearn.linear_model import LogisticRegression
 from taskveil.solvers.evidence import (
     LOG_PRIOR,
     SIGNAL_TO_NOISE,
-    Prior,
     averaged_models,
     residual_models,
     target_scales,
 )
+from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 
@@ -33,7 +33,9 @@ def written_out(X, y, priors):
     scale = np.sqrt(y @ y / (n - 1))
     logs, means = [], []
     for prior in priors:
-        C = np.eye(X.shape[1]) if prior.factor is None else prior.factor @ prior.factor.T
+        C = prior.floor * np.eye(X.shape[1])
+        if prior.directions is not None:
+            C = C + prior.directions @ prior.directions.T
         c = np.zeros(X.shape[1]) if prior.centre is None else scale * prior.centre[0]
         K, r = X @ C @ X.T, y - X @ c
         for k, snr in enumerate(SIGNAL_TO_NOISE):
@@ -53,8 +55,9 @@ def test_weights_and_models_equal_the_marginal_likelihood_written_out(n):
     rng = np.random.default_rng(3)
     options = [
         Prior(),
-        Prior(rng.standard_normal((8, 3))),
-        Prior(None, rng.standard_normal((1, 8)), log_weight=-1.0),
+        Prior(0.1, rng.standard_normal((8, 3))),
+        Prior(0.0, rng.standard_normal((8, 2)), rng.standard_normal((1, 8))),
+        Prior(centre=rng.standard_normal((1, 8)), log_weight=-1.0),
     ]
     W, weights = averaged_models(block, options, "squared")
     for i in range(3):
@@ -69,7 +72,7 @@ def test_the_true_subspace_gets_the_weight_and_the_smaller_error():
     W = rng.standard_normal((40, 2)) @ basis.T * 3.0
     block = rows([12] * 40, 10, W=W)
     other = np.linalg.qr(rng.standard_normal((10, 2)))[0]
-    found, weights = averaged_models(block, [Prior(), Prior(basis), Prior(other)], "squared")
+    found, weights = averaged_models(block, [Prior(), Prior(0.0, basis), Prior(0.0, other)], "squared")
     alone, _ = averaged_models(block, [Prior()], "squared")
     assert np.median(weights[:, 1]) > 0.9
     assert np.square(found[:, 0] - W).sum() < 0.5 * np.square(alone[:, 0] - W).sum()
@@ -126,6 +129,4 @@ def test_units_of_the_target_do_not_matter():
     W_large, weights_large = averaged_models(block.with_targets(1e4 * block.y), options, "squared")
     np.testing.assert_allclose(W_large, 1e4 * W, rtol=1e-7)
     np.testing.assert_allclose(weights_large, weights, rtol=1e-7)
-    np.testing.assert_allclose(
-        target_scales(block.with_targets(1e4 * block.y), "squared"), 1e4 * target_scales(block, "squared")
-    )
+    np.testing.assert_allclose(target_scales(block.with_targets(1e4 * block.y), "squared"), 1e4 * target_scales(block, "squared"))
