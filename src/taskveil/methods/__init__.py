@@ -22,6 +22,10 @@ for _name, _place in {
     "dp-aggr": "taskveil.methods.dp_aggr:DpAggr",
     # mean-regularised
     "mean": "taskveil.methods.mean:Mean",
+    "clustered-mean": "taskveil.methods.clustered_mean:ClusteredMean",
+    "fedavg": "taskveil.methods.fedavg:FedAvg",
+    "fedprox": "taskveil.methods.fedprox:FedProx",
+    "pp-sgd": "taskveil.methods.pp_sgd:PPSGD",
     # support vector machines
     "svm": "taskveil.methods.svm.method:Svm",
     "mocha": "taskveil.methods.mocha:Mocha",
@@ -31,9 +35,21 @@ for _name, _place in {
     METHODS.add(_name, _place)
 
 
+# Methods whose other models train on the neural engine (extra `nn`) under the same name.
+NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
+
+
 def get(name: str, **options: Any) -> Any:
-    """The method of this name with its own options, for example `get("low-rank", rounds=50)`."""
-    module, _, attribute = METHODS.get(name).partition(":")
+    """The method of this name with its own options, for example `get("low-rank", rounds=50)`.
+
+    `get("mean", model="cnn")` trains on the neural engine, `model="linear"` (the default) in NumPy.
+    """
+    place = METHODS.get(name)
+    if name in NEURAL and options.get("model", "linear") != "linear":
+        place = NEURAL[name]
+    elif name in NEURAL:
+        options.pop("model", None)
+    module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)(**options)
 
 

@@ -32,7 +32,7 @@ class ClusteredMean(NeuralMethod):
         relationship: Any = None,
         model: Any = "softmax",
         features: Any = None,
-        rounds: int = 20,
+        rounds: int | None = None,
         rate: float | None = None,
         clip: float = 1.0,
         strength: float = 1.0,

@@ -134,7 +134,7 @@ class TwoPartServer(ProximalServer):
         state = super()._settings(releases)
         if self.private:
             return state
-        noise, rows, _ = releases[SETUP] / self.public.n_tasks
+        noise, rows, _ = releases[SETUP].mean(axis=0)
         own = self.method.own_penalty
         if own is None:
             size = np.log(self.public.n_features * self.public.n_tasks + 1)

@@ -29,7 +29,7 @@ class NaiveDP(NeuralMethod):
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         what = VectorSum((public.n_tasks, self.built(public).n_parameters), float(self.clip))
-        return [Request(RELEASE, t + 1, what) for t in range(int(self.rounds))]
+        return [Request(RELEASE, t + 1, what) for t in range(int(self.rounds or 1))]
 
     def also_protects(self, budget: Budget) -> tuple[str, ...]:
         return ("public",)
@@ -48,7 +48,7 @@ class ConcatenatedTasks(NeuralTasks):
         everybody, one = np.arange(m), np.ones((m, 1))
         anchor = np.zeros((1, self.model.n_parameters), np.float32)
         new, _ = self.clients.each_message(
-            self.compiled, published.copy(), np.ones(m, bool), anchor, one, everybody, None, view.round + 1
+            self.compiled, published.copy(), np.ones(m, bool), anchor, one, everybody, None, view.round + 1, 1.0
         )
         total = self.clients.concatenated(np.asarray(new) - published, self.contribution.bound)
         return state, {RELEASE: seal_clipped_sum(self.contribution, total, m)}

@@ -30,6 +30,7 @@ from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
+from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.units import Neighbours
 from taskveil.tasks.block import TaskBlock
@@ -39,6 +40,7 @@ PAPER_COHORT = 100
 BIT_SHARE = 0.25  # weight of the "was it clipped?" bit, relative to the clipping norm
 ADAPTATION = 0.2  # Andrew et al. 2021 recommend this rate
 PER_TASK = frozenset({"member"})
+MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
 
 
@@ -47,7 +49,7 @@ class NeuralMethod(Method):
 
     model           "linear", "softmax", "mlp", "cnn", {"name": ..., options}, an (init, apply) pair or a module
     features        public feature map before the model: None, "gradients", {"name": "gradients", "width": 64}
-    rounds          releases
+    rounds          releases; None: as many as leave the noise of one about as large as its signal, 1 to 50
     rate            probability with which each task takes part in a round; None: everybody up to 512 tasks, else 512/m
     clip            gamma, the norm to which a task's message is clipped; public
     strength        lambda, how strongly a task is pulled toward what is shared
@@ -56,7 +58,7 @@ class NeuralMethod(Method):
     shrink          scale each noisy update by an estimate of its signal share (post-processing, free)
     personalise     "choose", one of shared, alone, vanilla, mean, symmetrised-kl, ewc, or "none": the model as the rounds
                     left it; None is the method's own default
-    options         what "choose" chooses among: names, or (name, strength)
+    options         what "choose" chooses among: names, (name, strength) or, for linear models, (name, strength, stretch)
     tune_steps, tune_rate, tune_batch, alone_steps, decay, folds   local work after the last release
     adaptive_clip   None, or the quantile to which the clipping norm adapts (Andrew et al. 2021); one more coordinate is
                     released, and charged, in every round
@@ -76,7 +78,7 @@ class NeuralMethod(Method):
         self,
         model: Any = "softmax",
         features: Any = None,
-        rounds: int = 20,
+        rounds: int | None = None,
         rate: float | None = None,
         clip: float = 1.0,
         strength: float = 1.0,
@@ -123,8 +125,7 @@ class NeuralMethod(Method):
         from taskveil.engine import require_jax
 
         require_jax()
-        for name in ("rounds", "local_steps"):
-            value = getattr(self, name)
+        for name, value in (("rounds", self.rounds or 1), ("local_steps", self.local_steps)):
             if not (isinstance(value, int | np.integer) and value >= 1):
                 raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
         if not (self.rate is None or 0 < self.rate <= 1):
@@ -139,7 +140,17 @@ class NeuralMethod(Method):
         what = VectorSum(self.total_shape(public), self.bound(budget))
         rate = self.sampling_rate(public, budget)
         rate = None if rate == 1.0 else rate
-        return [Request(RELEASE, t + 1, what, rate=rate) for t in range(int(self.rounds))]
+        return [Request(RELEASE, t + 1, what, rate=rate) for t in range(self.n_rounds(public, budget))]
+
+    def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        """Given, or from public sizes: the noise of T rounds on a mean of m tasks has norm sqrt(p T) / (m mu)."""
+        if self.rounds is not None:
+            return int(self.rounds)
+        if budget.epsilon is None:
+            return MOST_ROUNDS
+        mu = gaussian_mu(budget.epsilon, budget.delta) * (1 if budget.neighbours is Neighbours.ADD_REMOVE else 0.5)
+        ratio = public.n_tasks * mu / math.sqrt(math.prod(self.total_shape(public)))
+        return int(np.clip(round(ratio**2), 1, MOST_ROUNDS))
 
     def n_groups(self, public: PublicInfo) -> int:
         return 1
@@ -293,15 +304,22 @@ class NeuralTasks(TaskSide):
         anchors, member = self._anchors(view), self._member(view)
         common = (self.compiled, state["models"], state["started"], anchors, member, clients, self.rate, view.round + 1)
         message: Any
-        if self.plan.budget.aggregation == "curator":
+        if self.plan.budget.aggregation == "curator" and self.block.n_tasks == self.public.n_tasks:
             models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
             message = seal_clipped_sum(self.contribution, total.reshape(self.contribution.total_shape), clients.size)
         else:
-            models, raw = self.clients.each_message(*common)
+            models, raw = self.clients.each_message(*common, self.method.clip)
             message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
         started = state["started"].copy()
         started[clients] = True
+        self._latest = models
         return {"models": models, "started": started}, {RELEASE: message}
+
+    def _own_models(self, state: State) -> Any:
+        """Client models of a state; one whose device memory a later round has reused stands for the latest."""
+        models: Any = state["models"]
+        reused = getattr(models, "is_deleted", None)
+        return self._latest if reused is not None and reused() else models
 
     def _scale(self, view: View) -> float:
         """Adaptive clipping: messages are sent in units of the billboard's norm, so that the planned bound stays."""
@@ -320,7 +338,8 @@ class NeuralTasks(TaskSide):
         if not options:
             return self._models(self.unchanged(state, (member @ anchors).astype(np.float32)), None, None, ())
         tuner = tuner_of(self.model, self.method.tuning())
-        out = state["models"] if isinstance(state["models"], np.ndarray) and state["models"].nbytes > 2**28 else None
+        own = self._own_models(state)
+        out = own if isinstance(own, np.ndarray) and own.nbytes > 2**28 else None
         params, chosen, errors = self.clients.personalise(
             tuner, options, anchors, member, self.first, int(self.method.folds), out
         )
@@ -330,7 +349,7 @@ class NeuralTasks(TaskSide):
         """The model of Algorithm 1 itself: the client's own, or what is shared where it has none."""
         if self.method.work_start != "own":
             return shared
-        return np.where(state["started"][:, None], np.asarray(state["models"]), shared)
+        return np.where(state["started"][:, None], np.asarray(self._own_models(state)), shared)
 
     def _models(self, params: np.ndarray, chosen: Any, errors: Any, options: tuple[Any, ...]) -> Models:
         m, r = self.block.n_tasks, self.public.n_outputs

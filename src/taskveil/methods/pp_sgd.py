@@ -42,7 +42,7 @@ class PPSGD(NeuralMethod):
 
 class ResidualTasks(NeuralTasks):
     def unchanged(self, state: State, shared: np.ndarray) -> np.ndarray:
-        return shared + np.asarray(state["models"])
+        return shared + np.asarray(self._own_models(state))
 
 
 class DescendingServer(NeuralServer):

@@ -37,7 +37,7 @@ from taskveil.methods.base import (
 )
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
+from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.solvers.block_gradient import mean_gradients
@@ -45,8 +45,8 @@ from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 
-UNBOUNDED = 1e12  # stands for "no clipping" where nothing is private
-POWER = 32  # max_i L_i <= (sum_i L_i^POWER)^(1/POWER) <= n_tasks^(1/POWER) max_i L_i
+UNBOUNDED = 1e12  # stands for "no clipping" of models where nothing is private
+NO_LIMIT = 1e100
 RELEASE = "second-moment"
 SETUP = "setup"
 
@@ -104,7 +104,7 @@ class ProximalMethod(Method):
         weights = self.round_weights(rounds)
         asked = [Request(RELEASE, t + 1, what, weight=float(w)) for t, w in enumerate(weights)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, VectorSum((3,), 1e300)))
+            asked.insert(0, Request(SETUP, 1, TaskStack(public.n_tasks, (3,), NO_LIMIT)))
         return asked
 
     def round_weights(self, rounds: int) -> np.ndarray:
@@ -238,9 +238,9 @@ class ProximalTasks(TaskSide):
         return gradient, b
 
     def _setup(self, state: State) -> np.ndarray:
-        """Without privacy: variance of a row's gradient per coordinate, rows, L_i^32: the server's step and penalty."""
+        """Without privacy: variance of a row's gradient per coordinate, rows, L_i: the server's step and penalty."""
         noise = gradient_variance(self.block, self.loss, state["w"], state["intercept"])
-        return np.stack([noise, self.block.counts, self.curvature**POWER], axis=1)
+        return np.stack([noise, self.block.counts, self.curvature], axis=1)
 
 
 class ProximalServer(ServerSide):
@@ -278,10 +278,10 @@ class ProximalServer(ServerSide):
             eta = self.method.public_step(self.public)
             curvature, threshold = 1.0 / eta, self.private_threshold(eta)
         else:
-            noise, rows, power = releases[SETUP]
-            curvature = float(power ** (1 / POWER))
+            noise, rows, _ = releases[SETUP].mean(axis=0)
+            curvature = float(releases[SETUP][:, 2].max())
             eta = self.method.step or 1.0 / curvature
-            threshold = eta * self.plain_penalty(noise / self.public.n_tasks, rows / self.public.n_tasks)
+            threshold = eta * self.plain_penalty(float(noise), float(rows))
         return {"step": np.array(eta), "curvature": np.array(curvature), "threshold": np.array(threshold)}
 
     def private_threshold(self, eta: float) -> float:

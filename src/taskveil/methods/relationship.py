@@ -24,8 +24,8 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import FOLDS, alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.proximal import POWER, SETUP, UNBOUNDED, gradient_variance, local_curvature, profiled_gradient
-from taskveil.privacy.contributions import TaskGram, TaskStack, VectorSum
+from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED, gradient_variance, local_curvature, profiled_gradient
+from taskveil.privacy.contributions import TaskGram, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import Penalty, cross_validated, minimise_local
 from taskveil.structures.relationship import Relationship as Structure
@@ -83,7 +83,7 @@ class Relationship(Method):
         what = TaskGram(m, d, bound, r) if self.released(budget) == GRAM else TaskStack(m, (r, d), bound)
         asked = [Request(self.released(budget), t + 1, what) for t in range(rounds)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, VectorSum((3,), 1e300)))
+            asked.insert(0, Request(SETUP, 1, TaskStack(m, (3,), NO_LIMIT)))
         return asked
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -188,7 +188,7 @@ class PlainRelatedTasks(TaskSide):
                 [
                     gradient_variance(self.block, self.loss, state["w"], state["intercept"]),
                     self.block.counts,
-                    local_curvature(self.block, self.public) ** POWER,
+                    local_curvature(self.block, self.public),
                 ],
                 axis=1,
             )
@@ -219,8 +219,8 @@ class PlainServer(ServerSide):
     ) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         if t == 1:
-            noise, rows, power = releases[SETUP]
-            eta = 1.0 / float(power ** (1 / POWER))
+            noise, rows, _ = releases[SETUP].mean(axis=0)
+            eta = 1.0 / float(releases[SETUP][:, 2].max())
             state = {"step": np.array(eta), "penalty": np.array(self._penalty(noise, rows, releases[MODELS]))}
         structure, Z = Structure(), releases[MODELS]
         matrix = structure.matrix(Z)
@@ -236,5 +236,5 @@ class PlainServer(ServerSide):
         if self.method.penalty is not None:
             return self.method.penalty
         m, columns = self.public.n_tasks, self.public.n_tasks * self.public.n_outputs
-        size = (np.sqrt(columns) + np.sqrt(self.public.n_features)) * np.sqrt(noise / m / max(rows / m, 1.0))
+        size = (np.sqrt(columns) + np.sqrt(self.public.n_features)) * np.sqrt(noise / max(rows, 1.0))
         return float(size / max(np.linalg.norm(models.reshape(m, -1), "nuc"), 1e-12))
