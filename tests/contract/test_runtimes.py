@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.require import require
+from tests.support.small import related_tasks
 
 from taskveil import methods
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import thread_grid, virtual_clock
-from tests.support.require import require
-from tests.support.small import related_tasks
 
 SEED = 3
 NAMES = list(methods.names())
 SYNCHRONOUS = [n for n in NAMES if methods.get(n).schedule == "synchronous"]
+NEURAL = [n for n in SYNCHRONOUS if not methods.get(n).linear]
+SLOW = NEURAL[1:]  # compiling takes most of their time; one of them runs in every suite
 TOLERANCE = {True: 1e-8, False: 1e-4}  # linear methods in float64; neural ones
 
 
+OPTIONS = {"clustered-mean": {"clusters": [0, 0, 1, 1, 1]}}
+
+
 def fitted(name: str, epsilon=2.0, **more):
-    method = methods.get(name)
+    method = methods.get(name, **OPTIONS.get(name, {}))
     kind = TaskRegressor if "regression" in method.kinds else TaskClassifier
     tasks = related_tasks(n_tasks=5, kind="regression" if kind is TaskRegressor else "classification")
     noise = None if epsilon is None else SEED
@@ -38,7 +43,9 @@ def agree(one, two, tolerance: float) -> None:
             np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0))))
 
 
-@pytest.mark.parametrize("name", SYNCHRONOUS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SYNCHRONOUS]
+)
 def test_a_method_gives_the_same_models_in_process_and_over_flower(name):
     require("flower")
     here, there = fitted(name), fitted(name, runtime="flower")

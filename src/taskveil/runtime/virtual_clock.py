@@ -33,7 +33,7 @@ from taskveil.runtime.rows import bounded_rows
 from taskveil.tasks.block import TaskBlock
 
 Progress = Callable[[int, int], None]
-Watcher = Callable[[float, int, Any, State], None]  # (virtual time, arrivals, server side, server state)
+Watcher = Callable[[float, int, Any, State], bool | None]  # (virtual time, arrivals, server side, state); True stops
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def run(
         releases = nodes.messages(tasks, billboard)
         arrivals += [Arrival(t, int(nodes.sent[t]) - 1, now, _delay(state, t)) for t in tasks]
         state, billboard = server.step(state, releases, accepted)
-        if watch is not None:
-            watch(now, len(arrivals), server, state)
+        if watch is not None and watch(now, len(arrivals), server, state):
+            break
         if progress is not None and len(arrivals) % block.n_tasks == 0:
             progress(len(arrivals) // block.n_tasks, int(nodes.limits.max()))
         if not nodes.private and _settled(server, state, method, len(arrivals)):

@@ -16,7 +16,7 @@ from taskveil.runtime.federation.site import Agreement, prepare
 from taskveil.runtime.site_state import SiteState
 
 Say = Callable[[str], None]
-GRACE = 12.0  # seconds for the last answer to leave, after the models are written
+GRACE = 30.0  # seconds for the last answer to leave, after the models are written
 
 
 def init(folder: Path, name: str) -> Path:
@@ -58,8 +58,13 @@ def _answer_to_the_end(file: SiteFile, node: Child, say: Say) -> None:
 
 
 def _wait_until_said(node: Child, seconds: float) -> None:
+    """Until Flower's log shows as many answers sent as questions received, or the time is over."""
     end = time.monotonic() + seconds
     while node.alive and time.monotonic() < end:
+        words = node.log.read_text(errors="replace")
+        if words.count("Sent successfully") >= words.count("Received successfully"):
+            time.sleep(0.5)
+            return
         time.sleep(0.2)
 
 

@@ -43,12 +43,12 @@ class Child:
             )  # fmt: skip
 
     def keep_running(self) -> None:
-        """Start it, or start it again if it has died; the pause grows to a minute."""
+        """Start it, or start it again if it has died; the pause grows to a quarter of a minute."""
         if self.process is not None and self.process.poll() is None:
             return
         now = time.monotonic()
         if self.process is not None and self._next_start == 0.0:
-            self._next_start = now + min(self.restart_after * 2 ** min(self.starts - 1, 6), 60.0)
+            self._next_start = now + min(self.restart_after * 1.3 ** min(self.starts - 1, 12), 15.0)
         if now >= self._next_start:
             self._next_start = 0.0
             self._end_group()
