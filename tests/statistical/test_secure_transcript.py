@@ -28,7 +28,7 @@ RNG = np.random.default_rng(8)
 TOTAL = RNG.integers(-1000, 1000, LENGTH)
 INPUTS = [np.zeros(LENGTH, dtype=np.int64), np.full(LENGTH, 5)]  # of task 0; a shift no mask may show
 OTHERS = RNG.integers(-1000, 1000, (2, LENGTH))
-UNKNOWN_BITS = 12  # of the 32: the search runs in milliseconds here; all 32 take minutes on one graphics card
+UNKNOWN_BITS = 12  # of the 32: milliseconds here; all 32 would take this code three hours on one core
 RUNS = 20  # a coin per run: all guesses right by luck with probability 2^-20 < 1e-6
 
 

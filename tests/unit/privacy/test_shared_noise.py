@@ -12,8 +12,9 @@ from scipy import stats
 from taskveil.errors import OptionError, SecureSumRefused
 from taskveil.privacy.aggregation import secure_messages, use_integer_sum
 from taskveil.privacy.certificate import Certificate, build_certificate
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskGram, VectorSum
-from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, TaskGram, VectorSum
+from taskveil.privacy.integer_sampler import KeyStream
+from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam, grid_sensitivity
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
 from taskveil.privacy.release import release
@@ -147,9 +148,7 @@ def test_a_certificate_that_claims_more_colluders_or_less_noise_does_not_verify(
         claims = tuple(replace(s, colluders=colluders) for s in made.statements)
         assert not replace(made, statements=claims).verify()
     forged = [
-        dict(
-            entry, mechanism=dict(entry["mechanism"], share_variance=entry["mechanism"]["share_variance"] / 4)
-        )
+        dict(entry, mechanism=dict(entry["mechanism"], share_variance=entry["mechanism"]["share_variance"] / 4))
         for entry in made.events
     ]
     assert not replace(made, events=tuple(forged)).verify()
@@ -208,8 +207,37 @@ def test_coarse_grids_cost_noise_and_save_bits():
 
 
 def test_skellam_pays_for_its_renyi_accounting():
-    gaussian, skellam = (
-        plan_for(OuterSum(20, 1.0), law=law).releases[0].mechanism for law in ("discrete-gaussian", "skellam")
-    )
+    gaussian, skellam = (plan_for(OuterSum(20, 1.0), law=law).releases[0].mechanism for law in ("discrete-gaussian", "skellam"))
     assert isinstance(gaussian, SharedGaussian) and isinstance(skellam, SharedSkellam)
     assert 1.02 < skellam.scale / gaussian.scale < 1.12
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_sums_of_rows_are_bounded_by_what_one_row_moves_not_by_their_norm(neighbours):
+    """A task's sum is far longer than one row; integers still move by at most the charged distance."""
+    contribution = RowSum((6,), 1.0)
+    options = SecureOptions.for_tasks(4)
+    budget = Budget(1.0, 1e-5, unit="record", neighbours=neighbours, aggregation="secure", secure=options)
+    mechanism = make_plan([Request("g", 1, contribution)], budget).releases[0].mechanism
+    assert mechanism.condition == "error" and not mechanism.rotate and mechanism.bits == 64
+    grid, stream, rng = mechanism.grid(contribution), KeyStream(bytes(32)), np.random.default_rng(0)
+    limit = grid_sensitivity(grid, contribution, Neighbours(neighbours))
+    for _ in range(200):
+        rows = rng.normal(size=(50, 6)) * 3
+        rows /= np.maximum(1.0, np.linalg.norm(rows, axis=1, keepdims=True))
+        other = rows.copy()
+        other[0] = 0.0 if neighbours == "add-remove" else -rows[0]
+        moved = grid.to_integers(rows.sum(axis=0), stream) - grid.to_integers(other.sum(axis=0), stream)
+        assert np.linalg.norm(moved) <= limit
+    with pytest.raises(OptionError, match="error"):
+        grid_sensitivity(replace(grid, condition="norm"), contribution, Neighbours(neighbours))
+
+
+@pytest.mark.parametrize("n_tasks, n_features", [(320, 30), (139, 28)])
+def test_with_all_tasks_present_the_noise_is_within_four_percent_of_a_curators(n_tasks, n_features):
+    """The sizes of synthetic:low-rank and school, default tolerances (5 % colluders): the price of no curator."""
+    contribution = OuterSum(n_features, 1.0)
+    shared = plan_for(contribution, n_tasks=n_tasks).releases[0].mechanism
+    curator = make_plan([Request("sum", 1, contribution)], Budget(1.0, 1e-5)).releases[0].mechanism
+    assert 1.0 < shared.typical_scale / curator.scale < 1.04
+    assert shared.bits <= 22

@@ -39,14 +39,11 @@ from taskveil.privacy.secure_events import (
     gaussian_share_distance,
 )
 from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
-from taskveil.privacy.units import Neighbours
+from taskveil.privacy.units import Neighbours, Unit
 
-COMFORTABLE_DEVIATION = (
-    2.0**14
-)  # of one share, in grid steps: tables up to here stay in the processor's cache
-STEPS_PER_ROOT = (
-    64  # grid steps per sqrt(coordinate): keeps what rounding adds to the sensitivity below a percent
-)
+COMFORTABLE_DEVIATION = 2.0**14  # of one share, in grid steps: tables up to here stay in the processor's cache
+WIDEST = 64  # bits of the largest ring
+STEPS_PER_ROOT = 64  # grid steps per sqrt(coordinate): keeps what rounding adds to the sensitivity below a percent
 
 
 @dataclass(frozen=True)
@@ -81,6 +78,8 @@ class SharedNoise(Mechanism):
         if secure is None:
             raise OptionError(f"mechanism {cls.name!r} needs aggregation='secure' and its options")
         grid, variance = cls._grid(contribution, neighbours, parameter, secure)
+        if contribution.unit is Unit.RECORD:
+            return cls._made(grid, variance, WIDEST, secure)  # a task's sum of rows has no public bound
         bits = ring_bits(grid, secure.n_tasks, math.sqrt(secure.n_tasks * variance))
         flat = Grid(grid.length, grid.norm, grid.step, grid.condition, rotate=True)
         flat_variance = cls._share_variance(flat, contribution, neighbours, parameter, secure.shares)
@@ -89,6 +88,10 @@ class SharedNoise(Mechanism):
             grid, variance, bits = flat, flat_variance, flat_bits
         if bits > 64:
             raise OptionError("the sum does not fit into 64 bits; use fewer grid_bits")
+        return cls._made(grid, variance, bits, secure)
+
+    @classmethod
+    def _made(cls, grid: Grid, variance: float, bits: int, secure: SecureOptions) -> SharedNoise:
         scale = grid.step * math.sqrt(secure.shares * variance)
         return cls(
             scale, grid.step, grid.condition, grid.rotate, variance, bits,
@@ -101,11 +104,13 @@ class SharedNoise(Mechanism):
     ) -> tuple[Grid, float]:
         """A grid fine enough for messages, on which shares are neither too narrow nor too wide."""
         norm = contribution.sensitivity(Neighbours.ADD_REMOVE).l2
-        real, replace = contribution.sensitivity(neighbours).l2, neighbours is Neighbours.REPLACE_ONE
+        real = contribution.sensitivity(neighbours).l2
         steps = max(2.0**secure.grid_bits, STEPS_PER_ROOT * math.sqrt(contribution.vector_size))
         exponent = math.floor(math.log2(norm / steps))
         for _ in range(64):
-            grid = best_grid(contribution.vector_size, norm, math.ldexp(1.0, exponent), real, replace)
+            grid = Grid(contribution.vector_size, norm, math.ldexp(1.0, exponent), "error")
+            if contribution.unit is Unit.TASK:
+                grid = best_grid(grid.length, norm, grid.step, real, two_messages(contribution, neighbours))
             variance = cls._share_variance(grid, contribution, neighbours, parameter, secure.shares)
             if variance < SMALLEST_SHARE_VARIANCE:
                 exponent -= 1
@@ -124,9 +129,7 @@ class SharedNoise(Mechanism):
     def _share_variance(
         cls, grid: Grid, contribution: Contribution, neighbours: Neighbours, parameter: float, shares: int
     ) -> float:
-        distance = grid.sensitivity(
-            contribution.sensitivity(neighbours).l2, neighbours is Neighbours.REPLACE_ONE
-        )
+        distance = grid_sensitivity(grid, contribution, neighbours)
         return ((parameter * distance) ** 2 * INFLATION**2 + ROUNDING_VARIANCE) / shares * INFLATION
 
     @property
@@ -143,10 +146,8 @@ class SharedNoise(Mechanism):
         return Grid(contribution.vector_size, norm, self.step, self.condition, self.rotate)  # type: ignore[arg-type]
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> Event:
-        grid, relation = self.grid(contribution), Neighbours(neighbours)
-        real = contribution.sensitivity(relation).l2
-        l2 = grid.sensitivity(real, relation is Neighbours.REPLACE_ONE)
-        return self._event(l2, grid.size)
+        grid = self.grid(contribution)
+        return self._event(grid_sensitivity(grid, contribution, Neighbours(neighbours)), grid.size)
 
     def _event(self, l2: float, size: int) -> Event:
         table = LARGEST_DISTANCE * size * self.shares
@@ -188,3 +189,16 @@ class SharedSkellam(SharedNoise):
         l1 = min(math.sqrt(size) * l2, l2**2)  # integers: |k| <= k^2
         variance = self.shares * self.share_variance
         return SharedSkellamEvent(variance, l1 * INFLATION, l2 * INFLATION, table, 2.0**-SECURITY_BITS)
+
+
+def two_messages(contribution: Contribution, neighbours: Neighbours) -> bool:
+    """Whether both neighbours send a rounded message: yes, but for a null task, whose zero rounds to itself."""
+    return neighbours is Neighbours.REPLACE_ONE or contribution.unit is Unit.RECORD
+
+
+def grid_sensitivity(grid: Grid, contribution: Contribution, neighbours: Neighbours) -> float:
+    """How far one unit moves the integers. A record is part of a task's sum, whose norm is not bounded."""
+    if contribution.unit is Unit.RECORD and grid.condition != "error":
+        raise OptionError("sums of rows are rounded with a bound on the error; the condition must be 'error'")
+    real = contribution.sensitivity(neighbours).l2
+    return grid.sensitivity(real, two_messages(contribution, neighbours))
