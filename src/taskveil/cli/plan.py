@@ -30,6 +30,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     from taskveil.estimators.planning import describe_plan
     from taskveil.methods.base import PublicInfo
     from taskveil.privacy.plan import Budget
+    from taskveil.privacy.secure_options import SecureOptions
 
     if n_tasks < 1 or n_features < 1:
         raise OptionError(f"--tasks and --features must be at least 1, got {n_tasks} and {n_features}")
@@ -39,6 +40,9 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     (chosen,) = methods_with([method], options)
     if given["delta"] is None:
         given["delta"] = min(1e-5, 1 / (10 * n_tasks))
+    wanted = given.pop("secure", None) or {}
+    if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
+        given["secure"] = SecureOptions.for_tasks(n_tasks, **wanted)
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
     result = describe_plan(chosen, public, budget)
