@@ -37,14 +37,22 @@ def _panel(x0: float, title: str, runs: list[dict], target: float) -> list[str]:
     for decade in range(0, math.ceil(-low)):
         y = TOP + HEIGHT * decade / -low
         out.append(f'<text x="{x0 + LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">1e-{decade}</text>')
-        out.append(f'<line x1="{x0 + LEFT}" x2="{x0 + LEFT + WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>')
+        out.append(
+            f'<line x1="{x0 + LEFT}" x2="{x0 + LEFT + WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#eee"/>'
+        )
     for k in range(5):
         x = x0 + LEFT + WIDTH * k / 4
-        out.append(f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{latest * k / 4:.2g}</text>')
-    out.append(f'<text x="{x0 + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 36}" text-anchor="middle">virtual seconds</text>')
+        out.append(
+            f'<text x="{x:.1f}" y="{TOP + HEIGHT + 18}" text-anchor="middle">{latest * k / 4:.2g}</text>'
+        )
+    out.append(
+        f'<text x="{x0 + LEFT + WIDTH / 2}" y="{TOP + HEIGHT + 36}" text-anchor="middle">virtual seconds</text>'
+    )
     for run in runs:
         points = " ".join(place(t, gap) for t, gap in [(0.0, 1.0), *run["curve"]])
-        out.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[run["way"]]}" stroke-width="2"/>')
+        out.append(
+            f'<polyline points="{points}" fill="none" stroke="{COLOURS[run["way"]]}" stroke-width="2"/>'
+        )
     return out
 
 

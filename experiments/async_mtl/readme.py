@@ -27,5 +27,7 @@ def write_readme(results: dict, path: Path) -> None:
     lines += ["", "![objective gap over virtual time](objective.svg)", ""]
     heavy = [r for r in results["summary"] if r["delays"] == "heavy tails"]
     least = min(r["speedup"]["asynchronous"] for r in heavy)
-    lines.append(f"Under heavy tails asynchronous arrivals are at least {least:.1f} times sooner (promised: 3).")
+    lines.append(
+        f"Under heavy tails asynchronous arrivals are at least {least:.1f} times sooner (promised: 3)."
+    )
     path.write_text("\n".join(lines) + "\n")

@@ -72,17 +72,35 @@ def objective(method: AsyncMTL, block: TaskBlock, P, Q, b) -> float:
 
 
 def setting(preset: str, delays: tuple[str, float], seed: int, relaxation: str | float, tol: float = 0.0):
-    method = AsyncMTL(preset, rounds=3000, refine=False, delays=delays, relaxation=relaxation, tol=tol, **PENALTIES)
+    method = AsyncMTL(
+        preset, rounds=3000, refine=False, delays=delays, relaxation=relaxation, tol=tol, **PENALTIES
+    )
     public = PublicInfo(TASKS, FEATURES, 1, "regression", seed=seed, task_rows=(ROWS,) * TASKS)
     budget = method.adjust(Budget(None, 1e-5, "record"))
     return method, public, make_plan(method.requests(public, budget), budget)
 
 
-def train(preset: str, delays, seed: int, block: TaskBlock, target: float, relaxation, synchronous=False, every=TASKS):
+def train(
+    preset: str,
+    delays,
+    seed: int,
+    block: TaskBlock,
+    target: float,
+    relaxation,
+    synchronous=False,
+    every=TASKS,
+):
     method, public, plan = setting(preset, delays, seed, relaxation)
     watch = Watch(method, block, target, every)
     virtual_clock.run(
-        method, block, public, plan, MemoryAccount(), insecure_seeded_noise(0), synchronous=synchronous, watch=watch
+        method,
+        block,
+        public,
+        plan,
+        MemoryAccount(),
+        insecure_seeded_noise(0),
+        synchronous=synchronous,
+        watch=watch,
     )
     return watch
 
@@ -103,7 +121,14 @@ def optimum(preset: str, block: TaskBlock) -> tuple[float, float]:
 def run(quick: bool = False) -> dict:
     presets = ["aso"] if quick else list(PRESETS.names())
     seeds = range(2 if quick else 5)
-    results: dict = {"tasks": TASKS, "features": FEATURES, "rows": ROWS, "target": TARGET, "seeds": len(seeds), "runs": []}
+    results: dict = {
+        "tasks": TASKS,
+        "features": FEATURES,
+        "rows": ROWS,
+        "target": TARGET,
+        "seeds": len(seeds),
+        "runs": [],
+    }
     for preset in presets:
         for seed in seeds:
             block = make_block(seed)
@@ -115,7 +140,11 @@ def run(quick: bool = False) -> dict:
                     curve = [(t, (v - best) / (start - best)) for t, v in watch.curve]
                     results["runs"].append(
                         {
-                            "preset": preset, "seed": seed, "delays": weather, "way": way, "seconds": watch.reached,
+                            "preset": preset,
+                            "seed": seed,
+                            "delays": weather,
+                            "way": way,
+                            "seconds": watch.reached,
                             "curve": curve if seed == 0 and preset == "aso" else [],
                         }  # fmt: skip
                     )
@@ -128,18 +157,23 @@ def summary(results: dict) -> list[dict]:
     for preset in dict.fromkeys(r["preset"] for r in results["runs"]):
         for weather in DELAYS:
             seconds = {
-                way: np.array([
-                    np.inf if r["seconds"] is None else r["seconds"]
-                    for r in results["runs"]
-                    if (r["preset"], r["delays"], r["way"]) == (preset, weather, way)
-                ])
+                way: np.array(
+                    [
+                        np.inf if r["seconds"] is None else r["seconds"]
+                        for r in results["runs"]
+                        if (r["preset"], r["delays"], r["way"]) == (preset, weather, way)
+                    ]
+                )
                 for way in WAYS
             }
             rows.append(
                 {
-                    "preset": preset, "delays": weather,
+                    "preset": preset,
+                    "delays": weather,
                     "seconds": {way: float(np.median(s)) for way, s in seconds.items()},
-                    "speedup": {w: float(np.median(seconds["synchronous"] / seconds[w])) for w in list(WAYS)[:2]},
+                    "speedup": {
+                        w: float(np.median(seconds["synchronous"] / seconds[w])) for w in list(WAYS)[:2]
+                    },
                     "worst": {w: float(np.min(seconds["synchronous"] / seconds[w])) for w in list(WAYS)[:2]},
                 }  # fmt: skip
             )

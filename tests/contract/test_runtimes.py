@@ -40,7 +40,9 @@ def numbers(models) -> list[np.ndarray]:
 def agree(one, two, tolerance: float) -> None:
     for a, b in zip(numbers(one), numbers(two), strict=True):
         if a.dtype.kind == "f":
-            np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0))))
+            np.testing.assert_allclose(
+                a, b, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0)))
+            )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,9 @@ def test_a_planted_change_in_one_message_is_noticed(monkeypatch):
     from taskveil.runtime.site import Site
 
     whole = Site.handle
-    monkeypatch.setattr(Site, "handle", lambda self, data: b"" if self.name == "site-1" else whole(self, data))
+    monkeypatch.setattr(
+        Site, "handle", lambda self, data: b"" if self.name == "site-1" else whole(self, data)
+    )
     from taskveil.runtime.driver import Rules
 
     here = fitted("subspace")

@@ -10,16 +10,43 @@ from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
 
-@click.command("serve", epilog="Example: taskveil serve --init trial --site north --site south; taskveil serve --config trial/federation.toml")
-@click.option("--init", "folder", type=click.Path(file_okay=False), help="Create certificates, keys and files in this folder.")
+@click.command(
+    "serve",
+    epilog="Example: taskveil serve --init trial --site north --site south; taskveil serve --config trial/federation.toml",
+)
+@click.option(
+    "--init",
+    "folder",
+    type=click.Path(file_okay=False),
+    help="Create certificates, keys and files in this folder.",
+)
 @click.option("--site", "sites", multiple=True, help="With --init: a site's name (repeatable).")
-@click.option("--host", "hosts", multiple=True, default=("127.0.0.1",), show_default=True, help="With --init: the server's names and addresses.")
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    default=("127.0.0.1",),
+    show_default=True,
+    help="With --init: the server's names and addresses.",
+)
 @click.option("--port", default=9092, show_default=True, help="With --init: the server's port.")
-@click.option("--name", default="federation", show_default=True, help="With --init: a name for the federation.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Run the server of this federation.toml to the end.")
+@click.option(
+    "--name", default="federation", show_default=True, help="With --init: a name for the federation."
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Run the server of this federation.toml to the end.",
+)
 @json_option
 def command(
-    folder: str | None, sites: tuple[str, ...], hosts: tuple[str, ...], port: int, name: str, config: str | None, as_json: bool
+    folder: str | None,
+    sites: tuple[str, ...],
+    hosts: tuple[str, ...],
+    port: int,
+    name: str,
+    config: str | None,
+    as_json: bool,
 ) -> None:
     """Run the server of a federation (or create its files with --init)."""
     from taskveil.runtime.federation import serve
@@ -33,7 +60,9 @@ def command(
         written = serve.init(Path(folder), list(sites), list(hosts), port, name)
         for path in written:
             say(f"wrote {path}")
-        say("Next: edit federation.toml, give each site its folder (or take its public key), then `taskveil serve --config`.")
+        say(
+            "Next: edit federation.toml, give each site its folder (or take its public key), then `taskveil serve --config`."
+        )
         if as_json:
             print_json({"folder": str(folder), "files": [str(p) for p in written]})
         return
@@ -42,4 +71,10 @@ def command(
         import json
 
         run = json.loads((results / "run.json").read_text())
-        print_json({"results": str(results), "run": run, "certificate": json.loads((results / "certificate.json").read_text())})
+        print_json(
+            {
+                "results": str(results),
+                "run": run,
+                "certificate": json.loads((results / "certificate.json").read_text()),
+            }
+        )

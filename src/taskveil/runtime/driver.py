@@ -50,7 +50,9 @@ class Rules:
     """Patience of the server."""
 
     deadline: float = 600.0  # seconds for one round, or for one message of an asynchronous run
-    min_sites: int = 1  # fewer answers than this and the round is asked again (never in rounds with a secret cohort)
+    min_sites: int = (
+        1  # fewer answers than this and the round is asked again (never in rounds with a secret cohort)
+    )
     attempts: int = 5
     max_bytes: int = wire.MAX_BYTES
 

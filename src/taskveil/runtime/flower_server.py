@@ -1,4 +1,7 @@
-"""The server's end of Flower: a carrier over its Grid, a Grid of threads, and the ServerApp. One of two files that import flwr."""
+"""The server's end of Flower: a carrier over its Grid, a Grid of threads, and the ServerApp.
+
+One of the two files that import flwr.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,11 @@ class GridCarrier:
     def send(self, site: int, data: bytes) -> None:
         self._round += 1
         message = Message(
-            content(data), dst_node_id=self.nodes[site], message_type="train", group_id=str(self._round), ttl=self.ttl
+            content(data),
+            dst_node_id=self.nodes[site],
+            message_type="train",
+            group_id=str(self._round),
+            ttl=self.ttl,
         )
         for message_id in self.grid.push_messages([message]):
             if message_id:
@@ -91,9 +98,16 @@ class ThreadGrid(Grid):
         return None
 
     def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
     ) -> Message:
-        return Message(content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl)
+        return Message(
+            content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
+        )
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.apps)
@@ -112,7 +126,9 @@ class ThreadGrid(Grid):
             found = [m for m in message_ids if m in self._replies]
             return [self._replies.pop(m) for m in found]
 
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
         waiting, replies = set(self.push_messages(messages)), []
         end = time.monotonic() + (timeout if timeout is not None else 1e9)
         while waiting and time.monotonic() < end:
@@ -189,4 +205,8 @@ def main(grid: Grid, context: Context) -> None:
     from taskveil.runtime.federation.server import train
 
     folder = str(context.run_config["folder"])
-    train(folder, lambda: {n.node_id: bytes(n.public_key) for n in grid.get_nodes()}, lambda nodes: GridCarrier(grid, nodes))
+    train(
+        folder,
+        lambda: {n.node_id: bytes(n.public_key) for n in grid.get_nodes()},
+        lambda nodes: GridCarrier(grid, nodes),
+    )

@@ -30,10 +30,12 @@ def bounded_rows(
     return planned.contribution.sum_factored_rows(rows.X, slopes, rows.offsets)
 
 
-def _drawn(planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]) -> np.ndarray:
-    drawn = np.zeros(len(rows.slopes))
+def _drawn(
+    planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]
+) -> np.ndarray:
+    drawn, rate = np.zeros(len(rows.slopes)), float(planned.rate or 1.0)
     for position, task in enumerate(tasks):
         own = slice(int(rows.offsets[position]), int(rows.offsets[position + 1]))
         coins = source.at(planned.round, f"{planned.name}/rows", task)
-        drawn[own] = coins.bernoulli(planned.rate, own.stop - own.start)
+        drawn[own] = coins.bernoulli(rate, own.stop - own.start)
     return drawn

@@ -122,7 +122,9 @@ class Site:
         if packet.kind == "hello":
             return wire.encode(Packet("welcome", {"site": self.name, "plan": self.digest}))
         if packet.fields.get("plan") != self.digest:
-            raise CheckFailed("this site agreed to another plan; nothing was sent. Compare the federation files.")
+            raise CheckFailed(
+                "this site agreed to another plan; nothing was sent. Compare the federation files."
+            )
         if packet.kind == "step":
             return self._step(packet)
         if packet.kind == "secure":
@@ -141,11 +143,15 @@ class Site:
         if last is not None and number == done:
             return last[2]  # asked again: the very same bytes
         if number < done:
-            raise CheckFailed("this message was answered before and a later one has followed; nothing was sent")
+            raise CheckFailed(
+                "this message was answered before and a later one has followed; nothing was sent"
+            )
         if number >= self.limit:
             raise BudgetExceeded("this site's own budget is spent; it sends no further messages")
         state = self.tasks.start() if last is None else last[1]
-        view = wire.view_from(number if self.asynchronous else int(packet.fields.get("round", number)), packet.arrays)
+        view = wire.view_from(
+            number if self.asynchronous else int(packet.fields.get("round", number)), packet.arrays
+        )
         state, message = task_step(self.tasks, state, view)
         if self.plan.budget.aggregation == "secure" and not self.asynchronous:
             return self._enter(number, state, message, view, packet)
@@ -213,7 +219,9 @@ class Site:
             raw = np.where(view.active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
         return planned.contribution.clip(raw)
 
-    def _singly(self, planned: PlannedRelease, bounded: Bounded, message: Message) -> list[tuple[Bounded, int]]:
+    def _singly(
+        self, planned: PlannedRelease, bounded: Bounded, message: Message
+    ) -> list[tuple[Bounded, int]]:
         """One bounded message per task, for asynchronous methods (a site usually has one task)."""
         if len(self.positions) == 1:
             return [(bounded, self.positions[0])]

@@ -42,7 +42,9 @@ class SiteState:
         """Remember the plan this site said yes to; another plan needs another folder."""
         known = self.agreed()
         if known is not None and known["digest"] != about["digest"]:
-            raise DataError(f"{self.folder} belongs to a run with another plan; use a new state folder for a new run")
+            raise DataError(
+                f"{self.folder} belongs to a run with another plan; use a new state folder for a new run"
+            )
         if known is None:
             write_atomically(self.folder / "run.json", json.dumps(about).encode())
 
@@ -64,8 +66,9 @@ class SiteState:
         arrays = _read(self.folder / "rows.npz")
         about = json.loads(str(arrays["about"]))
         block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
-        parts = [arrays[f"scaling/{name}"] for name in ("shift", "scale", "y_shift", "y_scale")]
-        return block, Scaling(about["mode"], *parts, normalise=about["normalise"])
+        parts: Any = [arrays[f"scaling/{name}"] for name in ("shift", "scale", "y_shift", "y_scale")]
+        shift, scale, y_shift, y_scale = parts
+        return block, Scaling(about["mode"], shift, scale, y_shift, y_scale, normalise=about["normalise"])
 
     # ------------------------------------------------- memory of the exchange
 

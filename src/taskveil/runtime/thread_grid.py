@@ -82,7 +82,10 @@ def run(
     finally:
         carrier.grid.close()
     memories: list[Any] = [site.memory for site in sites]
-    states = [m.last[1] if m.last is not None else site.tasks.start() for m, site in zip(memories, sites, strict=True)]
+    states = [
+        m.last[1] if m.last is not None else site.tasks.start()
+        for m, site in zip(memories, sites, strict=True)
+    ]
     record = RunRecord(
         stack_models([m.models for m in memories]), done.billboards, plan, public, done.executed,
         source.describe(), done.schedule, time.perf_counter() - started,
@@ -111,7 +114,19 @@ def make_sites(
     limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
     memberships = _memberships([len(part) for part in parts]) if plan.budget.aggregation == "secure" else None
     return [
-        Site(f"site-{i}", method, block.take(list(part)), part, public, plan, shared, source, Volatile(), int(limits[part].min()), memberships[i] if memberships else None)
+        Site(
+            f"site-{i}",
+            method,
+            block.take(list(part)),
+            part.tolist(),
+            public,
+            plan,
+            shared,
+            source,
+            Volatile(),
+            int(limits[part].min()),
+            memberships[i] if memberships else None,
+        )
         for i, part in enumerate(parts)
     ]
 

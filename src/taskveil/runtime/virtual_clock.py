@@ -33,7 +33,9 @@ from taskveil.runtime.rows import bounded_rows
 from taskveil.tasks.block import TaskBlock
 
 Progress = Callable[[int, int], None]
-Watcher = Callable[[float, int, Any, State], bool | None]  # (virtual time, arrivals, server side, state); True stops
+Watcher = Callable[
+    [float, int, Any, State], bool | None
+]  # (virtual time, arrivals, server side, state); True stops
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def run(
     started = time.perf_counter()
     account.reserve(plan)
     nodes = Nodes(method, block, public, plan, ParallelAccount(account), source)
-    server = method.server_side(public, plan)
+    server: Any = method.server_side(public, plan)
     state, billboard = server.start()
     clock = _replayed(schedule) if schedule is not None else _virtual(nodes, method, public, synchronous)
     arrivals: list[Arrival] = []
@@ -124,7 +126,13 @@ class Nodes:
     """All nodes of a run: one task side each, its state, and how many messages it has sent."""
 
     def __init__(
-        self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, account: Any, source: NoiseSource
+        self,
+        method: Method,
+        block: TaskBlock,
+        public: PublicInfo,
+        plan: Plan,
+        account: Any,
+        source: NoiseSource,
     ) -> None:
         self.plan, self.account, self.source = plan, account, source
         self.private = plan.budget.epsilon is not None
@@ -145,7 +153,9 @@ class Nodes:
 
     def finish(self, billboard: Billboard) -> Models:
         views = [billboard.view(np.array([t])) for t in range(len(self.sides))]
-        return stack_models([side.finish(s, v) for side, s, v in zip(self.sides, self.states, views, strict=True)])
+        return stack_models(
+            [side.finish(s, v) for side, s, v in zip(self.sides, self.states, views, strict=True)]
+        )
 
     def state(self) -> State:
         return {name: np.concatenate([s[name] for s in self.states]) for name in self.states[0]}
@@ -197,10 +207,14 @@ def stack_models(parts: Sequence[Models]) -> Models:
     """Models of single nodes as one block."""
     kept = None if parts[0].kept is None else np.concatenate([p.kept for p in parts])
     extra = {name: np.concatenate([p.extra[name] for p in parts]) for name in parts[0].extra}
-    return Models(np.concatenate([p.coef for p in parts]), np.concatenate([p.intercept for p in parts]), kept, extra)
+    return Models(
+        np.concatenate([p.coef for p in parts]), np.concatenate([p.intercept for p in parts]), kept, extra
+    )
 
 
-def _virtual(nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool) -> Iterator[tuple[float, list[int]]]:
+def _virtual(
+    nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool
+) -> Iterator[tuple[float, list[int]]]:
     kind, scale = getattr(method, "delays", None) or PAPER
     delays = Delays(len(nodes.sent), kind, scale, seed=public.seed or 0)
     if synchronous:

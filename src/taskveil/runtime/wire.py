@@ -128,7 +128,9 @@ def _valid_bools(flat: np.ndarray) -> np.ndarray:
 def _check_spec(name: Any, dtype: Any, shape: Any) -> None:
     sizes = isinstance(shape, (list, tuple)) and all(type(n) is int and 0 <= n <= 2**31 for n in shape)
     if not (isinstance(name, str) and _NAME.fullmatch(name) and dtype in DTYPES and sizes):
-        raise WireError(f"refused: arrays have a short plain name, one of the types {', '.join(DTYPES)} and a shape")
+        raise WireError(
+            f"refused: arrays have a short plain name, one of the types {', '.join(DTYPES)} and a shape"
+        )
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_BYTES:
         raise WireError("refused: an array is larger than the wire allows")
 

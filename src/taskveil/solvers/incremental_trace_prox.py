@@ -33,6 +33,7 @@ class IncrementalTraceProx:
         self.refresh_every = refresh_every
         self._feature_side = self.Z.shape[1] <= self.Z.shape[0]
         self._rank = min(self.Z.shape)
+        self._basis: Array | None = None
         self._refresh()
 
     def replace(self, rows: Array, values: Array) -> None:
@@ -73,7 +74,7 @@ class IncrementalTraceProx:
     def _refresh(self) -> None:
         self._gram = self.Z.T @ self.Z if self._feature_side else self.Z @ self.Z.T
         self._changes = 0
-        self._basis: Array | None = None
+        self._basis = None
 
     def _eigen(self) -> tuple[Array, Array]:
         """Eigenvectors kept by the threshold and their shrinkage factors max(0, 1 - mu/s)."""

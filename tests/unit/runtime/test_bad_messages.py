@@ -6,6 +6,7 @@ import logging
 
 import numpy as np
 import pytest
+from tests.support.async_reference import make_block, public_of
 
 from taskveil import methods
 from taskveil.methods.base import PublicInfo
@@ -18,7 +19,6 @@ from taskveil.runtime.replies import longest_noisy
 from taskveil.runtime.site import Site
 from taskveil.runtime.thread_grid import SharedAccount
 from taskveil.runtime.wire import Packet
-from tests.support.async_reference import make_block, public_of
 
 N_TASKS = 6
 BAD_SITE = 2
@@ -50,7 +50,9 @@ def setting(name="low-rank", aggregation="curator", epsilon=2.0, unit="task", **
     plan = make_plan(method.requests(public, budget), budget)
     source = insecure_seeded_noise(4)
     account = SharedAccount(None)
-    sites = [Site(f"s{t}", method, block.take([t]), [t], public, plan, account, source) for t in range(N_TASKS)]
+    sites = [
+        Site(f"s{t}", method, block.take([t]), [t], public, plan, account, source) for t in range(N_TASKS)
+    ]
     return method, public, plan, source, sites
 
 
@@ -151,7 +153,10 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
     huge = np.full((1, *planned.contribution.message_shape), 1e3)
     members = [np.array([t]) for t in range(N_TASKS)]
     honest = replies.combined(planned, {BAD_SITE: huge}, members, N_TASKS)
-    assert np.linalg.norm(planned.contribution.total(honest)) <= planned.contribution.sensitivity("add-remove").l2
+    assert (
+        np.linalg.norm(planned.contribution.total(honest))
+        <= planned.contribution.sensitivity("add-remove").l2
+    )
     trusting = _seal(np.concatenate([huge] * N_TASKS), planned.contribution)
     assert np.linalg.norm(planned.contribution.total(trusting)) > 1e3
 
@@ -207,7 +212,14 @@ def test_too_few_sites_release_nothing():
     account = MemoryAccount()
     carrier = DirectCarrier([lambda data: b"" for _ in sites])
     driver = Driver(
-        method, public, plan, account, source, carrier, [[t] for t in range(N_TASKS)], Rules(deadline=0.02, attempts=2)
+        method,
+        public,
+        plan,
+        account,
+        source,
+        carrier,
+        [[t] for t in range(N_TASKS)],
+        Rules(deadline=0.02, attempts=2),
     )
     with pytest.raises(EnvironmentMissing, match="Nothing was released"):
         driver.run()
@@ -240,7 +252,9 @@ def test_asked_twice_a_site_sends_the_same_bytes_and_charges_once():
     assert wire.decode(site.handle(asked)).kind == "refused"  # number 0 is over; it is not computed again
 
 
-@pytest.mark.parametrize("changes", [{"plan": "other"}, {"number": -1}, {"number": 99}, {"number": True}, {"number": "1"}])
+@pytest.mark.parametrize(
+    "changes", [{"plan": "other"}, {"number": -1}, {"number": 99}, {"number": True}, {"number": "1"}]
+)
 def test_a_site_answers_only_for_the_plan_it_agreed_to(changes):
     parts = setting()
     reply = wire.decode(parts[4][0].handle(question(parts, **changes)))

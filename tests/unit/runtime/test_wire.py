@@ -16,7 +16,8 @@ from taskveil.runtime import wire
 from taskveil.runtime.wire import Packet, WireError
 
 ARRAYS = hnp.arrays(
-    st.sampled_from([np.float64, np.float32, np.int64, np.bool_]), hnp.array_shapes(min_dims=0, max_dims=4, max_side=3)
+    st.sampled_from([np.float64, np.float32, np.int64, np.bool_]),
+    hnp.array_shapes(min_dims=0, max_dims=4, max_side=3),
 )
 
 
@@ -107,7 +108,9 @@ def test_a_packet_does_not_show_its_values():
 
 
 def test_a_view_travels_whole():
-    view = View(4, {"scale": np.float64(2.0), "map": np.eye(2)}, np.array([True, False]), np.array([True, True]))
+    view = View(
+        4, {"scale": np.float64(2.0), "map": np.eye(2)}, np.array([True, False]), np.array([True, True])
+    )
     packet = wire.decode(wire.encode(Packet("step", {}, wire.view_arrays(view))))
     back = wire.view_from(4, packet.arrays)
     assert back.round == 4 and back["scale"].shape == () and back.accepted.tolist() == [True, False]

@@ -21,7 +21,9 @@ Array = np.ndarray
 class OwnProblem:
     """L_t(p_t + q, b) + tau g(q) for every task t of a block."""
 
-    def __init__(self, block: TaskBlock, loss: Loss, penalties: Penalties, strength: float, fit_intercept: bool) -> None:
+    def __init__(
+        self, block: TaskBlock, loss: Loss, penalties: Penalties, strength: float, fit_intercept: bool
+    ) -> None:
         self.block, self.loss, self.strength, self.fit_intercept = block, loss, strength, fit_intercept
         self.structure = STRUCTURES.get(penalties.own)
         self._curvature: Array | None = None
@@ -33,7 +35,12 @@ class OwnProblem:
         return self._curvature
 
     def solve(
-        self, shared: Array, own: Array | None = None, intercept: Array | None = None, tol: float = 1e-9, iterations: int = 2000
+        self,
+        shared: Array,
+        own: Array | None = None,
+        intercept: Array | None = None,
+        tol: float = 1e-9,
+        iterations: int = 2000,
     ) -> tuple[Array, Array]:
         """(q, b) of every task, each to relative tolerance `tol` on its own."""
         k, r, _ = shared.shape

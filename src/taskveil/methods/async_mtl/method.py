@@ -17,7 +17,8 @@ Why it holds  q_t moves by the same noisy gradient (the gradients in p and q are
 Refinement  at the end the owner may refit q_t on its rows without noise. That model is protected only while its owner
             keeps it; p_t + q_t before refinement stays protected even if published. A refined q_t never enters a message.
 Paper       two l2-Laplace noises per message, nothing composed, q_t a private state, stale gradients re-applied: the claim is
-            false (THEORY 3 a-e) and the certificate says so, with the epsilon that holds over all messages if the sensitivity did.
+            false (THEORY 3 a-e). The certificate says so, with the epsilon that would hold over all messages if the
+            sensitivity did.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
 STEP_SAFETY = 0.95
-OPTIMISM = 4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
+OPTIMISM = (
+    4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
+)
 NO_CLIP = 1e12  # without privacy nothing needs a bound, but every message has one
 
 
@@ -147,7 +150,9 @@ class AsyncMTL(Method):
         paper = budget.variant == "paper"
         rows = str(budget.unit) == "record"
         semi_exact = not rows if self.semi_exact is None else bool(self.semi_exact)
-        return Form(rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper)
+        return Form(
+            rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper
+        )
 
     def adjust(self, budget: Budget) -> Budget:
         """Noise is put on every message by its own node; the paper's epsilon is per message and never composed."""
@@ -168,9 +173,13 @@ class AsyncMTL(Method):
                 "Use unit='task', or semi_exact=None."
             )
         if self.noises not in (1, 2) or not 0 < self.row_rate <= 1:
-            raise OptionError(f"noises is 1 or 2 and row_rate in (0, 1]; got {self.noises!r} and {self.row_rate!r}")
+            raise OptionError(
+                f"noises is 1 or 2 and row_rate in (0, 1]; got {self.noises!r} and {self.row_rate!r}"
+            )
         if self.budgets is not None and len(self.budgets) != public.n_tasks:
-            raise OptionError(f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}")
+            raise OptionError(
+                f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}"
+            )
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """One node's messages. The other nodes' rows are other records, so they compose in parallel."""
@@ -193,7 +202,9 @@ class AsyncMTL(Method):
 
     def server_side(self, public: PublicInfo, plan: Plan) -> AsyncServer:
         form = self.form(plan.budget)
-        return AsyncServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
+        return AsyncServer(
+            self, form, public, self.initial_step(public, form), self._row_weights(form, public)
+        )
 
     def initial_step(self, public: PublicInfo, form: Form | None = None) -> float:
         """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
@@ -212,15 +223,21 @@ class AsyncMTL(Method):
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         """The average of the shared parts."""
-        return Models(billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None])
+        return Models(
+            billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None]
+        )
 
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         form = self.form(plan.budget)
         if not form.private:
             return []
-        notes = ["a node's events are its own messages only: tasks hold different units and compose in parallel"]
+        notes = [
+            "a node's events are its own messages only: tasks hold different units and compose in parallel"
+        ]
         if form.rows:
-            notes.append("the number of rows of each task is fixed and public; which rows are drawn is secret")
+            notes.append(
+                "the number of rows of each task is fixed and public; which rows are drawn is secret"
+            )
         if self.refine and not form.own_at_task:
             notes.append(
                 "before the final local refinement a task's model is computed from releases alone: it stays protected "
@@ -231,7 +248,9 @@ class AsyncMTL(Method):
     def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
         if not (self.refine and self.form(plan.budget).private):
             return []
-        return ["the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"]
+        return [
+            "the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"
+        ]
 
     def also_protects(self, budget: Budget) -> tuple[str, ...]:
         """Un-refined models are post-processing of releases, so the public may see them."""
@@ -251,7 +270,9 @@ class AsyncMTL(Method):
             "in later messages beyond the claimed sensitivity",
         ]
         if public.kind == "regression":
-            reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
+            reasons.append(
+                "Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP"
+            )
         return reasons
 
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
@@ -282,7 +303,9 @@ class AsyncMTL(Method):
             return None
         sizes: Any = getattr(public, "task_rows", None)
         if sizes is None:
-            raise OptionError("async with unit='record' needs the public number of rows of every task (task_rows)")
+            raise OptionError(
+                "async with unit='record' needs the public number of rows of every task (task_rows)"
+            )
         rate = self.row_rate if form.private and not form.paper else 1.0
         return 1.0 / (rate * np.maximum(np.asarray(sizes, dtype=float), 1.0))
 

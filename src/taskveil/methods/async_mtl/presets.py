@@ -1,10 +1,10 @@
 """Which penalties go on the shared part P and on each task's own part Q (Xie et al. 2017, section 3.1).
 
-    preset           P              Q                     who proposed it
-    dirty            l2,1           l1                    Jalali et al. 2010
-    aso              trace norm     squared Frobenius     Ando & Zhang 2005 (the convex form)
-    robust           trace norm     l1,2 (whole tasks)    Chen, Zhou & Ye 2011
-    robust-feature   l2,1           l1,2 (whole tasks)    Gong, Ye & Zhang 2012
+preset           P              Q                     who proposed it
+dirty            l2,1           l1                    Jalali et al. 2010
+aso              trace norm     squared Frobenius     Ando & Zhang 2005 (the convex form)
+robust           trace norm     l1,2 (whole tasks)    Chen, Zhou & Ye 2011
+robust-feature   l2,1           l1,2 (whole tasks)    Gong, Ye & Zhang 2012
 """
 
 from __future__ import annotations

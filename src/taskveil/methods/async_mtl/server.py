@@ -17,7 +17,7 @@ diverges at steps 1/L and 0.3/L (THEORY 3e).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,9 +40,11 @@ class AsyncServer(ServerSide):
         self.method, self.form, self.public = method, form, public
         self.penalties = method.penalties()
         self.initial_step = step
-        self.row_weights = row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
+        self.row_weights = (
+            row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
+        )
         self.relaxation = Relaxation(method.relaxation, public.n_tasks)
-        self._prox = None
+        self._prox: Any = None
         self._prox_of: np.ndarray | None = None
 
     def start(self) -> tuple[State, Billboard]:
@@ -118,7 +120,9 @@ class AsyncServer(ServerSide):
         state["shared"][tasks] = self._prox_for(state).rows(rows).reshape(len(tasks), -1, d)
         state["read_at"][tasks] = state["version"][0]
 
-    def _move_shared(self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float) -> None:
+    def _move_shared(
+        self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float
+    ) -> None:
         prox, rows = self._prox_for(state), self._columns(tasks)
         z = state["Z"][rows].reshape(g.shape)
         move = state["shared"][tasks] - alpha * g - z
@@ -178,7 +182,11 @@ class AsyncServer(ServerSide):
         self._prox_of = None
 
     def _means(self, release: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-        expected = (len(tasks), self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept))
+        expected = (
+            len(tasks),
+            self.public.n_outputs,
+            self.public.n_features + int(self.public.fit_intercept),
+        )
         if release.shape != expected:
             raise DataError(f"async server: expected releases of shape {expected}, got {release.shape}")
         return release if self.row_weights is None else release * self.row_weights[tasks, None, None]
@@ -187,10 +195,12 @@ class AsyncServer(ServerSide):
         r = self.public.n_outputs
         return (tasks[:, None] * r + np.arange(r)).ravel()
 
-    def _prox_for(self, state: State):
+    def _prox_for(self, state: State) -> Any:
         """The incremental prox of this state's Z; rebuilt when Z was replaced as a whole (start, resume, new step)."""
         if self._prox is None or self._prox_of is not state["Z"]:
-            self._prox = self.penalties.incremental(state["Z"], float(state["step"][0]) * self.method.shared_penalty)
+            self._prox = self.penalties.incremental(
+                state["Z"], float(state["step"][0]) * self.method.shared_penalty
+            )
             self._prox_of = state["Z"]
         return self._prox
 

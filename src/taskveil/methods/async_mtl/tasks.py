@@ -1,10 +1,10 @@
 """The task side of asynchronous multi-task learning: one gradient per message, taken at p_t + q_t.
 
-    unit record   q_t is on the billboard (post-processing of releases); the message is the row gradients at p_t + q_t,
-                  which the runtime samples, clips and sums. Nothing private is kept between messages.
-    unit task     semi-exact (Xie et al. 2017, eq. 8): q_t = argmin L_t(p_t + q) + tau g(q) on the task's own rows, then the
-                  gradient of L_t at p_t + q_t, clipped as a whole. q_t never leaves the task.
-    paper         q_t is a private state that starts at the task's own model and takes plain gradient steps (Alg. 1).
+unit record   q_t is on the billboard (post-processing of releases); the message is the row gradients at p_t + q_t,
+              which the runtime samples, clips and sums. Nothing private is kept between messages.
+unit task     semi-exact (Xie et al. 2017, eq. 8): q_t = argmin L_t(p_t + q) + tau g(q) on the task's own rows, then the
+              gradient of L_t at p_t + q_t, clipped as a whole. q_t never leaves the task.
+paper         q_t is a private state that starts at the task's own model and takes plain gradient steps (Alg. 1).
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class AsyncTasks(TaskSide):
     def __init__(self, method: AsyncMTL, form: Form, block: TaskBlock, public: PublicInfo) -> None:
         self.method, self.form, self.block, self.public = method, form, block, public
         self.loss = LOSSES.get(public.loss)
-        self.problem = local.OwnProblem(block, self.loss, method.penalties(), method.own_penalty, public.fit_intercept)
+        self.problem = local.OwnProblem(
+            block, self.loss, method.penalties(), method.own_penalty, public.fit_intercept
+        )
         self._rows = with_ones(block.X) if public.fit_intercept else np.asarray(block.X, dtype=float)
 
     def start(self) -> State:
@@ -91,7 +93,9 @@ class AsyncTasks(TaskSide):
     def _nothing(self) -> Any:
         """The zero message: what comes out of the release is noise alone (z1 of Alg. 1)."""
         if self.form.rows:
-            return RowGradients(self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets)
+            return RowGradients(
+                self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets
+            )
         return np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
 
     def _update_own(self, state: State, view: View) -> State:

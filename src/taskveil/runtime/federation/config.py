@@ -7,7 +7,7 @@ that is how a site checks what it is asked for.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,19 @@ from taskveil.tasks.public_bounds import PublicBounds
 SECTIONS = {
     "federation": {"name", "host", "port", "hosts"},
     "data": {"kind", "features", "target", "classes", "bounds", "fit_intercept", "normalise"},
-    "run": {"method", "options", "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "secure", "seed"},
+    "run": {
+        "method",
+        "options",
+        "epsilon",
+        "delta",
+        "unit",
+        "neighbours",
+        "mechanism",
+        "accountant",
+        "aggregation",
+        "secure",
+        "seed",
+    },
     "rules": {"deadline", "min_sites", "attempts", "max_bytes"},
 }
 SITE_SECTIONS = {
@@ -84,7 +96,9 @@ class Federation:
         rows = [m.rows for m in self.members]
         record = self.run.get("unit", "task") == "record"
         if record and any(r is None for r in rows):
-            raise OptionError("unit 'record' needs the public number of rows of every task: add rows = [...] to each site")
+            raise OptionError(
+                "unit 'record' needs the public number of rows of every task: add rows = [...] to each site"
+            )
         return PublicInfo(
             n_tasks=len(self.task_names),
             n_features=len(self.data["features"]),
@@ -103,7 +117,9 @@ class Federation:
         if record:
             size = sum(sum(m.rows or ()) for m in self.members)
         delta = run.get("delta", min(1e-6 if record else 1e-5, 1 / (10 * max(size, 1))))
-        named: dict[str, Any] = {k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run}
+        named: dict[str, Any] = {
+            k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run
+        }
         if run.get("aggregation") == "secure" and run.get("epsilon") is not None:
             named["secure"] = SecureOptions.for_tasks(len(self.task_names), **run.get("secure", {}))
         return Budget(run.get("epsilon"), float(delta), run.get("unit", "task"), **named)
@@ -138,20 +154,34 @@ def load_federation(path: str | Path) -> Federation:
     _check_sections(path, content, SECTIONS, extra={"sites"})
     about, data = content.get("federation", {}), content.get("data", {})
     if data.get("kind") not in ("regression", "classification") or not data.get("features"):
-        raise DataError(f"{path.name}: [data] needs kind = 'regression' or 'classification' and features = [...]")
+        raise DataError(
+            f"{path.name}: [data] needs kind = 'regression' or 'classification' and features = [...]"
+        )
     if data["kind"] == "classification" and len(data.get("classes", [])) < 2:
-        raise DataError(f"{path.name}: classification needs classes = [...]: the label set is public and declared")
+        raise DataError(
+            f"{path.name}: classification needs classes = [...]: the label set is public and declared"
+        )
     if data["kind"] == "classification" and "bounds" in data:
         data["bounds"] = {"classes": data["classes"], **data["bounds"]}
     sites = tuple(_member(path, entry) for entry in content.get("sites", []))
     names = [t for s in sites for t in s.tasks]
     if not sites or len({s.name for s in sites}) < len(sites) or len(set(names)) < len(names):
-        raise DataError(f"{path.name}: [[sites]] must list at least one site; names and tasks must not repeat")
+        raise DataError(
+            f"{path.name}: [[sites]] must list at least one site; names and tasks must not repeat"
+        )
     host, port = about.get("host", "127.0.0.1"), int(about.get("port", 9092))
     rules = Rules(**content.get("rules", {}))
     run = {k: v for k, v in content.get("run", {}).items() if v != "none"}
     return Federation(
-        path.parent, about.get("name", "federation"), host, port, data, run, sites, rules, tuple(about.get("hosts", [host]))
+        path.parent,
+        about.get("name", "federation"),
+        host,
+        port,
+        data,
+        run,
+        sites,
+        rules,
+        tuple(about.get("hosts", [host])),
     )
 
 
@@ -174,7 +204,9 @@ def load_site(path: str | Path) -> SiteFile:
 def _member(path: Path, entry: Mapping[str, Any]) -> Member:
     unknown = sorted(set(entry) - {"name", "tasks", "key", "rows"})
     if unknown or "name" not in entry:
-        raise DataError(f"{path.name}: a site has name, tasks, key and rows; got {', '.join(unknown) or 'no name'}")
+        raise DataError(
+            f"{path.name}: a site has name, tasks, key and rows; got {', '.join(unknown) or 'no name'}"
+        )
     tasks = tuple(entry.get("tasks", [entry["name"]]))
     rows = tuple(int(n) for n in entry["rows"]) if "rows" in entry else None
     if rows is not None and len(rows) != len(tasks):
@@ -182,7 +214,9 @@ def _member(path: Path, entry: Mapping[str, Any]) -> Member:
     return Member(entry["name"], tasks, entry.get("key", f"keys/{entry['name']}.pub"), rows)
 
 
-def _check_sections(path: Path, content: Mapping[str, Any], known: dict[str, set[str]], extra: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+def _check_sections(
+    path: Path, content: Mapping[str, Any], known: dict[str, set[str]], extra: Set[str] = frozenset()
+) -> None:
     for section, values in content.items():
         if section in extra:
             continue

@@ -19,14 +19,20 @@ from pathlib import Path
 
 from taskveil.errors import EnvironmentMissing
 
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05"}
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+}
 PR_SET_PDEATHSIG = 1
 
 
 class Child:
     """One command that is kept running until `stop`."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str], restart_after: float = 1.0) -> None:
+    def __init__(
+        self, command: Sequence[str], log: Path, environment: dict[str, str], restart_after: float = 1.0
+    ) -> None:
         self.command, self.log, self.environment = list(command), log, environment
         self.restart_after = restart_after
         self.starts = 0

@@ -62,8 +62,12 @@ def register(federation: Federation, say: Say) -> None:
             continue
         key = federation.folder / member.key
         if not key.exists():
-            raise DataError(f"site {member.name!r} has no public key: expected {key}; ask the site for its .pub file")
-        answer = flwr(federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json")
+            raise DataError(
+                f"site {member.name!r} has no public key: expected {key}; ask the site for its .pub file"
+            )
+        answer = flwr(
+            federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json"
+        )
         nodes[member.name] = int(answer["node-id"])
         path.write_text(json.dumps(nodes))
         say(f"registered site {member.name}")
@@ -72,7 +76,12 @@ def register(federation: Federation, say: Say) -> None:
 def flwr(federation: Federation, *arguments: str) -> dict[str, str]:
     """One call of Flower's command line against this server, answered in JSON."""
     done = subprocess.run(
-        [tool("flwr"), *arguments], env=_environment(federation), capture_output=True, text=True, timeout=120, check=False
+        [tool("flwr"), *arguments],
+        env=_environment(federation),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     start = done.stdout.find("{")
     try:
@@ -108,7 +117,16 @@ def _run_to_the_end(federation: Federation, link: Child, say: Say) -> Path:
 def _start_run(federation: Federation, say: Say) -> None:
     try:
         folder = json.dumps(str(federation.folder))
-        flwr(federation, "run", str(federation.folder / "app"), "here", "-c", f"folder={folder}", "--format", "json")
+        flwr(
+            federation,
+            "run",
+            str(federation.folder / "app"),
+            "here",
+            "-c",
+            f"folder={folder}",
+            "--format",
+            "json",
+        )
         say("run started; waiting for sites")
     except EnvironmentMissing as error:
         say(f"{error}; trying again")

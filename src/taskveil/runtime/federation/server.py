@@ -41,7 +41,9 @@ log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
 
 
-def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int]], Any]) -> None:
+def train(
+    folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int]], Any]
+) -> None:
     """One whole run, or the rest of one. `online` lists Flower's nodes; `carrier_to` makes a carrier to node ids."""
     folder = Path(folder)
     federation = load_federation(folder / "federation.toml")
@@ -126,7 +128,13 @@ class ProgressStore:
         if about["digest"] != self.digest:
             return None  # the files of another plan; serve --config has moved them aside
         boards = [
-            Billboard(b["round"], _part(arrays, f"board{i}/"), frozenset(b["per_task"]), arrays.get(f"accepted{i}"), b["done"])
+            Billboard(
+                b["round"],
+                _part(arrays, f"board{i}/"),
+                frozenset(b["per_task"]),
+                arrays.get(f"accepted{i}"),
+                b["done"],
+            )
             for i, b in enumerate(about["boards"])
         ]
         planned = {p.id: p for p in self.plan.releases}
@@ -144,7 +152,8 @@ def write_results(
     certificate = certificate_of(federation.method(), federation, plan, done, source)
     write_atomically(folder / "certificate.json", certificate.to_json().encode())
     about = {
-        "name": federation.name, "method": federation.run.get("method", "subspace"), "sites": [m.name for m in federation.members],
+        "name": federation.name, "method": federation.run.get("method", "subspace"),
+        "sites": [m.name for m in federation.members],
         "steps": len(done.schedule), "messages": done.sent, "refusals": driver.refusals, "finished": time.time(),
     }  # fmt: skip
     write_atomically(folder / "run.json", json.dumps(about, indent=2).encode())
@@ -156,7 +165,10 @@ def certificate_of(
     """The certificate of what was executed; noise drawn at the sites is described as the sites' package draws it."""
     public = federation.public()
     executed = replace(plan, releases=tuple(done.executed)) if plan.budget.epsilon is not None else plan
-    observers = [*AGGREGATIONS.get(plan.budget.aggregation).observers, *map(Observer, method.also_protects(plan.budget))]
+    observers = [
+        *AGGREGATIONS.get(plan.budget.aggregation).observers,
+        *map(Observer, method.also_protects(plan.budget)),
+    ]
     assumptions = [
         "federation.toml (sites, tasks, columns, label sets, ranges, sizes, method and budget) is public",
         "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",

@@ -61,30 +61,51 @@ def prepare(site_path: str | Path, data: Any) -> Agreement:
     run = known["ledger_run"] if known else run
     account = ledger_account(file, state, plan, federation, run)
     if account is not None:
-        account.reserve(first_messages(plan, messages))  # BudgetExceeded: the site says no, and nothing was sent
+        account.reserve(
+            first_messages(plan, messages)
+        )  # BudgetExceeded: the site says no, and nothing was sent
     record = federation.run.get("unit", "task") == "record" and plan.budget.epsilon is not None
-    mode = "declared" if federation.bounds() is not None else ("none" if record or public.unit_rows else "own")
-    scaling = fit_scaling(tasks, mode, normalise=federation.data.get("normalise"), private=plan.budget.epsilon is not None)
+    mode = (
+        "declared" if federation.bounds() is not None else ("none" if record or public.unit_rows else "own")
+    )
+    scaling = fit_scaling(
+        tasks, mode, normalise=federation.data.get("normalise"), private=plan.budget.epsilon is not None
+    )
     state.keep_rows(scaling.apply(tasks), scaling)
     state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
     limit = file.limit.get("epsilon")
     epsilon = plan.epsilon() if plan.budget.epsilon is not None else float("inf")
     budget = plan.budget
     return Agreement(
-        epsilon, budget.delta, budget.unit.value, budget.neighbours.value, observer_of(federation, plan), messages, limit
+        epsilon,
+        budget.delta,
+        budget.unit.value,
+        budget.neighbours.value,
+        observer_of(federation, plan),
+        messages,
+        limit,
     )
 
 
 def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
     """The site's rows, with exactly the federation's columns, in the federation's order of tasks."""
     member = federation.member(file.name)
-    columns = {"task": file.data.get("task"), "target": file.data.get("target", federation.data.get("target"))}
+    columns: dict[str, Any] = {
+        "task": file.data.get("task"),
+        "target": file.data.get("target", federation.data.get("target")),
+    }
     tasks = load_tasks(
-        data, **columns, bounds=federation.bounds(), kind=federation.data["kind"], features=federation.data["features"]
+        data,
+        **columns,
+        bounds=federation.bounds(),
+        kind=federation.data["kind"],
+        features=federation.data["features"],
     )
     missing = [name for name in member.tasks if name not in tasks.task_names]
     if missing:
-        raise DataError(f"the data has no rows of task {', '.join(missing)}, which site {member.name!r} answers for")
+        raise DataError(
+            f"the data has no rows of task {', '.join(missing)}, which site {member.name!r} answers for"
+        )
     chosen = tasks.take_tasks([tasks.index_of(name) for name in member.tasks])
     if federation.data["kind"] == "classification":  # the label set is declared; a site may lack some labels
         chosen = replace(chosen, classes=np.unique(federation.data["classes"]))
@@ -111,7 +132,9 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
     if site.digest != agreed["digest"]:
-        raise DataError("federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder")
+        raise DataError(
+            "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
+        )
     return site.handle
 
 
@@ -129,7 +152,9 @@ def membership(federation: Federation, file: SiteFile) -> Membership:
     identity = NodeIdentity(file.key.read_bytes())
     index = [member.name for member in federation.members].index(file.name)
     if roster[index] != identity.public:
-        raise DataError(f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent")
+        raise DataError(
+            f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent"
+        )
     return Membership(index, identity, roster, [len(member.tasks) for member in federation.members])
 
 
@@ -139,7 +164,9 @@ def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
     limit = file.limit.get("epsilon")
     if limit is None or plan.budget.epsilon is None:
         if limit is not None:
-            raise BudgetExceeded("this run has no privacy guarantee (epsilon none), and this site has a limit. Nothing was sent.")
+            raise BudgetExceeded(
+                "this run has no privacy guarantee (epsilon none), and this site has a limit. Nothing was sent."
+            )
         return len(rounds)
     if federation.method().schedule == "asynchronous":
         return longest_prefix(plan, rounds, float(limit))
