@@ -20,6 +20,7 @@ from taskveil.cli.options import (
     print_json,
     privacy_options,
     scaling_options,
+    written_page,
 )
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -84,14 +85,18 @@ def splits_of(
     return lambda repeat: split_rows(tasks, fraction, seed + repeat, group=group)
 
 
+WHAT = {"task": "all data of one task", "record": "one row"}
+WHO = {"other-tasks": "the other tasks", "server": "the server and the other tasks", "public": "everybody"}
+
+
 def table(result: dict[str, Any]) -> str:
     """Plain text, one row per method and epsilon, with the whole sentence above it."""
     rows = result["results"]
-    said = next((s for r in rows for s in r["statements"]), None)
+    said = next((s for r in rows if r["epsilon"] is not None for s in r["statements"]), None)  # local's delta is 0
     head = ""
     if said:
         head = (
-            f"epsilon protects one {said['unit']} ({said['neighbours']} neighbours) against {said['observer']}; "
+            f"epsilon protects {WHAT[said['unit']]} ({said['neighbours']} neighbours) against {WHO[said['observer']]}; "
             f"delta {said['delta']:g}\n"
         )
     lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}  {'holds':<6}"]
@@ -100,16 +105,12 @@ def table(result: dict[str, Any]) -> str:
         holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
         score = f"{r['mean']:.4f} +- {r['std']:.4f}"
         lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}  {holds:<6}")
-    return head + "\n".join(lines)
+    return head + "\n".join(lines) + "\n(mean +- spread over " + f"{result['repeats']} repeats; epsilon '-': no noise)"
 
 
 def write(result: dict[str, Any], folder: Path, quiet: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(result, indent=1))
-    try:
-        from taskveil.report import write_comparison
-    except ImportError:
-        return
-    page = write_comparison(result, folder)
+    page = written_page(lambda report: report.write_comparison(result, folder))
     if page is not None and not quiet:
         click.echo(f"report: {page}", err=True)

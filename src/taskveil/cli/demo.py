@@ -9,25 +9,26 @@ from typing import Any
 import click
 
 from taskveil.cli.compare import table
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import json_option, print_json, written_page
 from taskveil.cli.progress import progress_bar
 
 EPSILONS = (0.3, 1.0, 3.0, None)
 
 
-@click.command("demo")
+@click.command("demo", epilog="Example: taskveil demo --out demo-report")
 @click.option("--out", default="taskveil-demo", show_default=True, type=click.Path(), help="Folder for page and certificate.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--repeats", type=int, default=5, show_default=True)
 @json_option
 def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
-    """Sixty made-up hospitals predict the length of a stay: alone, pooled, and together in private."""
+    """A hundred made-up hospitals predict the length of a stay: alone, pooled, and together in private."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     result = run(seed, repeats)
     (folder / "results.json").write_text(json.dumps(result, indent=1))
-    certificate = private_run(seed, folder)
-    page = write_page(result, folder)
+    estimator = private_run(seed, folder)
+    certificate = estimator.certificate_
+    page = written_page(lambda report: report.write_comparison(result, folder, estimator))
     result["certificate"] = json.loads(certificate.to_json())
     if as_json:
         print_json(result)
@@ -69,15 +70,7 @@ def private_run(seed: int, folder: Path) -> Any:
 
     estimator = TaskRegressor(method="subspace", epsilon=1.0, seed=seed).fit(get_synthetic("hospitals", seed=seed).train)
     estimator.save(folder / "model")
-    return estimator.certificate_
-
-
-def write_page(result: dict[str, Any], folder: Path) -> Path | None:
-    try:
-        from taskveil.report import write_comparison
-    except ImportError:
-        return None
-    return write_comparison(result, folder)
+    return estimator
 
 
 def words(result: dict[str, Any]) -> str:

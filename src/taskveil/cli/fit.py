@@ -21,6 +21,7 @@ from taskveil.cli.options import (
     reading_options,
     scaling_options,
     seed_option,
+    written_page,
 )
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
@@ -124,11 +125,7 @@ def choose_method(name: str, tasks: Any) -> tuple[str, str]:
 
 def write_results(estimator: Any, folder: Path, quiet: bool) -> None:
     estimator.save(folder)
-    try:
-        from taskveil.report import write_report
-    except ImportError:
-        return
-    page = write_report(estimator, folder)
+    page = written_page(lambda report: report.write_report(estimator, folder))
     if page is not None and not quiet:
         click.echo(f"report: {page}", err=True)
 

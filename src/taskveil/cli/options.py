@@ -151,3 +151,15 @@ def load(data: str, **given: Any) -> Any:
 
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, allow_nan=False))
+
+
+def written_page(write: Callable[[Any], Any]) -> Any:
+    """The page `write(taskveil.report)` makes, or None with a word on stderr where the extra is missing."""
+    from taskveil import report
+    from taskveil.errors import EnvironmentMissing
+
+    try:
+        return write(report)
+    except EnvironmentMissing as missing:
+        click.echo(f"no page was written: {missing}", err=True)
+        return None

@@ -19,8 +19,7 @@ def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[st
     method.check(public, budget)
     plan = make_plan(method.requests(public, budget), budget)
     releases = [_release(planned, public) for planned in plan.releases]
-    ratios = [r["noise_to_signal"] for r in releases if r["noise_to_signal"] is not None]
-    worst = max(ratios, default=0.0)
+    clearest = clearest_ratio(releases)
     return {
         "method": method.name,
         "variant": budget.variant,
@@ -31,10 +30,22 @@ def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[st
         "delta": budget.delta,
         "rounds": len(plan.rounds()),
         "releases": merged(releases),
-        "noise_to_signal": worst,
-        "verdict": verdict(worst),
-        "advice": advice(worst, public, budget, plan),
+        "noise_to_signal": clearest,
+        "verdict": verdict(clearest),
+        "advice": advice(clearest, public, budget, plan),
     }
+
+
+def clearest_ratio(releases: list[dict[str, Any]]) -> float:
+    """Noise over signal of the release that stands clearest: one kind of structure above its noise is worth sharing for.
+
+    The demo shows it: there the mean (0.8) lowers the error although the second moment (1.2) drowns.
+    """
+    by_name: dict[str, float] = {}
+    for r in releases:
+        if r["noise_to_signal"] is not None:
+            by_name[r["name"]] = max(by_name.get(r["name"], 0.0), r["noise_to_signal"])
+    return min(by_name.values(), default=0.0)
 
 
 def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:

@@ -1,0 +1,90 @@
+"""Who may see what. A page is cut to its reader here, before a word or a curve is made of it.
+
+    all       someone entitled to all rows: counts over tasks, every task's gain, timings
+    owner     one task: its own gain and model; besides that only what is public
+    public    billboard, certificate, settings
+
+The billboard is public only if the certificate holds: without noise, with seeded noise or with a refuted claim it is a
+statistic of other people's rows, and stays off the pages of owners and the public. Arrays of the billboard that run over
+tasks are sent to each task in part; an owner sees its own part, the public none. Timings, warnings and figures of a
+comparison are statistics of everybody's rows and stay off as well (THEORY section 0, consequence 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError, UnknownName
+from taskveil.report.records import Board, Run
+
+PUBLIC_SIZES = ("n_tasks", "n_features", "n_outputs", "kind")
+
+
+@dataclass(frozen=True)
+class Audience:
+    """`kind` is "all", "owner" or "public"; an owner has a task."""
+
+    kind: str = "all"
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("all", "owner", "public"):
+            raise OptionError(f"a page is for 'owner TASK' or 'public', got {self.kind!r}")
+        if (self.kind == "owner") != (self.task is not None):
+            raise OptionError("--for owner needs the name of one task: --for owner TASK")
+
+    def banner(self) -> str:
+        return {
+            "all": "For someone entitled to all rows. Counts, errors and comparisons on this page are statistics of "
+            "everybody's rows and are not covered by any epsilon; do not pass it on.",
+            "owner": f"For the owner of {self.task} only: its own figures, and what is public.",
+            "public": "For anybody: what every participant saw, the certificate and the settings. Nothing else.",
+        }[self.kind]
+
+    def file_name(self) -> str:
+        if self.kind == "owner":
+            safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in str(self.task))
+            return f"report-owner-{safe}.html"
+        return "report-public.html" if self.kind == "public" else "report.html"
+
+
+def cut(run: Run, audience: Audience) -> Run:
+    """The part of a run this reader may see."""
+    if audience.kind == "all":
+        return run
+    if run.certificate is None:
+        raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
+    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}}
+    position = None
+    if audience.kind == "owner":
+        name = str(audience.task)
+        if name not in run.task_names:
+            raise UnknownName(f"no task {name!r} in this run; it has {len(run.task_names)} tasks")
+        position = run.task_names.index(name)
+        keep = {
+            "task_names": (name,),
+            "gain": {k: v for k, v in run.gain.items() if k == name},
+            "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+        }
+    boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()
+    return replace(run, **keep, boards=boards, warnings=(), seconds=None, comparison=None, public=_sizes(run.public))
+
+
+def _board(board: Board, position: int | None) -> Board:
+    values = {}
+    for name, value in board.values.items():
+        if name not in board.per_task:
+            values[name] = value
+        elif position is not None:
+            values[name] = np.asarray(value)[position]
+    return Board(board.round, values)
+
+
+def _sizes(public: Any) -> Any:
+    """Sizes everybody knows; no number of rows."""
+    if public is None:
+        return None
+    return replace(public, min_rows=None, max_rows=None, task_rows=None)

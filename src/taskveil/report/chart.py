@@ -1,0 +1,70 @@
+"""One chart: traces and layout in Plotly's JSON, the same figures as a table, and a sentence for those who cannot see it.
+
+Colours are names of style-sheet variables ("@blue"); the page's script resolves them, so that light, dark and print differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+COLOURS = ("@blue", "@orange", "@green", "@purple", "@red", "@brown")
+
+
+@dataclass(frozen=True)
+class Chart:
+    name: str
+    title: str
+    summary: str
+    traces: list[dict[str, Any]]
+    layout: dict[str, Any] = field(default_factory=dict)
+    head: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    note: str = ""
+    height: int = 340
+    wide: bool = False
+
+    def figure(self) -> dict[str, Any]:
+        base = {
+            "margin": {"l": 60, "r": 16, "t": 12, "b": 48},
+            "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"},
+            "height": self.height,
+            "hovermode": "closest",
+            "barcornerradius": 3,
+        }
+        return {"data": self.traces, "layout": base | self.layout}
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
+
+
+def level(y: float, text: str, colour: str = "@muted") -> tuple[dict[str, Any], dict[str, Any]]:
+    """A dashed line across the chart and its label."""
+    line = {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": y,
+        "y1": y,
+        "line": {"color": colour, "width": 1.5, "dash": "dash"},
+    }
+    label = {
+        "xref": "paper",
+        "x": 1,
+        "y": y,
+        "text": text,
+        "showarrow": False,
+        "xanchor": "right",
+        "yanchor": "bottom",
+        "font": {"size": 12, "color": colour},
+        "bgcolor": "@card",
+        "borderpad": 1,
+    }
+    return line, label
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,113 @@
+"""Charts of a comparison: error over epsilon, and how long training took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taskveil.report.chart import COLOURS, Chart, axis, level, number
+from taskveil.report.records import Run
+from taskveil.report.words import LOWER_IS_BETTER
+
+
+def curves(run: Run) -> list[Chart]:
+    """Error (or score) over epsilon, with the spread over repeats; what needs no epsilon as dashed levels."""
+    if run.comparison is None:
+        return []
+    rows, metric = run.comparison["results"], run.comparison["metric"]
+    traces: list[dict[str, Any]] = []
+    shapes, labels = [], []
+    lines: dict[tuple[str, str], list[Any]] = {}
+    for r in rows:
+        if r["epsilon"] is None:
+            shape, label = level(r["mean"], f"{r['method']}, no noise" if r["method"] != "local" else "each task alone")
+            shapes.append(shape)
+            labels.append(label)
+        else:
+            lines.setdefault((r["method"], r["variant"]), []).append(r)
+    for (method, variant), found in lines.items():
+        found = sorted(found, key=lambda r: r["epsilon"])
+        colour = COLOURS[len(traces) % len(COLOURS)]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": method if variant == "sound" else f"{method} ({variant})",
+                "x": [r["epsilon"] for r in found],
+                "y": [r["mean"] for r in found],
+                "error_y": {
+                    "type": "data",
+                    "array": [r["std"] for r in found],
+                    "color": colour,
+                    "thickness": 1.5,
+                    "width": 5,
+                },
+                "line": {"color": colour, "width": 2.5},
+                "marker": {"size": 9, "color": colour},
+                "hovertemplate": "epsilon %{x:g}: %{y:.4f} ± %{error_y.array:.4f}<extra>%{fullData.name}</extra>",
+            }
+        )
+    epsilons = sorted({r["epsilon"] for r in rows if r["epsilon"] is not None})
+    if not traces:
+        return []
+    better = "lower" if metric in LOWER_IS_BETTER else "higher"
+    ticks = {"tickmode": "array", "tickvals": epsilons, "ticktext": [f"{e:g}" for e in epsilons], "type": "log"}
+    _spread(labels, [r["mean"] for r in rows])
+    return [
+        Chart(
+            "curves",
+            "Privacy against error" if better == "lower" else "Privacy against score",
+            f"{metric} on held-out rows for {len(lines)} private method(s) at {len(epsilons)} budgets; {better} is better.",
+            traces,
+            {
+                "xaxis": axis("epsilon (more privacy to the left)", **ticks),
+                "yaxis": axis(f"{metric} ({better} is better)"),
+                "shapes": shapes,
+                "annotations": labels,
+                "showlegend": len(traces) > 1,
+            },
+            ("method", "variant", "epsilon", metric, "spread"),
+            [(r["method"], r["variant"], number(r["epsilon"]), number(r["mean"]), number(r["std"])) for r in rows],
+            f"Mean and standard deviation over {run.comparison['repeats']} repeats, on rows nobody trained on. "
+            "Choosing a method by these figures is not covered by any epsilon.",
+            380,
+            True,
+        )
+    ]
+
+
+def _spread(labels: list[dict[str, Any]], values: list[float]) -> None:
+    """Neighbouring levels carry their labels on opposite sides of the line, so that they do not overlap."""
+    gap = 0.08 * (max(values) - min(values) or 1.0)
+    ordered = sorted(labels, key=lambda a: a["y"])
+    for low, high in zip(ordered, ordered[1:]):
+        if high["y"] - low["y"] < gap and low["yanchor"] == "bottom":
+            low["yanchor"] = "top"
+
+
+def timings(run: Run) -> list[Chart]:
+    """Training time of every setting of a comparison."""
+    if run.comparison is None:
+        return []
+    rows = run.comparison["results"]
+    names = [r["method"] + ("" if r["epsilon"] is None else f", epsilon {r['epsilon']:g}") for r in rows]
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [r["seconds"] for r in rows][::-1],
+        "y": names[::-1],
+        "marker": {"color": "@purple"},
+        "hovertemplate": "%{y}: %{x:.3g} s<extra></extra>",
+    }
+    return [
+        Chart(
+            "seconds",
+            "Training time",
+            "Seconds per fit for every setting.",
+            [trace],
+            {"xaxis": axis("seconds per fit", rangemode="tozero"), "yaxis": axis("", type="category")},
+            ("setting", "seconds"),
+            [(n, number(r["seconds"])) for n, r in zip(names, rows)],
+            "",
+            150 + 24 * len(rows),
+        )
+    ]

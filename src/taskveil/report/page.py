@@ -1,0 +1,146 @@
+"""Render: records, words and charts into one HTML document that needs nothing from outside."""
+
+from __future__ import annotations
+
+import json
+import math
+from importlib.resources import files
+from typing import Any
+
+import taskveil
+from taskveil.errors import EnvironmentMissing
+from taskveil.report.audience import Audience
+from taskveil.report.charts import charts
+from taskveil.report.records import Run
+from taskveil.report.words import verdict
+
+
+def render(run: Run, audience: Audience) -> str:
+    """The page as text. `run` must have been cut to the audience."""
+    drawn = charts(run)
+    return template("page.html.j2").render(
+        title=title(run, audience),
+        audience=audience,
+        banner=audience.banner(),
+        verdict=verdict(run, audience),
+        good=run.certificate is None or run.holds,
+        charts=drawn,
+        figures=embedded({chart.name: chart.figure() for chart in drawn}),
+        plotly=plotly_script(),
+        style=text("page.css"),
+        script=text("page.js"),
+        certificate=run.certificate,
+        statements=statements(run),
+        events=events(run),
+        withheld=audience.kind != "all" and run.certificate is not None and not run.holds,
+        settings=settings(run),
+        software=dict(run.certificate.software) if run.certificate is not None else {"taskveil": taskveil.__version__},
+        seconds=run.seconds,
+        warnings=run.warnings,
+        note=run.comparison["note"] if run.comparison is not None else "",
+    )
+
+
+def title(run: Run, audience: Audience) -> str:
+    about = run.comparison["data"]["name"] if run.comparison and "name" in run.comparison["data"] else ""
+    if audience.kind == "owner":
+        about = str(audience.task)
+    elif not about and run.certificate is not None:
+        about = f"method {run.certificate.method}"
+    return about or "comparison"
+
+
+def statements(run: Run) -> list[dict[str, str]]:
+    """The certificate as a table."""
+    if run.certificate is None:
+        return []
+    return [
+        {
+            "protected": {"task": "all data of one task", "record": "one row"}[s.unit],
+            "neighbours": s.neighbours,
+            "observer": s.observer,
+            "epsilon": f"{s.epsilon:.6g}",
+            "delta": f"{s.delta:.3g}",
+            "accountant": s.accountant,
+            "holds": "holds" if s.holds else "does not hold",
+        }
+        for s in run.certificate.statements
+    ]
+
+
+def events(run: Run) -> list[tuple[str, ...]]:
+    """Release, times, mechanism, scale: what the accountant added up."""
+    if run.certificate is None:
+        return []
+    rows: list[tuple[str, ...]] = []
+    for e in run.certificate.events:
+        mechanism = e.get("mechanism", {})
+        scale = mechanism.get("scale")
+        rows.append(
+            (
+                str(e.get("name", "")),
+                str(e.get("count", "")),
+                str(e.get("contribution", {}).get("kind", "")),
+                str(mechanism.get("name", "")),
+                f"{scale:.4g}" if isinstance(scale, (int, float)) else "-",
+            )
+        )
+    return rows
+
+
+def settings(run: Run) -> list[tuple[str, str]]:
+    """Options and public sizes, one line each."""
+    lines = [(k.replace("_", " "), _plain(v)) for k, v in run.options.items()]
+    if run.public is not None:
+        lines += [("tasks", str(run.public.n_tasks)), ("features", str(run.public.n_features)), ("target", run.public.kind)]
+    if run.comparison is not None:
+        data = run.comparison["data"]
+        lines += [(f"data: {k.replace('_', ' ')}", str(v)) for k, v in data.items()]
+        lines += [("repeats", str(run.comparison["repeats"])), ("seed", str(run.comparison["seed"]))]
+    return lines
+
+
+def embedded(value: Any) -> str:
+    """JSON that is safe inside a script element, whatever tasks and columns are called."""
+    plain = json.dumps(_clean(value), separators=(",", ":"), allow_nan=False)
+    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def plotly_script() -> str:
+    """Plotly's own bundle, from the installed package."""
+    try:
+        path = files("plotly") / "package_data" / "plotly.min.js"
+    except ModuleNotFoundError:
+        raise _missing("plotly") from None
+    return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+
+
+def template(name: str) -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise _missing("jinja2") from None
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(text(name))
+
+
+def text(name: str) -> str:
+    return (files("taskveil.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _missing(package: str) -> EnvironmentMissing:
+    return EnvironmentMissing(f"the report page needs the package {package}; install it with: pip install 'taskveil[report]'")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _clean(value: Any) -> Any:
+    """Plain JSON values; what is not finite has no place in a chart and becomes a gap."""
+    if isinstance(value, dict):
+        return {k: _clean(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(v) for v in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

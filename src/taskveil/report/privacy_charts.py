@@ -1,0 +1,181 @@
+"""Charts of the guarantee: budget over rounds, noise over signal, attack against claim. From public plans only."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any
+
+from taskveil.errors import TaskveilError
+from taskveil.estimators.planning import HOPELESS, WORTH, signal_size
+from taskveil.methods.noise_level import noise_level
+from taskveil.report.chart import COLOURS, Chart, axis, level, number
+from taskveil.report.records import Run
+
+ACCOUNTING_SECONDS = 3.0
+POINTS = 12
+
+
+def budget(run: Run) -> list[Chart]:
+    """Epsilon certified after every round; recomputed from the plan, which is public."""
+    plan = run.plan
+    if plan is None or plan.budget.epsilon is None or not plan.releases:
+        return []
+    steps = _spent(plan)
+    if not steps:
+        return []
+    several = len(plan.rounds()) > 1
+    x = [text for text, _ in steps]
+    shape, label = level(plan.budget.epsilon, f"planned: epsilon {plan.budget.epsilon:g}", "@red")
+    trace = {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "x": x,
+        "y": [e for _, e in steps],
+        "line": {"shape": "hv", "color": "@blue", "width": 2.5},
+        "marker": {"size": 8, "color": "@blue"},
+        "fill": "tozeroy",
+        "fillcolor": "@faint",
+        "hovertemplate": "%{x}: epsilon %{y:.4g}<extra></extra>",
+    }
+    return [
+        Chart(
+            "budget",
+            "Budget spent over " + ("rounds" if several else "releases"),
+            f"Epsilon grows to {steps[-1][1]:.3g} over {len(plan.releases)} release(s) at delta {plan.budget.delta:.3g}.",
+            [trace],
+            {
+                "xaxis": axis("after round" if several else "after release", **({} if several else {"type": "category"})),
+                "yaxis": axis(
+                    f"epsilon at delta {plan.budget.delta:.2g}", range=[0, 1.25 * max(plan.budget.epsilon, steps[-1][1])]
+                ),
+                "shapes": [shape],
+                "annotations": [label],
+            },
+            ("after", "epsilon"),
+            [(str(t), number(e)) for t, e in steps],
+            "What the accountant certifies if a run stops there. It adds up less than linearly.",
+        )
+    ]
+
+
+def _spent(plan: Any) -> list[tuple[Any, float]]:
+    """(round or release, epsilon); ends first, then as many in between as a few seconds allow."""
+    rounds = plan.rounds()
+    if len(rounds) > 1:
+        counts = [sum(len(rs) for _, rs in rounds[: k + 1]) for k in range(len(rounds))]
+        marks = [t for t, _ in rounds]
+    else:
+        counts = list(range(1, len(plan.releases) + 1))
+        marks = [r.name for r in plan.releases]
+    every = max(1, math.ceil(len(counts) / POINTS))
+    wanted = sorted(
+        {len(counts) - 1, 0, *range(every - 1, len(counts), every)}, key=lambda k: (k not in (0, len(counts) - 1), k)
+    )
+    found, started = {}, time.monotonic()
+    for k in wanted:
+        if time.monotonic() - started > ACCOUNTING_SECONDS:
+            break
+        try:
+            value = float(replace(plan, releases=plan.releases[: counts[k]]).epsilon())
+        except (TaskveilError, ValueError):
+            return []
+        if math.isfinite(value):
+            found[k] = value
+    start = [(0, 0.0)] if len(rounds) > 1 else [("start", 0.0)]
+    return start + [(marks[k], found[k]) for k in sorted(found)]
+
+
+def noise(run: Run) -> list[Chart]:
+    """Noise over signal of every release, from public sizes: what `taskveil plan` says."""
+    if run.plan is None or run.public is None or run.plan.budget.epsilon is None or not run.plan.releases:
+        return []
+    series: dict[str, list[tuple[int, float]]] = {}
+    for planned in run.plan.releases:
+        signal = signal_size(planned, run.public)
+        if signal:
+            series.setdefault(planned.name, []).append((planned.round, noise_level(planned) / signal))
+    if not series:
+        return []
+    every = max(1, math.ceil(max(map(len, series.values())) / 60))
+    traces = []
+    for k, (name, points) in enumerate(series.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        traces.append(
+            {
+                "type": "bar",
+                "name": name,
+                "x": [f"round {t}" if len(points) == 1 else t for t, _ in points[::every]],
+                "y": [v for _, v in points[::every]],
+                "marker": {"color": colour},
+                "hovertemplate": name + ": %{y:.3g}<extra></extra>",
+            }
+        )
+    low = min(v for points in series.values() for _, v in points)
+    top = max(v for points in series.values() for _, v in points)
+    marks = [level(WORTH, "stands clear below", "@green"), level(HOPELESS, "noise as large as signal", "@red")]
+    marks = [m for m in marks if m[0]["y0"] < 1.6 * top or m[0]["y0"] == WORTH]
+    rows = [(name, str(t), number(v)) for name, points in series.items() for t, v in points]
+    return [
+        Chart(
+            "noise",
+            "Noise to signal per round",
+            f"Ratios from {low:.2g} to {top:.2g}; below {WORTH:g} what tasks share stands clear of the noise.",
+            traces,
+            {
+                "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),
+                "barmode": "group",
+                "showlegend": len(series) > 1,
+                "yaxis": axis("noise / signal", range=[0, 1.25 * max(top, WORTH)]),
+                "bargap": 0.45 if len(rows) < 8 else 0.15,
+                "shapes": [m[0] for m in marks],
+                "annotations": [m[1] for m in marks],
+            },
+            ("release", "round", "noise / signal"),
+            rows[:400],
+            "Typical size of the noise over the size of the sum if tasks agree on a few directions. From public sizes.",
+        )
+    ]
+
+
+def audit(run: Run) -> list[Chart]:
+    """What an attack showed at least, beside what is claimed at most."""
+    rows = [
+        (str(a.get("target", "?")), a.get("lower_bound"), a.get("claimed_epsilon"), str(a.get("verdict", "")))
+        for a in run.audits
+    ]
+    rows = [r for r in rows if isinstance(r[1], (int, float)) and isinstance(r[2], (int, float))]
+    if not rows:
+        return []
+    names = [r[0] for r in rows]
+    traces = [
+        {
+            "type": "bar",
+            "name": "attack shows at least",
+            "x": names,
+            "y": [r[1] for r in rows],
+            "marker": {"color": ["@red" if r[3] == "refuted" else "@blue" for r in rows]},
+        },
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "claimed at most",
+            "x": names,
+            "y": [r[2] for r in rows],
+            "marker": {"symbol": "line-ew-open", "size": 46, "line": {"width": 3, "color": "@orange"}, "color": "@orange"},
+        },
+    ]
+    refuted = sum(r[3] == "refuted" for r in rows)
+    return [
+        Chart(
+            "audit",
+            "Attacked: lower bound against claim",
+            f"{refuted} of {len(rows)} audit(s) refute their claim.",
+            traces,
+            {"yaxis": axis("epsilon", rangemode="tozero"), "xaxis": axis("", type="category"), "bargap": 0.6},
+            ("target", "attack shows at least", "claimed at most", "verdict"),
+            [(r[0], number(r[1]), number(r[2]), r[3]) for r in rows],
+            "An attack can refute a claim, never prove it. Simulated on made-up neighbours; no private rows were read.",
+        )
+    ]

@@ -1,0 +1,149 @@
+"""What a page is made of: the records of a run or a comparison, read from an estimator or from a folder.
+
+model.json, arrays.npz, certificate.json    written by `fit -o` (estimators.storage)
+gain.json                                   every task's own estimate of what sharing brought it; written with the page,
+                                            because training rows are never saved
+results.json                                written by `compare -o` and `demo`
+audit.json, audit-*.json                    results of `taskveil audit --json`, put here by whoever ran it
+certificate.json, billboard.npz, run.json   written by `serve`
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.privacy.certificate import Certificate
+from taskveil.privacy.plan import Plan
+
+GAIN = "gain.json"
+
+
+@dataclass(frozen=True)
+class Board:
+    """One billboard: what everybody saw after a round."""
+
+    round: int
+    values: Mapping[str, np.ndarray]
+    per_task: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything a page may draw on. `audience.cut` removes what a reader may not see before anything is drawn."""
+
+    certificate: Certificate | None = None
+    plan: Plan | None = None
+    public: Any = None  # PublicInfo
+    boards: tuple[Board, ...] = ()
+    task_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    gain: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    gain_metric: str = ""
+    coefficients: Mapping[str, np.ndarray] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    seconds: float | None = None
+    comparison: Mapping[str, Any] | None = None
+    audits: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return self.certificate is not None and self.certificate.holds
+
+
+def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more: Any) -> Run:
+    """The records of a fitted (or loaded) estimator."""
+    record = estimator.record_
+    gain = gain or {}
+    linear = bool(estimator.method_.linear)
+    return Run(
+        certificate=estimator.certificate_,
+        plan=record.plan,
+        public=record.public,
+        boards=tuple(Board(b.round, b.values, b.per_task) for b in _ends(record.billboards)),
+        task_names=tuple(map(str, estimator.task_names_)),
+        feature_names=tuple(map(str, estimator.feature_names_)),
+        options=settings(estimator),
+        gain=gain.get("tasks", {}),
+        gain_metric=gain.get("metric", ""),
+        coefficients=dict(zip(map(str, estimator.task_names_), estimator.coef_)) if linear else {},
+        warnings=tuple(estimator.warnings_),
+        seconds=record.seconds,
+        **more,
+    )
+
+
+def settings(estimator: Any) -> dict[str, Any]:
+    """Options of the run, all of them public by the certificate's assumptions; the seed of test noise is not shown."""
+    hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column"}
+    plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
+    own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
+    return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own}
+
+
+def measured_gain(estimator: Any) -> dict[str, Any]:
+    """`gain_` as plain data, or nothing for a method that has none."""
+    if not estimator.method_.linear or estimator.method_.shares_nothing:
+        return {}
+    gain = estimator.gain_
+    return {"metric": gain.metric, "tasks": gain.to_dict()}
+
+
+def read(folder: Path) -> Run:
+    """Whatever a command left in a folder: a fit, a comparison, a demo (both), or a federation's results."""
+    comparison = read_json(folder / "results.json")
+    audits = tuple(a for path in sorted(folder.glob("audit*.json")) for a in _audits(read_json(path)))
+    more = {"comparison": comparison, "audits": audits}
+    for place in (folder, folder / "model"):
+        if (place / "model.json").exists():
+            from taskveil.estimators.storage import load
+
+            return from_estimator(load(place), read_json(place / GAIN), **more)
+    if (folder / "certificate.json").exists():
+        return _federation(folder, audits)
+    if comparison is None:
+        raise DataError(
+            f"{folder} holds nothing to report: expected what `taskveil fit -o`, `compare -o`, `demo` or `serve` writes there"
+        )
+    return Run(**more)
+
+
+def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
+    """Results of a server: all of it public already."""
+    certificate = Certificate.from_json((folder / "certificate.json").read_text())
+    boards: tuple[Board, ...] = ()
+    if (folder / "billboard.npz").exists():
+        with np.load(folder / "billboard.npz", allow_pickle=False) as stored:
+            boards = (Board(0, {}), Board(1, {k: stored[k] for k in stored.files}))
+    about = read_json(folder / "run.json") or {}
+    plain = {k: v for k, v in about.items() if isinstance(v, (str, int, float, bool))}
+    return Run(certificate=certificate, boards=boards, options={"method": certificate.method, **plain}, audits=audits)
+
+
+def read_json(path: Path) -> Any:
+    """A JSON document, or None where there is no such file."""
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        raise DataError(f"{path} is damaged: expected one JSON document") from None
+
+
+def _audits(document: Any) -> list[Mapping[str, Any]]:
+    """One audit, or several in a list or under 'results'."""
+    if isinstance(document, dict):
+        document = document.get("results", [document])
+    return [a for a in document if isinstance(a, dict)] if isinstance(document, list) else []
+
+
+def _ends(billboards: list[Any]) -> list[Any]:
+    """Before and after: the first and the last."""
+    return [billboards[0], billboards[-1]] if len(billboards) > 1 else list(billboards)

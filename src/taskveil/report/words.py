@@ -1,0 +1,115 @@
+"""The verdict and the other sentences of a page."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from taskveil.report.audience import Audience
+from taskveil.report.records import Run
+
+LOWER_IS_BETTER = ("nmse", "mse", "error-rate")
+
+
+def verdict(run: Run, audience: Audience) -> list[str]:
+    """One to three sentences that a reader takes away."""
+    said = []
+    if audience.kind == "owner":
+        said += owner_verdict(run, str(audience.task))
+    elif run.comparison is not None:
+        said += comparison_verdict(run.comparison)
+    if audience.kind == "all" and run.gain:
+        said.append(("In the saved run, " if run.comparison is not None else "") + gain_verdict(run.gain))
+    if empty(run):
+        said.append("Nothing stood clear of the noise: what was published is zero.")
+    if run.certificate is not None:
+        said.append(privacy_verdict(run))
+    return [s[:1].upper() + s[1:] for s in said]
+
+
+def empty(run: Run) -> bool:
+    """Whether a server that hides noise (thresholds) published nothing but zeros."""
+    values = {k: np.asarray(v) for k, v in run.boards[-1].values.items() if k != "basis"} if run.boards else {}
+    return bool(values) and bool(run.plan and run.plan.releases) and not any(np.any(v) for v in values.values())
+
+
+def gain_verdict(gain: Any) -> str:
+    """How many tasks gain, and how much; each task's own estimate on held-out rows of its own."""
+    changes = np.asarray([change(t) for t in gain.values()])
+    gaining = int((changes < 0).sum())
+    if gaining == 0:
+        return f"none of the {len(changes)} tasks gains from sharing at this noise: each keeps the model it learnt alone."
+    middle = float(np.median(changes))
+    than = f"{abs(middle):.0%} lower than alone" if middle < 0 else "as high as alone"
+    return f"{gaining} of {len(changes)} tasks gain; the median estimated error is {than.replace('%', ' %')}."
+
+
+def change(task: Any) -> float:
+    """Relative change of a task's error by sharing; 0 for a task that learns alone."""
+    alone, shared = float(task["error_alone"]), float(task["error_shared"])
+    if task["kept"] != "shared" or not alone > 0 or not math.isfinite(shared):
+        return 0.0
+    return shared / alone - 1.0
+
+
+def owner_verdict(run: Run, name: str) -> list[str]:
+    mine = run.gain.get(name)
+    if mine is None:
+        return [f"{name}: no estimate of the gain is stored with this run."]
+    alone, shared = float(mine["error_alone"]), float(mine["error_shared"])
+    kept = "keeps the shared model" if mine["kept"] == "shared" else "keeps the model it learnt alone"
+    return [
+        f"{name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
+        f"({run.gain_metric}; estimated on its own rows)."
+    ]
+
+
+def comparison_verdict(result: Any) -> list[str]:
+    """The best private row against learning alone."""
+    rows, metric = result["results"], result["metric"]
+    alone = next((r for r in rows if r["method"] == "local"), None)
+    private = [r for r in rows if r["epsilon"] is not None and all(s["holds"] for s in r["statements"])]
+    if alone is None or not private:
+        return [f"{len(rows)} settings compared by {metric}."]
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    best = min(private, key=lambda r: sign * r["mean"])
+    middle = min(private, key=lambda r: (abs(math.log(r["epsilon"])), sign * r["mean"]))
+    said = [_against(middle, alone, metric)]
+    if best is not middle and len({r["method"] for r in private}) > 1:
+        said.append("Best here: " + _against(best, alone, metric))
+    return said
+
+
+def _against(row: Any, alone: Any, metric: str) -> str:
+    lower = row["mean"] < alone["mean"]
+    share = abs(row["mean"] / alone["mean"] - 1) if alone["mean"] else 0.0
+    unit = next((s["unit"] for s in row["statements"]), "task")
+    much = f"{share:.0%}".replace("%", " %")
+    return (
+        f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} has {metric} {row['mean']:.3g} on rows nobody trained "
+        f"on, {much} {'lower' if lower else 'higher'} than each task alone ({alone['mean']:.3g})."
+    )
+
+
+def privacy_verdict(run: Run) -> str:
+    """What others learn at most, as a whole sentence."""
+    certificate = run.certificate
+    assert certificate is not None
+    if not certificate.statements:
+        return "Nothing is protected: this run was made without privacy."
+    false = [s for s in certificate.statements if not s.holds]
+    if false:
+        return f"The privacy claim does not hold: {false[0].reason}."
+    widest = certificate.statements[-1]
+    who = {
+        "other-tasks": "All other tasks together",
+        "server": "The server and all other tasks together",
+        "public": "Everybody",
+    }[widest.observer]
+    if widest.epsilon == 0:
+        return f"{who} learn nothing about any one {widest.unit}: nothing is shared."
+    what = {"task": "all data of any one task", "record": "any one row"}[widest.unit]
+    learn = "learns" if widest.observer == "public" else "learn"
+    return f"{who} {learn} at most epsilon {widest.epsilon:.3g} (delta {widest.delta:.3g}) about {what}."

@@ -1,0 +1,53 @@
+"""Pages written to disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from taskveil.report.audience import Audience, cut
+from taskveil.report.records import GAIN, Run, from_estimator, measured_gain, read, read_json
+
+
+def write_report(estimator: Any, folder: str | Path) -> Path:
+    """Page of a fitted estimator in the folder it was saved to; keeps gain.json beside it for later pages."""
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    gain = measured_gain(estimator)
+    _write(place / GAIN, json.dumps(gain, indent=1))
+    return write_page(from_estimator(estimator, gain, audits=read(place).audits), Audience(), place)
+
+
+def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: Any = None) -> Path:
+    """Page of a comparison; with a fitted estimator saved in folder/model, of both."""
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    if estimator is not None:
+        _write(place / "model" / GAIN, json.dumps(measured_gain(estimator), indent=1))
+    if read_json(place / "results.json") is None:
+        _write(place / "results.json", json.dumps(result, indent=1))
+    return write_page(read(place), Audience(), place)
+
+
+def report_folder(folder: str | Path, audience: Audience | None = None) -> Path:
+    """Page of what lies in a folder, for an audience."""
+    audience = audience or Audience()
+    return write_page(read(Path(folder)), audience, Path(folder))
+
+
+def write_page(run: Run, audience: Audience, folder: Path) -> Path:
+    from taskveil.report.page import render
+
+    path = folder / audience.file_name()
+    _write(path, render(cut(run, audience), audience))
+    return path
+
+
+def _write(path: Path, text: str) -> None:
+    """Write beside, then rename."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    os.replace(beside, path)
