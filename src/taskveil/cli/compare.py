@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
+import rich_click as click
 
 from taskveil.cli.options import (
     READING,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import click
+import rich_click as click
 
 from taskveil.cli.compare import table
 from taskveil.cli.options import json_option, print_json, written_page

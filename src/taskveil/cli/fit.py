@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import click
+import rich_click as click
 
 from taskveil.cli.options import (
     READING,

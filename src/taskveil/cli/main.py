@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
+import click.shell_completion
 import rich_click
 
 COMMANDS = {
@@ -31,7 +33,9 @@ COMMANDS = {
 
 
 class LazyGroup(rich_click.RichGroup):
-    """Imports a command's module only when the command is used."""
+    """Imports a command's module only when the command is used; the list of commands imports none."""
+
+    listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name in COMMANDS if _exists(name)]
@@ -39,13 +43,20 @@ class LazyGroup(rich_click.RichGroup):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS or not _exists(name):
             return None
-        if ctx.resilient_parsing or "--help" in sys.argv[1:2] or len(sys.argv) == 1:
+        if self.listing:
             return click.Command(name, help=COMMANDS[name], short_help=COMMANDS[name])
         return import_module(f"taskveil.cli.{name}").command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        self.listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self.listing = False
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem]:
+        names = [n for n in self.list_commands(ctx) if n.startswith(incomplete)]
+        return [click.shell_completion.CompletionItem(n, help=COMMANDS[n]) for n in names]
 
 
 def _exists(name: str) -> bool:
@@ -54,7 +65,14 @@ def _exists(name: str) -> bool:
     return find_spec(f"taskveil.cli.{name}") is not None
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+EPILOG = """Start with: taskveil demo. Then: taskveil fit visits.csv --task hospital --target days -o model/
+
+Exit codes: 0 good, 1 a check said no, 2 bad usage or input, 3 budget refused, 4 something is missing on this machine.
+
+Completion: eval "$(_TASKVEIL_COMPLETE=bash_source taskveil)" (or zsh_source, fish_source)."""
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(package_name="taskveil")
 def main() -> None:
     """A personal model for every task, trained jointly, with a privacy guarantee you can check."""
@@ -83,6 +101,29 @@ def run(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except MemoryError:
+        _fail("not enough memory on this machine for this table or method", 4)
+    except OSError as error:
+        _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 4)
+    except Exception as error:
+        if os.environ.get("TASKVEIL_DEBUG"):
+            raise
+        _fail(unexpected(error), 1)
+
+
+def unexpected(error: Exception) -> str:
+    """Where a defect of ours struck; not its message, which may quote values of private rows."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "taskveil" in code.co_filename:
+            place = f" in {os.path.basename(code.co_filename)}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return (
+        f"unexpected {type(error).__name__}{place}. This is a defect of taskveil; its text is not shown because it may hold "
+        "values of your rows. TASKVEIL_DEBUG=1 shows it."
+    )
 
 
 def _fail(message: str, code: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
+import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.options import json_option, methods_with, parse_settings, print_json, privacy_options

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import click
+import rich_click as click
 
+from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 
 
@@ -13,8 +14,9 @@ from taskveil.errors import DataError
 @click.option("--task", help="Column that says which task a row belongs to.")
 @click.option("--unknown", type=click.Choice(["error", "billboard"]), default="error", show_default=True)
 @click.option("-o", "--out", type=click.Path(), help="csv file; default: stdout.")
-def command(directory: str, data: str, task: str | None, unknown: str, out: str | None) -> None:
-    """Predict the rows of DATA with the models in DIRECTORY."""
+@json_option
+def command(directory: str, data: str, task: str | None, unknown: str, out: str | None, as_json: bool) -> None:
+    """Predict the rows of DATA with the models in DIRECTORY. Unknown tasks: an error, or the public billboard's model."""
     import pandas as pd
 
     from taskveil.estimators.storage import load
@@ -30,5 +32,7 @@ def command(directory: str, data: str, task: str | None, unknown: str, out: str 
         for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
     text = table.to_csv(out, index=False)
-    if out is None:
+    if as_json:
+        print_json({"rows": len(table), "predictions": table["prediction"].tolist(), "task": table["task"].astype(str).tolist()})
+    elif out is None:
         click.echo(text, nl=False)

@@ -1,0 +1,74 @@
+"""taskveil data: built-in data sets, where they lie and where they come from."""
+
+from __future__ import annotations
+
+import click
+import rich_click
+
+from taskveil.cli.options import json_option, print_json
+from taskveil.cli.progress import progress_bar
+
+
+@click.group("data", cls=rich_click.RichGroup)
+def command() -> None:
+    """Data sets by name. No data comes with the package; names are looked up in $TASKVEIL_DATA, then in the user's cache."""
+
+
+@command.command("list", epilog="Example: taskveil data list --json")
+@json_option
+def list_(as_json: bool) -> None:
+    """All names, what they are, and whether they are on this machine."""
+    from taskveil.tasks import datasets, synthetic
+
+    found = [datasets.describe(name) for name in datasets.names()]
+    if as_json:
+        print_json({"data": found, "synthetic": synthetic.names()})
+        return
+    for d in found:
+        click.echo(f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}")
+    click.echo("")
+    click.echo(f"made up when asked for: {', '.join(synthetic.names())}")
+
+
+@command.command("fetch", epilog="Example: taskveil data fetch heart")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Download again even if it is in the cache.")
+@json_option
+def fetch(name: str, force: bool, as_json: bool) -> None:
+    """Download the public original of NAME, check it, keep it in the user's cache. The only command that uses the internet."""
+    from taskveil.tasks import datasets
+    from taskveil.tasks import fetch as fetching
+
+    about = datasets.describe(name)
+    if about["path"] and not force:
+        path = about["path"]
+        click.echo(f"{name} is here already; --force downloads it again", err=True)
+    else:
+        with progress_bar(f"fetching {name}") as progress:
+            path = str(fetching.fetch(name, force=force, progress=lambda url, done, total: progress(done, total or done)))
+    if as_json:
+        print_json({**datasets.describe(name), "path": str(path)})
+        return
+    click.echo(f"cite:  {about['citation']}", err=True)
+    click.echo(f"terms: {about['licence']}", err=True)
+    click.echo(path)
+
+
+@command.command("path", epilog="Example: taskveil data path school")
+@click.argument("name")
+@click.option("--verify", is_flag=True, help="Also check its content; exit 1 when it is not the published one.")
+@json_option
+def path(name: str, verify: bool, as_json: bool) -> int:
+    """Where the file of NAME lies; exit 4 when it is not on this machine."""
+    from taskveil.tasks import datasets
+    from taskveil.tasks import fetch as fetching
+
+    place = datasets.find(name)
+    good = fetching.verify(name) if verify else None
+    if as_json:
+        print_json({**datasets.describe(name), "verified": good})
+    else:
+        click.echo(str(place))
+    if good is False:
+        click.echo("this is not the published content", err=True)
+    return 1 if good is False else 0
