@@ -87,7 +87,9 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     hits = [i for i, c in enumerate(labels) if c == str(positive)]
     hits = hits or [i for i, c in enumerate(labels) if c.casefold() == str(positive).casefold()]
     if len(hits) != 1:
-        raise UnknownName(f"no label {str(positive)!r} in the target; labels: {', '.join(labels[:20])}.")
+        few = len(labels) <= 20  # many labels are values of the target rather than names of classes
+        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
+        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
     y = (tasks.codes() == hits[0]).astype(np.int64)
     bounds = None if tasks.bounds is None else replace(tasks.bounds, classes=(0, 1))
     name = f"{tasks.target_name} = {labels[hits[0]]}"
