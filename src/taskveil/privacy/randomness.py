@@ -83,12 +83,15 @@ class Stream(ABC):
         v = self._inexact("direction").standard_normal(dimension)
         return np.asarray(v / np.linalg.norm(v))
 
-    def wishart(self, dimension: int, degrees: int, scale: float) -> FloatArray:
-        """W_d(degrees, scale I) by Bartlett's decomposition: O(d^2) normals, d chi-squares (degrees >= d)."""
-        rng, d = self._inexact("wishart"), dimension
-        factor = np.tril(rng.standard_normal((d, d)), -1)
-        factor[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
-        return np.asarray(scale * (factor @ factor.T))
+    def wishart(self, dimension: int, degrees: int, scale: float, size: tuple[int, ...] = ()) -> FloatArray:
+        """W_d(degrees, scale I) by Bartlett's decomposition: O(d^2) normals, d chi-squares (degrees >= d).
+
+        `size` asks for independent draws at once (audits); () is one matrix.
+        """
+        rng, d, diagonal = self._inexact("wishart"), dimension, np.arange(dimension)
+        factor = np.tril(rng.standard_normal((*size, d, d)), -1)
+        factor[..., diagonal, diagonal] = np.sqrt(rng.chisquare(degrees - diagonal, (*size, d)))
+        return np.asarray(scale * (factor @ factor.swapaxes(-1, -2)))
 
     def bernoulli(self, rate: float, size: Shape) -> NDArray[np.bool_]:
         """Independent coins, True with probability `rate`."""

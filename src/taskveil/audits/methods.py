@@ -1,0 +1,247 @@
+"""Audits of whole methods: the public estimator trains on made-up tasks, with and without a canary, many times.
+
+Two estimators with the user's own options are fitted, one per world; then the same prepared run (method, block, plan) is
+repeated with fresh noise, and the observer of the certificate looks at what he is sent. Every run goes through the real
+runtime: clip, charge (an account in memory, never a ledger), noise, server step. Scores are learned on the selection runs
+(linear discriminants) or listed (support violations, jumps between rounds, participation).
+
+What is claimed is what the certificate of such a run states, whether it holds or not: a paper's false claim is a claim.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from taskveil.audits import statistics
+from taskveil.audits.canaries import Canary, needs_company, worst_neighbour
+from taskveil.audits.observe import Layout, Transcript, watched
+from taskveil.audits.parallel import spread
+from taskveil.audits.result import CONSISTENT, AuditResult, Progress, search, verdict
+from taskveil.errors import OptionError
+from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.certify import simulated_statements
+from taskveil.privacy.contributions import OuterSum
+from taskveil.privacy.plan import Plan
+
+TRIALS = 2400
+SELECTION = 0.35  # of the runs: learned scores need more of them than a threshold does
+WIDE = 400  # numbers per run beyond which correlations are not learned
+MARGIN = 1e-5  # relative; the canary's direction is exact to less than this
+
+
+@dataclass
+class World:
+    """A fitted estimator, its watched method, and the transcript of the last run."""
+
+    estimator: Any
+    spy: Any
+    transcript: Transcript
+
+    def run(self, noise_seed: int) -> np.ndarray:
+        est = self.estimator
+        est.insecure_noise_seed = noise_seed
+        est._run(self.spy, est._training, est.record_.public, est.record_.plan)
+        return self.transcript.vector()
+
+
+def audit_estimator(
+    estimator: TaskEstimator,
+    *,
+    trials: int | None = None,
+    seed: int | None = None,
+    n_tasks: int = 6,
+    canary: str = "largest",
+    view: str | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> AuditResult:
+    """Attack the estimator's configuration. `view="releases"` looks at the noisy sums instead of the billboard."""
+    est = simulation_of(estimator)
+    if est.epsilon is None:
+        raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
+    key = secrets.randbits(40) if seed is None else int(seed)
+    worlds, shape = prepare(est, canary, n_tasks, view)
+    claim = _claim(worlds[1].estimator)
+    if claim is None or not worlds[1].estimator.record_.plan.releases:
+        return _nothing_shared(est, key)
+    layout = _layout(worlds[1], key)
+
+    def sampler(world: int, begin: int, count: int) -> np.ndarray:
+        numbers = [2 * (key * 1_000_003 + i) + world for i in range(begin, begin + count)]
+        return np.stack(spread(worlds[world].run, numbers, jobs))
+
+    found = search(
+        sampler, scores(layout, worlds[1].estimator.record_.plan), claim["epsilon"], claim["delta"],
+        trials or TRIALS, selection=SELECTION, progress=progress,
+    )  # fmt: skip
+    return AuditResult(
+        str(est._method().name), claim["epsilon"], claim["delta"], found.lower_bound, 0.95, found.attack(), found.trials,
+        verdict(found.refutation_bound, claim["epsilon"]), found.refutation_bound, claim["neighbours"], claim["unit"],
+        claim["observer"], est.variant, key, {"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
+    )  # fmt: skip
+
+
+def simulation_of(estimator: TaskEstimator) -> Any:
+    """The same configuration with nothing of the user's: no ledger, no folder, no bounds, no network."""
+    params = estimator.get_params(deep=False)
+    method = params["method"] if isinstance(params["method"], str) else clone(params["method"])
+    delta = params["delta"]
+    if delta is None:
+        fitted = getattr(estimator, "record_", None)
+        delta = 1e-5 if fitted is None else fitted.plan.budget.delta
+    params.update(
+        method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, bounds=None,
+        scaling="none", person=None, task_column=None, strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
+    )  # fmt: skip
+    return type(estimator)(**params)
+
+
+def prepare(est: Any, kind: str, n_tasks: int, view: str | None) -> tuple[list[World], Canary]:
+    """Both worlds, fitted once through the public estimator."""
+    alone = est.aggregation in ("local", "local-model") and est.observer == "server"
+    base = Canary(kind, 1 if alone else n_tasks, unit=str(est.unit), regression=est._kind == "regression")
+    first = clone(est).fit(base.tasks(1))
+    plan = first.record_.plan
+    replaced = str(est.neighbours) == "replace-one" and est.variant == "sound"  # one-sided noise: nothing is furthest
+    shape = Canary(
+        kind, base.n_tasks, worst_neighbour(plan) if replaced else "nothing", base.unit, needs_company(plan), base.regression
+    )
+    observer = "server" if view == "releases" else str(est.observer)
+    return [_world(clone(est).fit(shape.tasks(w)), observer) for w in (0, 1)], shape
+
+
+def _world(estimator: Any, observer: str) -> World:
+    transcript = Transcript()
+    return World(estimator, watched(estimator.method_, transcript, observer), transcript)
+
+
+def _claim(est: Any) -> dict[str, Any] | None:
+    """The statement about the asked observer, as if the noise had come from the operating system."""
+    stated = simulated_statements(est.method_, est.record_, est.scaling_, est._tasks)
+    fitting = [s for s in stated if s["observer"] == str(est.observer)]
+    return fitting[0] if fitting else None
+
+
+def _layout(world: World, key: int) -> Layout:
+    world.run(key)
+    return Layout.of(world.transcript)
+
+
+def _nothing_shared(est: Any, key: int) -> AuditResult:
+    return AuditResult(
+        str(est._method().name), 0.0, 0.0, 0.0, 0.95, "none: nothing is shared", 0, CONSISTENT, 0.0, str(est.neighbours),
+        str(est.unit), str(est.observer), est.variant, key,
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------ scores
+
+
+def scores(layout: Layout, plan: Plan) -> Callable[[np.ndarray, np.ndarray], dict[str, statistics.Score]]:
+    """Learned and listed scores of transcripts laid out as `layout`."""
+
+    def build(first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
+        found = _learned(layout, first, second)
+        found |= _support(layout, plan)
+        if layout.n_rounds > 1:
+            found |= _between_rounds(layout, first, second)
+        return found
+
+    return build
+
+
+def _learned(layout: Layout, first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
+    values = slice(0, layout.size)
+    found = {}
+    for name, full in (("learned direction", True), ("learned direction, coordinates apart", False)):
+        if full and layout.size > WIDE:
+            continue
+        score = statistics.discriminant(first[:, values], second[:, values], full)
+        found[name] = _on(score, lambda x: x[:, values])
+    return found
+
+
+def _support(layout: Layout, plan: Plan) -> dict[str, statistics.Score]:
+    """For second moments on the billboard: can the canary's part be inside? The least likely round decides."""
+    bounds = {p.name: p.contribution.bound for p in plan.releases if isinstance(p.contribution, OuterSum)}
+    places = [(place, shape, bounds[name]) for _, name, place, shape in layout.slices if name in bounds]
+    places = [(p, s, b) for p, s, b in places if len(s) == 2 and s[0] == s[1] > 1]
+    if not places:
+        return {}
+
+    def smallest(axis: int) -> statistics.Score:
+        def score(x: np.ndarray) -> np.ndarray:
+            worst = np.full(len(x), np.inf)
+            for place, shape, bound in places:
+                present = np.zeros(shape)
+                present[axis, axis] = bound**2 * (1 - MARGIN)
+                worst = np.minimum(worst, statistics.support(present)(x[:, place].reshape(-1, *shape)))
+            return worst
+
+        return score
+
+    return {"support violation": smallest(0), "support violation of the other": smallest(1)}
+
+
+def _between_rounds(layout: Layout, first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
+    """Jumps (noise used twice cancels in them), and increments weighted by who else was missing."""
+
+    def increments(x: np.ndarray) -> np.ndarray:
+        return _increments(layout, x)
+
+    steps = statistics.discriminant(increments(first), increments(second), full=False)
+    found = {
+        "learned direction of increments": _on(steps, increments),
+        "smallest jump between rounds": lambda x: _smallest_jump(layout, x),
+    }
+    others = first[:, layout.size :]
+    if others.shape[1] == layout.n_rounds and np.ptp(others) > 0:
+        found |= _participation(layout, first, second)
+    return found
+
+
+def _participation(layout: Layout, first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
+    """Rounds weighted by how many others were missing: where cohorts have a fixed size that shows the canary's bit."""
+    full = max(float(first[:, layout.size :].max()), float(second[:, layout.size :].max()))
+    rounds = [number for number, _, place, _ in layout.slices for _ in range(place.stop - place.start)]
+
+    def weighted(x: np.ndarray) -> np.ndarray:
+        missing = full - x[:, layout.size :]
+        return _increments(layout, x) * missing[:, rounds]
+
+    score = statistics.discriminant(weighted(first), weighted(second), full=False)
+    return {"participation times increments": _on(score, weighted)}
+
+
+def _increments(layout: Layout, x: np.ndarray) -> np.ndarray:
+    """Values minus those of the round before under the same name."""
+    result = x[:, : layout.size].copy()
+    before: dict[str, slice] = {}
+    for _, name, place, _ in layout.slices:
+        last = before.get(name)
+        if last is not None and last.stop - last.start == place.stop - place.start:
+            result[:, place] -= x[:, last]
+        before[name] = place
+    return result
+
+
+def _smallest_jump(layout: Layout, x: np.ndarray) -> np.ndarray:
+    moves = _increments(layout, x)
+    seen: set[str] = set()
+    smallest = np.full(len(x), np.inf)
+    for _, name, place, shape in layout.slices:
+        if name in seen and math.prod(shape) > 1:
+            smallest = np.minimum(smallest, np.linalg.norm(moves[:, place], axis=1))
+        seen.add(name)
+    return np.log10(np.where(np.isfinite(smallest), smallest, 1.0) + 1e-12)
+
+
+def _on(score: statistics.Score, part: Callable[[np.ndarray], np.ndarray]) -> statistics.Score:
+    return lambda x: score(part(x))

@@ -1,0 +1,131 @@
+"""What the observer of a certificate sees of a run, and nothing else, as one vector per run.
+
+    other-tasks  every billboard after the first; of arrays with a part per task all parts but the canary's; who took part,
+                 except for the canary's own bit (colluding tasks know theirs)
+    server       the noisy releases themselves. With aggregation 'local' the run holds one task, so that the release *is*
+                 the canary's own noisy message
+
+The method is watched through a copy of it: the same task side and server side, with a recorder around the server's step. The
+last local fit, which nobody else sees, is left out; it comes after the last release.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskveil.audits.canaries import CANARY
+from taskveil.methods.base import (
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
+from taskveil.privacy.plan import Plan
+from taskveil.tasks.block import TaskBlock
+
+
+@dataclass
+class Transcript:
+    """One run as the observer sees it: per round named arrays, and who else took part."""
+
+    rounds: list[dict[str, np.ndarray]] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+
+    def vector(self) -> np.ndarray:
+        """All numbers, round by round, names in order."""
+        parts = [np.ravel(seen[name]) for seen in self.rounds for name in sorted(seen)]
+        return np.concatenate([*parts, np.asarray(self.others, dtype=np.float64)]).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where things stand in a transcript's vector."""
+
+    slices: tuple[tuple[int, str, slice, tuple[int, ...]], ...]  # round, name, place, shape
+    n_rounds: int
+    size: int  # of the values; who took part comes after them
+
+    @staticmethod
+    def of(transcript: Transcript) -> Layout:
+        places, position = [], 0
+        for number, seen in enumerate(transcript.rounds):
+            for name in sorted(seen):
+                shape = np.shape(seen[name])
+                length = int(np.prod(shape))
+                places.append((number, name, slice(position, position + length), shape))
+                position += length
+        return Layout(tuple(places), len(transcript.rounds), position)
+
+
+def watched(method: Method, transcript: Transcript, observer: str) -> Method:
+    """A copy of the method that writes what the observer sees into `transcript`."""
+    spy: Any = copy.copy(method)
+    prepared: dict[int, TaskSide] = {}
+
+    def task_side(block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        if id(block) not in prepared:  # the same rows run after run: set up once
+            prepared[id(block)] = _WithoutEnd(method.task_side(block, public, plan))
+        return prepared[id(block)]
+
+    def server_side(public: PublicInfo, plan: Plan) -> ServerSide:
+        transcript.rounds.clear()
+        transcript.others.clear()
+        return _Recorder(method.server_side(public, plan), transcript, observer)
+
+    spy.task_side, spy.server_side = task_side, server_side
+    return spy
+
+
+class _WithoutEnd(TaskSide):
+    """A task side that remembers its start and skips the last local fit, which no other party sees."""
+
+    def __init__(self, inner: TaskSide):
+        self.inner, self.merges_inactive = inner, inner.merges_inactive
+        self.first: State | None = None
+
+    def start(self) -> State:
+        if self.first is None:
+            self.first = self.inner.start()
+        return {name: np.array(value) for name, value in self.first.items()}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        return self.inner.step(state, view)
+
+    def finish(self, state: State, view: View) -> Models:
+        return Models(np.zeros((0, 1, 1)), np.zeros((0, 1)))
+
+
+class _Recorder(ServerSide):
+    def __init__(self, inner: ServerSide, transcript: Transcript, observer: str):
+        self.inner, self.transcript, self.observer = inner, transcript, observer
+
+    def start(self) -> tuple[State, Billboard]:
+        return self.inner.start()
+
+    def step(
+        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
+    ) -> tuple[State, Billboard]:
+        state, billboard = self.inner.step(state, releases, accepted)
+        seen = dict(releases) if self.observer == "server" else public_part(billboard)
+        self.transcript.rounds.append({k: np.array(v, dtype=np.float64) for k, v in seen.items()})
+        if accepted is not None:
+            self.transcript.others.append(int(np.delete(accepted, CANARY).sum()))
+        return state, billboard
+
+
+def public_part(billboard: Billboard) -> dict[str, np.ndarray]:
+    """All the other tasks together are sent: everything but the canary's own part."""
+    return {
+        name: np.delete(value, CANARY, axis=0) if name in billboard.per_task else np.asarray(value)
+        for name, value in billboard.values.items()
+    }

@@ -1,0 +1,136 @@
+"""What an audit says, and the staged search that says it: draw, choose a test on one part, count on the other, stop early.
+
+Stages look at 1/16, 1/4 and all of the runs. An audit that may stop early tests several times, so the error probabilities
+are shared out: of the verdict's 1e-6 every stage gets an equal part; of the bound's 5 % the early stages get 0.5 % each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskveil.audits.lower_bound import CONFIDENCE, FALSE_ALARM, Test, choose_test, held_out_bound
+from taskveil.errors import OptionError
+
+CONSISTENT, REFUTED = "consistent", "refuted"
+EARLY_SHARE = 0.005
+SMALLEST_STAGE = 600  # runs; fewer cannot show an epsilon above 3
+SIMULATION = (
+    "a simulation on made-up neighbours: no private rows were read, nothing was charged to a ledger, and no canary is in a "
+    "released model"
+)
+
+Progress = Callable[[int, int], None]
+Sampler = Callable[[int, int, int], np.ndarray]  # world, first run, runs -> outputs (runs, size)
+Statistics = Callable[[np.ndarray, np.ndarray], dict[str, Callable[[np.ndarray], np.ndarray]]]
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """Claimed epsilon and the lower bound an attack found, side by side."""
+
+    target: str
+    claimed_epsilon: float
+    delta: float
+    lower_bound: float  # with `confidence`
+    confidence: float
+    attack: str
+    trials: int  # outputs drawn under each of the two neighbours
+    verdict: str
+    refutation_bound: float = 0.0  # the bound with confidence 1 - 1e-6 that the verdict rests on
+    neighbours: str = ""
+    unit: str = "task"
+    observer: str = "other-tasks"
+    variant: str = "sound"
+    seed: int | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    note: str = SIMULATION
+
+    @property
+    def refuted(self) -> bool:
+        return self.verdict == REFUTED
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        what = f"{self.target} ({self.variant}, {self.neighbours} neighbours, one {self.unit} against {self.observer})"
+        claim = f"claimed epsilon {self.claimed_epsilon:.4g}, delta {self.delta:.3g}"
+        found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
+        how = f"attack: {self.attack}; {self.trials} runs of each neighbour"
+        end = {
+            CONSISTENT: "consistent: this attack found no contradiction (that proves nothing)",
+            REFUTED: f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - 1e-6",
+        }[self.verdict]
+        return f"{what}\n  {claim}\n  {found}\n  {how}\n  {end}\n  {self.note}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Outcome of the staged search."""
+
+    lower_bound: float
+    refutation_bound: float
+    test: Test
+    trials: int
+
+    def attack(self) -> str:
+        side = "above" if self.test.above else "at or below"
+        return f"{self.test.score} {side} {self.test.threshold:.4g}" if self.test.score != "none" else "none"
+
+
+def search(
+    sampler: Sampler,
+    statistics: Statistics,
+    claimed: float,
+    delta: float,
+    trials: int,
+    *,
+    selection: float = 0.25,
+    progress: Progress | None = None,
+) -> Finding:
+    """Draw in stages; at each one choose a test on the selection part and count on the rest; stop when refuted."""
+    if trials < 20:
+        raise OptionError(f"an audit needs at least 20 trials, got {trials}")
+    ends = stages(trials)
+    outputs: list[list[np.ndarray]] = [[], []]
+    for begin, end in zip((0, *ends), ends):
+        for world in (0, 1):
+            outputs[world].append(sampler(world, begin, end - begin))
+            if progress is not None:
+                progress(begin + end + world * (end - begin), 2 * trials)
+        first, second = (np.concatenate(parts) for parts in outputs)
+        last = end == trials
+        alpha = 1 - CONFIDENCE - EARLY_SHARE * (len(ends) - 1) if last else EARLY_SHARE
+        found = _look(first, second, statistics, delta, (alpha, FALSE_ALARM / len(ends)), selection)
+        if found.refutation_bound > claimed or last:
+            return found
+    raise AssertionError("the last stage returns")
+
+
+def stages(trials: int) -> tuple[int, ...]:
+    return (*(n for n in (trials // 16, trials // 4) if n >= SMALLEST_STAGE), trials)
+
+
+def _look(
+    first: np.ndarray, second: np.ndarray, statistics: Statistics, delta: float, alphas: Sequence[float], share: float
+) -> Finding:
+    cut = max(int(share * len(first)), 2)
+    scores = statistics(first[:cut], second[:cut])
+    chosen = [{n: s(part) for n, s in scores.items()} for part in (first[:cut], second[:cut])]
+    counted = [{n: s(part) for n, s in scores.items()} for part in (first[cut:], second[cut:])]
+    bounds, tests = [], []
+    for alpha in alphas:
+        test = choose_test(chosen[0], chosen[1], delta, alpha)
+        tests.append(test)
+        bounds.append(held_out_bound(test, counted[0], counted[1], delta, alpha))
+    return Finding(bounds[0], bounds[1], tests[0], len(first))
+
+
+def verdict(refutation_bound: float, claimed: float) -> str:
+    """`refuted` only where the bound with confidence 1 - 1e-6 lies above the claim."""
+    return REFUTED if refutation_bound > claimed and math.isfinite(claimed) else CONSISTENT
