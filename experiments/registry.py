@@ -1,0 +1,32 @@
+"""All that can be reproduced, by name: `taskveil reproduce NAME`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+ITEMS: dict[str, str] = {
+    "mp-mtl-fig2": "experiments.mp_mtl.pictures:fig2",
+    "mp-mtl-fig3": "experiments.mp_mtl.pictures:fig3",
+    "mp-mtl-fig4": "experiments.mp_mtl.curves:fig4",
+    "mp-mtl-fig5": "experiments.mp_mtl.pictures:fig5",
+    "mp-mtl-fig6": "experiments.mp_mtl.curves:fig6",
+    "mp-mtl-fig7": "experiments.mp_mtl.curves:fig7",
+    "mp-mtl-fig8": "experiments.mp_mtl.curves:fig8",
+    "mp-mtl-fig9": "experiments.mp_mtl.curves:fig9",
+    "mp-mtl-fig10": "experiments.mp_mtl.curves:fig10",
+    "mp-mtl-fig11": "experiments.mp_mtl.curves:fig11",
+    "mp-mtl-fig12": "experiments.mp_mtl.curves:fig12",
+    "mp-mtl-lemmas": "experiments.mp_mtl.pictures:lemmas",
+    "mp-mtl-prop1": "experiments.mp_mtl.pictures:prop1",
+}
+
+
+def get(name: str) -> Any:
+    module, _, attribute = ITEMS[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def folder_of(name: str) -> str:
+    """The experiment's folder, below experiments/."""
+    return ITEMS[name].split(":")[0].split(".")[1]

@@ -1,0 +1,67 @@
+"""taskveil reproduce: a figure or table of a paper. Experiments live beside the package, not in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taskveil.cli.options import json_option, print_json
+from taskveil.errors import EnvironmentMissing, UnknownName
+
+
+@click.command("reproduce", epilog="Example: taskveil reproduce mp-mtl-fig6 --quick")
+@click.argument("name")
+@click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
+@json_option
+def command(name: str, quick: bool, seed: int, out: str | None, as_json: bool) -> None:
+    """Reproduce NAME ('list' for all names, 'all' for everything)."""
+    registry = experiments()
+    if name == "list":
+        print_json(sorted(registry.ITEMS)) if as_json else click.echo("\n".join(registry.ITEMS))
+        return
+    chosen = list(registry.ITEMS) if name == "all" else [name]
+    unknown = [n for n in chosen if n not in registry.ITEMS]
+    if unknown:
+        raise UnknownName(f"nothing to reproduce under {unknown[0]!r}; names: {', '.join(registry.ITEMS)}")
+    documents = [one(registry, n, quick, seed, out, as_json) for n in chosen]
+    if as_json:
+        print_json(documents if name == "all" else documents[0])
+
+
+def one(registry: Any, name: str, quick: bool, seed: int, out: str | None, quiet: bool) -> dict[str, Any]:
+    from experiments.common import execute
+
+    root = Path(registry.__file__).parent
+    folder = Path(out) if out else root / registry.folder_of(name) / "results"
+    click.echo(f"{name} ...", err=True)
+    document = execute(registry.get(name), quick, seed, folder)
+    if not quiet:
+        click.echo(f"{name}: {document['claim']}")
+        for label, key in (("paper", "paper_value"), ("as printed", "as_printed"), ("sound", "sound"), ("verdict", "verdict")):
+            if document[key]:
+                click.echo(f"  {label:<11}{document[key]}")
+        click.echo(f"  {'seconds':<11}{document['run']['seconds']}")
+    return document
+
+
+def experiments() -> Any:
+    """The experiments of this checkout: $TASKVEIL_EXPERIMENTS, the working directory, or beside the package."""
+    given = os.environ.get("TASKVEIL_EXPERIMENTS")
+    places = [Path(given)] if given else [Path.cwd(), Path(__file__).resolve().parents[3]]
+    for place in places:
+        if (place / "experiments" / "registry.py").exists():
+            if str(place) not in sys.path:
+                sys.path.insert(0, str(place))
+            from importlib import import_module
+
+            return import_module("experiments.registry")
+    raise EnvironmentMissing(
+        "the experiments are not part of the installed package: run this in a checkout of taskveil, or set "
+        "TASKVEIL_EXPERIMENTS to one"
+    )
