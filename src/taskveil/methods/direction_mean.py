@@ -40,8 +40,18 @@ def messages(models: np.ndarray) -> np.ndarray:
     return np.concatenate([DIRECTION_PART * directions, (LENGTH_PART * logs * sends)[:, None]], axis=1)
 
 
-def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[int, int]) -> np.ndarray:
-    """The mean model (r, d) from the noisy sum of messages over n_tasks (expected) tasks."""
-    direction = denoised_mean(total[:-1] / DIRECTION_PART, deviation / DIRECTION_PART, n_tasks)
+def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[int, int]) -> tuple[np.ndarray, float]:
+    """The mean model (r, d) from the noisy sum of messages over n_tasks (expected) tasks, and its log
+    doubt.
+    """
+    direction, doubt = denoised_mean(total[:-1] / DIRECTION_PART, deviation / DIRECTION_PART, n_tasks)
     log_length = float(np.clip(total[-1] / (LENGTH_PART * n_tasks), -1.0, 1.0))
-    return (direction * 10.0 ** (DECADES * log_length)).reshape(shape)
+    return (direction * 10.0 ** (DECADES * log_length)).reshape(shape), doubt
+
+
+def accumulated(state: dict[str, np.ndarray], move: np.ndarray, doubt: float) -> tuple[np.ndarray, np.ndarray]:
+    """The centre after one more release, and its doubt: that of the most certain release so far."""
+    if not np.any(move):
+        return state["mean"], state["mean_doubt"]
+    first = not np.any(state["mean"])
+    return state["mean"] + move, np.array(doubt if first else max(doubt, float(state["mean_doubt"])))

@@ -74,9 +74,7 @@ class Mean(Method):
     name = "mean"
     units = ("task", "record")
     chooses_locally = True
-    reference = (
-        "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
-    )
+    reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
 
     def __init__(
         self,
@@ -180,21 +178,20 @@ class MeanTasks(TaskSide):
         return state, {RELEASE: direction_mean.messages(left)}
 
     def finish(self, state: State, view: View) -> Models:
-        return personal_models(self.block, self.public, view["mean"], self.personalise)
+        doubt = float(view["mean_doubt"])
+        return personal_models(self.block, self.public, view["mean"], self.personalise, doubt)
 
 
-def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, personalise: bool) -> Models:
+def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, personalise: bool, doubt: float = 0.0) -> Models:
     """Around a public mean (r, d): averaged over priors by evidence, or the mean itself with own
     intercepts.
     """
     loss = LOSSES.get(public.loss)
     if not personalise:
         W = np.repeat(mean[None], block.n_tasks, axis=0)
-        return Models(
-            W, best_intercepts(block, W, loss, public.fit_intercept), np.ones(block.n_tasks, dtype=bool)
-        )
+        return Models(W, best_intercepts(block, W, loss, public.fit_intercept), np.ones(block.n_tasks, dtype=bool))
     d = public.n_features
-    options = priors(mean, np.zeros(d), np.eye(d))
+    options = priors(mean, np.zeros(d), np.eye(d), (doubt, 0.0))
     W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=False)
     b = best_intercepts(block, W, loss, public.fit_intercept)
     return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
@@ -207,16 +204,16 @@ class MeanServer(ServerSide):
         self.public, self.plan = public, plan
 
     def start(self) -> tuple[State, Billboard]:
-        mean = np.zeros((self.public.n_outputs, self.public.n_features))
-        return {"mean": mean, "round": np.array(0)}, Billboard(0, {"mean": mean})
+        mean, doubt = np.zeros((self.public.n_outputs, self.public.n_features)), np.array(0.0)
+        state = {"mean": mean, "mean_doubt": doubt, "round": np.array(0)}
+        return state, Billboard(0, {"mean": mean, "mean_doubt": doubt})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         planned = self.plan.releases[t - 1]
         asked = self.public.n_tasks * (planned.rate or 1.0)  # the expected cohort
         deviation = noise_deviation(planned, asked, self.plan.budget.aggregation)
-        move = direction_mean.estimate(releases[RELEASE], deviation, asked, state["mean"].shape)
-        mean = state["mean"] + move
-        return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted)
+        found = direction_mean.estimate(releases[RELEASE], deviation, asked, state["mean"].shape)
+        mean, doubt = direction_mean.accumulated(state, *found)
+        new = {"mean": mean, "mean_doubt": doubt, "round": np.array(t)}
+        return new, Billboard(t, {"mean": mean, "mean_doubt": doubt}, accepted=accepted)

@@ -7,7 +7,9 @@ What is summed are unit vectors, so that without anything in common among m task
 sums have a known law too: the mean direction has variance 1/(mD) per coordinate (D = outputs x features),
 the second moment is m/d times the identity with entries of variance about m/(r d(d+2)). That null law is
 added to the noise, and a signal is used only where it stands out at 1 in 100: otherwise the billboard stays
-empty and every task learns alone.
+empty and every task learns alone. Between 1 in 100 and 1 in 1000 it goes up with a doubt: a prior weight
+below one that every task gives it against learning alone. Tasks of six rows cannot tell a wrong prior from
+a right one; the server can.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import gammaincc
 
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.solvers.posterior import Prior
 
-CHI_SQUARED = 2.33  # normal quantile at 1 in 100, for the norm of a vector of noise
-TRACY_WIDOM = 2.02  # quantile at 1 in 100 of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
+CHANCE = 1e-2  # signals likelier than this to be chance are not used
+CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
+TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
@@ -41,20 +45,34 @@ def noise_deviation(planned: PlannedRelease, n_tasks: float, aggregation: str) -
     return deviation * (math.sqrt(n_tasks) if aggregation == "local" else 1.0)
 
 
-def denoised_mean(total: np.ndarray, deviation: float, n_tasks: float) -> np.ndarray:
-    """The mean of n_tasks unit vectors from their noisy sum: zero, or shrunk by the noise's share of its
-    length (James & Stein 1961)."""
+def log_doubt(log_chance: float) -> float:
+    """Log prior weight of a signal that noise alone would show with this probability: 0 where it is
+    certain.
+    """
+    return min(0.0, math.log(CERTAIN) - log_chance)
+
+
+def denoised_mean(total: np.ndarray, deviation: float, n_tasks: float) -> tuple[np.ndarray, float]:
+    """The mean of n_tasks unit vectors from their noisy sum, and its log doubt.
+
+    Zero where its length may be chance (chi-squared), else shrunk by the noise's share of its length (James &
+    Stein 1961).
+    """
     mean = total / n_tasks
     size = mean.size
     variance = (deviation / n_tasks) ** 2 + 1.0 / (n_tasks * size)
     length = float(np.square(mean).sum())
-    if length <= variance * (size + CHI_SQUARED * math.sqrt(2 * size)):
-        return np.zeros_like(mean)
-    return mean * max(0.0, 1.0 - size * variance / length)
+    chance = float(gammaincc(size / 2, length / variance / 2))
+    if chance > CHANCE:
+        return np.zeros_like(mean), 0.0
+    return mean * max(0.0, 1.0 - size * variance / length), log_doubt(math.log(max(chance, 1e-300)))
 
 
-def common_directions(total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """(share (d,), basis (d, d)): how much of the tasks' energy lies along each direction, noise removed.
+def common_directions(
+    total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """(share (d,), basis (d, d), log doubt): the part of the tasks' energy along each direction, noise
+    removed.
 
     Eigenvalues are taken one by one, largest first. What is left of the energy is spread evenly over what
     is left of the space; above it, symmetric Gaussian noise of spectral radius R lifts a true eigenvalue l
@@ -64,43 +82,47 @@ def common_directions(total: np.ndarray, deviation: float, n_tasks: int, n_outpu
     d = total.shape[0]
     values, vectors = np.linalg.eigh((total + total.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
-    share, rest = np.zeros(d), float(n_tasks)
+    share, rest, doubt = np.zeros(d), float(n_tasks), 0.0
     for j in range(min(max(d - 1, 1), MOST_DIRECTIONS)):
         size = d - j
         spread = math.sqrt(deviation**2 + 2 * rest / (n_outputs * size * (size + 2)))
         radius = spread * math.sqrt(2 * size)
         excess = float(values[j]) - rest / size
-        edge = radius * (1 + TRACY_WIDOM / (2 * size ** (2 / 3))) if j == 0 else radius
-        if excess <= edge:
+        beyond = (excess / radius - 1) * 2 * size ** (2 / 3)  # in units of the Tracy-Widom law
+        if beyond <= (TRACY_WIDOM if j == 0 else 0.0):
             break
+        if j == 0:  # its tail falls like exp(-2/3 x^1.5)
+            doubt = log_doubt(math.log(CHANCE) - 2 / 3 * (beyond**1.5 - TRACY_WIDOM**1.5))
         true = (excess + math.sqrt(excess**2 - radius**2)) / 2
         share[j] = true * (1 - (radius / 2) ** 2 / true**2) / n_tasks
         rest -= true
         if rest <= (1 - MOST) * n_tasks:
             break
-    return share * min(1.0, MOST / max(float(share.sum()), MOST)), vectors
+    return share * min(1.0, MOST / max(float(share.sum()), MOST)), vectors, doubt
 
 
-def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray) -> list[Prior]:
-    """What a task averages over, learning alone first. `centre` (r, d), `share` (d,) and `basis` (d, d) are
-    public.
+def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray, doubts: tuple[float, float] = (0.0, 0.0)) -> list[Prior]:
+    """What a task averages over, learning alone first. `centre` (r, d), `share` (d,), `basis` (d, d), public.
 
     alone; around the centre; along the centre's direction with a free length; around the centre within the
     common directions, the unexplained energy counted as 100, 10 or 1 % real; the common directions and the
-    centre's, around zero.
+    centre's, around zero. `doubts` are the log doubts of centre and directions; a doubtful centre is kept out
+    of the priors with directions.
     """
     d = share.size
     found = [Prior()]
     length = float(np.sqrt(np.square(centre).sum()))
-    has_centre, common = length > 0.0, basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
-    toward = (centre / length).T if has_centre else np.zeros((d, 0))
-    if has_centre:
-        found += [Prior(centre=centre), Prior(0.01, toward)]
+    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    toward = (centre / length).T if length > 0.0 else np.zeros((d, 0))
+    if length > 0.0:
+        found += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
     if common.shape[1]:
-        left, middle = (1.0 - float(share.sum())) / d, centre if has_centre else None
-        found += [Prior(k * left, common, middle) for k in RESIDUAL_SHARES]
-        if has_centre:
-            found.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward])))
+        left, certain = (1.0 - float(share.sum())) / d, length > 0.0 and doubts[0] >= 0.0
+        middle = centre if certain else None
+        found += [Prior(k * left, common, middle, doubts[1]) for k in RESIDUAL_SHARES]
+        if certain:
+            wide = np.hstack([common, np.sqrt(share.max()) * toward])
+            found.append(Prior(0.1 * left, wide, log_weight=doubts[1]))
     return found
 
 

@@ -102,7 +102,7 @@ class Subspace(Method):
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         """The centre, for tasks without rows; its scale is that of the scaled target, its intercept zero."""
-        centre = billboard.values.get("centre")
+        centre = billboard.values.get("mean")
         if centre is None or not np.any(centre) or public.kind == "regression":
             return None  # the centre is in units of a task's own target spread; such a task has none
         return Models(centre[None], np.zeros((1, public.n_outputs)))
@@ -144,7 +144,7 @@ class SubspaceTasks(TaskSide):
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        centre, intercept = view["centre"], self.public.fit_intercept
+        centre, intercept = view["mean"], self.public.fit_intercept
         message: Message = {}
         if (view.round + 1, MEAN) in self.asked:
             left = residual_models(self.block, centre, SIGNAL_TO_NOISE, self.public.loss, intercept)
@@ -161,7 +161,8 @@ class SubspaceTasks(TaskSide):
         return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 
     def _models(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        options = priors(view["centre"], view["share"], view["basis"])
+        doubts = float(view["mean_doubt"]), float(view["share_doubt"])
+        options = priors(view["mean"], view["share"], view["basis"], doubts)
         return averaged_models(self.block, options, self.public.loss, self.public.fit_intercept)
 
 
@@ -174,27 +175,29 @@ class SubspaceServer(ServerSide):
 
     def start(self) -> tuple[State, Billboard]:
         d, r = self.public.n_features, self.public.n_outputs
-        state = {"round": np.array(0), "centre": np.zeros((r, d)), "share": np.zeros(d), "basis": np.eye(d)}
+        state = {
+            "round": np.array(0), "mean": np.zeros((r, d)), "mean_doubt": np.array(0.0),
+            "share": np.zeros(d), "basis": np.eye(d), "share_doubt": np.array(0.0),
+        }  # fmt: skip
         return state, self._billboard(state, None)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, m = int(state["round"]) + 1, self.public.n_tasks
         new = {**state, "round": np.array(t)}
         if MEAN in releases:
             deviation = self._deviation(self.planned[t, MEAN])
             shape = (self.public.n_outputs, self.public.n_features)
-            new["centre"] = state["centre"] + direction_mean.estimate(releases[MEAN], deviation, m, shape)
+            found = direction_mean.estimate(releases[MEAN], deviation, m, shape)
+            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
-            found = common_directions(releases[MOMENT], deviation, m, self.public.n_outputs)
-            new["share"], new["basis"] = found
+            share, basis, doubt = common_directions(releases[MOMENT], deviation, m, self.public.n_outputs)
+            new.update(share=share, basis=basis, share_doubt=np.array(doubt))
         return new, self._billboard(new, accepted)
 
     def _deviation(self, planned: PlannedRelease) -> float:
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in ("centre", "share", "basis")}
+        values = {name: state[name] for name in ("mean", "mean_doubt", "share", "basis", "share_doubt")}
         return Billboard(int(state["round"]), values, accepted=accepted)
