@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.timing import machine, unavailable
 
-MODULES = ("core", "svm", "secure")
+MODULES = ("core", "svm", "secure", "async_")
 
 
 def main(arguments: list[str] | None = None) -> int:

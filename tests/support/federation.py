@@ -75,7 +75,8 @@ class Trial:
         while not condition():
             if time.monotonic() > end:
                 words = {name: self.words(name)[-400:] for name in self.processes}
-                raise AssertionError(f"not reached within {seconds:.0f} s; {words}")
+                left = [Path(f"/proc/{p}/cmdline").read_text().split("\0")[1:3] for p in self.left_running()]
+                raise AssertionError(f"not reached within {seconds:.0f} s; {words}; running: {left}")
             time.sleep(0.2)
 
     def finish(self, seconds: float) -> None:

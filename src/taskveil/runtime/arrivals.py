@@ -35,16 +35,24 @@ class _Arrivals:
     def __init__(self, driver: Driver, at: Progressed, sites: list[int]) -> None:
         self.driver, self.at, self.sites = driver, at, sites
         self.asked_at: dict[int, float] = {}
+        self.ask_at: dict[int, float] = {}  # sites whose last message failed, and when to ask them again
         self.tries: dict[int, int] = {}
 
     def run(self, single: bool = False) -> None:
         for site in self.sites:
             self._ask(site)
-        while self.asked_at:
-            patience = min(self.asked_at.values()) + self.driver.rules.deadline - time.monotonic()
-            for site, data in self.driver.carrier.receive(max(patience, 0.05)):
+        while self.asked_at or self.ask_at:
+            for site, data in self.driver.carrier.receive(max(self._patience(), 0.05)):
                 self._answer(site, data, single)
             self._late()
+            for site in [s for s, t in self.ask_at.items() if t <= time.monotonic()]:
+                del self.ask_at[site]
+                self._ask(site)
+
+    def _patience(self) -> float:
+        """Seconds until the next deadline or the next question."""
+        deadlines = [t + self.driver.rules.deadline for t in self.asked_at.values()]
+        return min([*deadlines, *self.ask_at.values()]) - time.monotonic()
 
     def _answer(self, site: int, data: bytes | None, single: bool) -> None:
         if site not in self.asked_at:
@@ -97,7 +105,7 @@ class _Arrivals:
         self.asked_at.pop(site, None)
         self.tries[site] = self.tries.get(site, 0) + 1
         if not stop and self.tries[site] < self.driver.rules.attempts:
-            self._ask(site)
+            self.ask_at[site] = time.monotonic() + self.driver.rules.wait_before(self.tries[site])
 
     def _late(self) -> None:
         now = time.monotonic()

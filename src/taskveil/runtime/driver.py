@@ -50,11 +50,14 @@ class Rules:
     """Patience of the server."""
 
     deadline: float = 600.0  # seconds for one round, or for one message of an asynchronous run
-    min_sites: int = (
-        1  # fewer answers than this and the round is asked again (never in rounds with a secret cohort)
-    )
-    attempts: int = 5
+    min_sites: int = 1  # with fewer answers the round is asked again (never in rounds with a secret cohort)
+    attempts: int = 8
+    pause: float = 2.0  # seconds before a failed question is asked again; doubles, up to half a minute
     max_bytes: int = wire.MAX_BYTES
+
+    def wait_before(self, attempt: int) -> float:
+        """Seconds to wait before asking for the `attempt`-th time again (from 1): a lost node needs time to return."""
+        return min(self.pause * 2.0 ** (attempt - 1), 30.0)
 
 
 @dataclass
@@ -185,7 +188,9 @@ class Driver:
     ) -> dict[int, dict[str, np.ndarray]]:
         """Valid answers by site. Asks again, up to `attempts` times, while too few have answered."""
         answers: dict[int, dict[str, np.ndarray]] = {}
-        for _ in range(self.rules.attempts):
+        for attempt in range(self.rules.attempts):
+            if attempt:
+                time.sleep(self.rules.wait_before(attempt))
             missing = [s for s in asked if s not in answers]
             for site in missing:
                 self.carrier.send(site, self._question(site, billboard, number, active))

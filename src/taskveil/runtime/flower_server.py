@@ -26,7 +26,7 @@ from taskveil.runtime.flower_client import content, data_of
 from taskveil.runtime.wire import WireError
 
 TTL = 3600.0
-POLL = 0.2
+POLL = 0.5
 
 
 class GridCarrier:

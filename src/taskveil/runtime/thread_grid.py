@@ -77,6 +77,7 @@ def run(
     members = [site.positions for site in sites]
     carrier = thread_carrier([site.handle for site in sites], workers=min(8, os.cpu_count() or 1))
     try:
+        rules = rules or Rules(attempts=1)  # threads do not get lost: a site that fails once fails again
         driver = Driver(method, public, plan, account, source, carrier, members, rules, progress=progress)
         done = driver.run(schedule=schedule)
     finally:

@@ -60,7 +60,7 @@ def drive(parts, spoil=None, **rules):
     method, public, plan, source, sites = parts
     carrier = DirectCarrier([s.handle for s in sites], spoil)
     members = [[t] for t in range(N_TASKS)]
-    given = Rules(**{"deadline": 0.05, "attempts": 2, **rules})
+    given = Rules(**{"deadline": 0.05, "attempts": 2, "pause": 0.01, **rules})
     driver = Driver(method, public, plan, MemoryAccount(), source, carrier, members, given)
     return driver, driver.run()
 
@@ -219,7 +219,7 @@ def test_too_few_sites_release_nothing():
         source,
         carrier,
         [[t] for t in range(N_TASKS)],
-        Rules(deadline=0.02, attempts=2),
+        Rules(deadline=0.02, attempts=2, pause=0.01),
     )
     with pytest.raises(EnvironmentMissing, match="Nothing was released"):
         driver.run()

@@ -22,7 +22,7 @@ from taskveil.errors import EnvironmentMissing
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
 }
 PR_SET_PDEATHSIG = 1
 

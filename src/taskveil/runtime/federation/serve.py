@@ -16,7 +16,7 @@ from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment, tool, wait_for_port
 
 Say = Callable[[str], None]
-STALE = 45.0  # seconds without a heartbeat after which a run is taken for dead
+STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
 START = 60.0
 
 

@@ -35,6 +35,7 @@ from taskveil.privacy.units import Observer
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.driver import Driver, Progressed
 from taskveil.runtime.federation.config import Federation, load_federation
+from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.site import plan_digest
 
 log = logging.getLogger("taskveil.federation")
@@ -48,7 +49,8 @@ def train(
     folder = Path(folder)
     federation = load_federation(folder / "federation.toml")
     (folder / "run").mkdir(exist_ok=True)
-    with Heartbeat(folder / "run" / "heartbeat"):
+    # Two runs at once would mix their questions; the second one ends here, and a dead one leaves no lock behind.
+    with only_one(folder / "run" / "training", "a run of this federation"), Heartbeat(folder / "run" / "heartbeat"):
         nodes = json.loads((folder / "nodes.json").read_text())
         ids = [int(nodes[m.name]) for m in federation.members]
         _wait_for_sites(federation, ids, online)
