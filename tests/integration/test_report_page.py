@@ -1,0 +1,106 @@
+"""The demo's page in a real browser: no console error, no request, the verdict and the charts visible on phone and desk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.require import require
+
+from taskveil.cli.demo import private_run
+from taskveil.cli.demo import run as compare_hospitals
+from taskveil.report import report_folder, write_comparison
+from taskveil.report.audience import Audience
+
+pytestmark = pytest.mark.browser
+ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
+WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("demo")
+    write_comparison(compare_hospitals(seed=0, repeats=2), place, private_run(0, place))
+    return place
+
+
+@pytest.fixture(scope="module")
+def browser():
+    require("browser")
+    from playwright.sync_api import sync_playwright
+
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light"):
+    """The page after its charts are drawn, with all it complained about and asked for."""
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    page = context.new_page()
+    heard: list[str] = []
+    page.on("console", lambda m: heard.append(f"{m.type}: {m.text}") if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: heard.append(f"error: {e}"))
+    page.on("request", lambda r: heard.append(f"request: {r.url[:80]}") if not r.url.startswith(("file:", "data:")) else None)
+    page.goto(path.as_uri())
+    page.wait_for_function("document.documentElement.dataset.drawn")
+    return page, heard
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_demo_page_shows_its_verdict_and_its_charts(browser, folder, width):
+    page, heard = opened(browser, folder / "report.html", WIDTHS[width])
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"report-{width}.png", full_page=True)
+    assert heard == []
+    assert "at most epsilon 1" in page.inner_text("#verdict") and page.locator("#verdict").is_visible()
+    boxes = [c.bounding_box() for c in page.locator(".chart .main-svg:first-child").all() if c.is_visible()]
+    assert len([b for b in boxes if b and b["width"] > 200 and b["height"] > 100]) >= 5
+    assert page.evaluate(CONTRAST) >= 7
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0]  # nothing sticks out sideways
+    page.context.close()
+
+
+def test_the_page_stays_under_six_megabytes(folder):
+    assert (folder / "report.html").stat().st_size < 6_000_000
+
+
+def test_dark_and_print_have_contrast_and_the_keyboard_reaches_the_tables(browser, folder):
+    """Ink against card keeps at least 7 to 1."""
+    page, heard = opened(browser, folder / "report.html", WIDTHS["desk"], "dark")
+    page.screenshot(path=ARTEFACTS / "report-dark.png", full_page=True)
+    ratios = [page.evaluate(CONTRAST)]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.locator("summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details table").first.is_visible()
+    page.emulate_media(media="print")
+    ratios.append(page.evaluate(CONTRAST))
+    assert heard == [] and min(ratios) >= 7
+    page.context.close()
+
+
+@pytest.mark.parametrize("audience", [Audience("public"), Audience("owner", "hospital-003")], ids=["public", "owner"])
+def test_pages_for_owner_and_public_draw_too(browser, folder, audience):
+    page, heard = opened(browser, report_folder(folder, audience), WIDTHS["phone"])
+    page.screenshot(path=ARTEFACTS / f"report-{audience.kind}.png", full_page=True)
+    assert heard == [] and "at most epsilon 1" in page.inner_text("#verdict")
+    assert int(page.evaluate("document.documentElement.dataset.drawn")) >= 2
+    page.context.close()
+
+
+CONTRAST = """() => {
+  const style = getComputedStyle(document.documentElement);
+  const light = name => {
+    const n = parseInt(style.getPropertyValue(name).trim().slice(1), 16);
+    const part = v => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * part(n >> 16 & 255) + 0.7152 * part(n >> 8 & 255) + 0.0722 * part(n & 255);
+  };
+  const [a, b] = [light("--ink"), light("--card")].sort((x, y) => y - x);
+  return (a + 0.05) / (b + 0.05);
+}"""
