@@ -50,9 +50,7 @@ def har_split(seed: int, n_tasks: int = 20, light: int | None = None, train_frac
     return Split(made, pick(test), recording[np.concatenate(train)][made.row_index])
 
 
-def stratified_runs(
-    recording: np.ndarray, stratum: np.ndarray, fraction: float, rng: np.random.Generator
-) -> np.ndarray:
+def stratified_runs(recording: np.ndarray, stratum: np.ndarray, fraction: float, rng: np.random.Generator) -> np.ndarray:
     """Row mask: in every stratum about this fraction of the recordings, at least one and not all where there are two."""
     chosen = np.zeros(recording.size, dtype=bool)
     for s in np.unique(stratum):

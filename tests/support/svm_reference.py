@@ -54,9 +54,7 @@ def objective(problem: Problem, w: np.ndarray, V: np.ndarray, C1: float, C2: flo
     return 0.5 * float(w @ w) + 0.5 * C2 * float(np.sum(V * V)) + C1 * float(losses.sum())
 
 
-def liblinear(
-    X: np.ndarray | sparse.csr_matrix, y: np.ndarray, classification: bool, C1: float
-) -> np.ndarray:
+def liblinear(X: np.ndarray | sparse.csr_matrix, y: np.ndarray, classification: bool, C1: float) -> np.ndarray:
     """Coefficients of a plain linear SVM without intercept, as exact as liblinear gets."""
     common = {
         "C": C1,
@@ -103,7 +101,5 @@ def dual_optimum(S: np.ndarray, problem: Problem, C1: float) -> float:
 
     size = n if signs is not None else 2 * n
     options = {"maxiter": 20_000, "maxfun": 100_000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 50}
-    found = minimize(
-        negative, np.zeros(size), jac=True, method="L-BFGS-B", bounds=[(0.0, C1)] * size, options=options
-    )
+    found = minimize(negative, np.zeros(size), jac=True, method="L-BFGS-B", bounds=[(0.0, C1)] * size, options=options)
     return -float(found.fun)

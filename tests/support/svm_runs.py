@@ -17,9 +17,7 @@ from taskveil.tasks.block import TaskBlock
 NO_PRIVACY = Budget(epsilon=None, delta=1e-5)
 
 
-def related_block(
-    seed: int = 0, n_tasks: int = 8, rows: int = 25, features: int = 6, classification: bool = True
-) -> TaskBlock:
+def related_block(seed: int = 0, n_tasks: int = 8, rows: int = 25, features: int = 6, classification: bool = True) -> TaskBlock:
     rng = np.random.default_rng(seed)
     W = rng.standard_normal(features) + 0.4 * rng.standard_normal((n_tasks, features))
     X = rng.standard_normal((n_tasks * rows, features))
@@ -30,9 +28,7 @@ def related_block(
 
 
 def public_of(block: TaskBlock, fit_intercept: bool = True) -> PublicInfo:
-    return PublicInfo(
-        block.n_tasks, block.n_features, block.n_outputs, block.kind, fit_intercept=fit_intercept
-    )
+    return PublicInfo(block.n_tasks, block.n_features, block.n_outputs, block.kind, fit_intercept=fit_intercept)
 
 
 class SomeAnswer(ComputeTimes):
@@ -48,9 +44,7 @@ class SomeAnswer(ComputeTimes):
         return np.where(np.random.default_rng([self.seed, round]).random(rows.size) < self.share, 0.5, 2.0)
 
 
-def run(
-    method: Method, block: TaskBlock, share: float = 1.0, budget: Budget = NO_PRIVACY, **options
-) -> StragglerRecord:
+def run(method: Method, block: TaskBlock, share: float = 1.0, budget: Budget = NO_PRIVACY, **options) -> StragglerRecord:
     public = public_of(block)
     plan = make_plan(method.requests(public, budget), budget)
     return run_with_stragglers(

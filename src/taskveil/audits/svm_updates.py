@@ -3,11 +3,11 @@
 What the server holds is dw_k = sum_i p_i h_i x_i, a combination of participant k's own rows, round after round. Two attacks, both
 blind to the masks p (Ponomarenko-Timofeev et al., section 6, propose them as protection):
 
-membership   the updates of T rounds span a space inside the span of the rows. A candidate row is scored by the share of its squared
-             length inside that space. With d > n_k and T large every row that ever moved lies inside, whatever p was; fresh random
-             masks make the updates *more* varied, and the span complete sooner.
-a row        an adversary who knows all rows of k but one (the adversary of differential privacy) removes their span from an update:
-             what is left is a multiple of the unknown row's own part. Masks change its length, not its direction.
+membership   the updates of T rounds span a space inside the span of the rows. A candidate row is scored by the share of its
+             squared length inside that space. With d > n_k and T large every row that ever moved lies inside, whatever p was;
+             fresh random masks make the updates *more* varied, and the span complete sooner.
+a row        an adversary who knows all rows of k but one (the adversary of differential privacy) removes their span from
+             an update: what is left is a multiple of the unknown row's own part. Masks change its length, not its direction.
 
 Against the private method the same attacks read clipped v_k plus Gaussian noise (aggregation 'local', which is what a server
 sees there). The figures are simulations on known rows; they refute claims and prove none.
@@ -45,9 +45,7 @@ class Membership:
         return asdict(self)
 
 
-def watched_updates(
-    method: Method, block: TaskBlock, participant: int, budget: Budget, rounds: int, seed: int = 0
-) -> np.ndarray:
+def watched_updates(method: Method, block: TaskBlock, participant: int, budget: Budget, rounds: int, seed: int = 0) -> np.ndarray:
     """What the server reads from one participant, (rounds, size), in a simulated run with seeded noise."""
     public = PublicInfo(block.n_tasks, block.n_features, block.n_outputs, block.kind)
     plan = make_plan(method.requests(public, budget), budget)
@@ -144,6 +142,4 @@ def _released(
     plan: Plan,
     names: list[int] | None = None,
 ) -> np.ndarray:
-    return release(
-        planned, planned.contribution.clip(raw), account, source, plan.budget.aggregation, names
-    ).value
+    return release(planned, planned.contribution.clip(raw), account, source, plan.budget.aggregation, names).value

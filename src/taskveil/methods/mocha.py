@@ -1,12 +1,13 @@
 """`mocha`: federated multi-task learning with a task relationship (Smith, Chiang, Sanjabi & Talwalkar 2017), hinge or band loss.
 
-    min_W  C1 sum_ik l(w_k'x_ik, y_ik) + 1/2 tr(W Omega W'),   Sigma = Omega^-1,   w_t = sum_j Sigma_tj r_j,  r_j = sum_i b_ij x_ij
+    min_W  C1 sum_ik l(w_k'x_ik, y_ik) + 1/2 tr(W Omega W'),   Sigma = Omega^-1
+    w_t = sum_j Sigma_tj r_j,   r_j = sum_i b_ij x_ij
 
 The server keeps every participant's r_j (their Delta v), sends participant t its w_t, and each takes dual coordinate steps with
-the quadratic form |x|^2 rho Sigma_tt, rho = max_t sum_j |Sigma_tj| / Sigma_tt (their sigma' of Lemma 9; THEORY section 4).
+the quadratic form |x|^2 rho Sigma_tt, rho = max_t sum_j |Sigma_tj| / Sigma_tt (their safe choice of sigma'; THEORY section 4).
 
 relationship="mean"      fixed Sigma = 11' + I/C2: the same optimum as method `svm`, reached by s = K steps
-relationship="learned"   Sigma = c (W'W)^(1/2) / tr, c keeps the trace of the fixed one; W and Sigma alternate (their eq. 5)
+relationship="learned"   Sigma = c (W'W)^(1/2) / tr, c keeps the trace of the fixed one; W and Sigma alternate (their Alg. 1)
 
 Its straggler rule: nobody is dropped, a slow node does less work in a round (their theta_t^h). On the virtual clock the runtime
 says how many rows a node has time for (`effort`). The published method has no privacy mechanism: without epsilon the
@@ -95,9 +96,7 @@ class Mocha(Method):
         super().check(public, budget)
         check_constants(self.C1, self.C2)
         if self.relationship not in ("mean", "learned"):
-            raise OptionError(
-                f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}"
-            )
+            raise OptionError(f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}")
         for name in ("update_every", "local_passes"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise OptionError(f"{name} must be a whole number of at least 1; got {getattr(self, name)!r}")
@@ -112,9 +111,7 @@ class Mocha(Method):
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in range(1, rounds + 1)]
         columns, figures = VectorSum(shape, UNBOUNDED), VectorSum((2,), UNBOUNDED)
         return [
-            Request(name, t, what)
-            for t in range(1, rounds + 1)
-            for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
+            Request(name, t, what) for t in range(1, rounds + 1) for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
         ]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -162,7 +159,7 @@ class MochaTasks(TaskSide):
             figures[:, 0] += problem.losses(points)
             flat = dual[self.block.task_of_row, o, self.position]
             new = flat.copy()
-            self.work += visit_tasks(
+            self.work += visit_tasks(  # type: ignore[call-arg]
                 *problem.rows, *problem.boxes, EMPTY, problem.offsets, view["curvature"], new, points,
                 1, self.method.local_passes, 0.0, 0.0, limits(view, everyone), view.round + 1,
             )  # fmt: skip
@@ -174,9 +171,7 @@ class MochaTasks(TaskSide):
     def finish(self, state: State, view: View) -> Models:
         w = view["models"]
         if len(w) != self.block.n_tasks:
-            raise OptionError(
-                "method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'"
-            )
+            raise OptionError("method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'")
         d = self.block.n_features
         wide = np.zeros((*w.shape[:2], d + 1))
         wide[:, :, : self.size] = w
@@ -200,9 +195,7 @@ class MochaServer(ServerSide):
         }
         return state, self._billboard(state)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         models = self._models(state)
         quadratic = 0.5 * float(np.sum(models * state["columns"]))  # tr(W Omega W')/2 = tr(R Sigma R')/2
         primal, dual = quadratic + releases[DUAL_TERMS][0], state["dual_terms"][0] - quadratic

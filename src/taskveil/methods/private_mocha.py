@@ -9,7 +9,7 @@ release is the sum of these tables plus Gaussian noise, and the server moves the
 which for S = 11' is the private step of method `svm`. `learned` takes S from the noisy columns: post-processing.
 
 Theorem      as in methods/svm/private.py: VectorSum of the table, one Gaussian event a round; unit task.
-Price        the noise of m columns is added up where `svm` releases one sum: centres carry sqrt(m) times its noise. It is a baseline.
+Price        the noise of m columns adds up where `svm` releases one sum: centres carry sqrt(m) times its noise. A baseline.
 """
 
 from __future__ import annotations
@@ -66,16 +66,10 @@ class PrivateMochaServer(ServerSide):
         }
         return state, self._billboard(state)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         centres, columns, C2 = state["models"], releases[PERSONAL], self.method.C2
         m = self.public.n_tasks
-        S = (
-            np.ones((m, m))
-            if self.method.relationship == "mean"
-            else learned_relationship(centres + columns, C2)
-        )
+        S = np.ones((m, m)) if self.method.relationship == "mean" else learned_relationship(centres + columns, C2)
         step = 1.0 / (1.0 + C2 * float(np.linalg.eigvalsh(S)[-1]))
         moved = centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))
         state = {"round": state["round"] + 1, "models": moved}

@@ -74,9 +74,7 @@ def fit_compute_times(rows: np.ndarray, n_features: np.ndarray, seconds: np.ndar
     return ComputeTimes(base, per_cell, spread)
 
 
-def waiting_time(
-    times: ComputeTimes, rows: np.ndarray, n_features: int, share: float, rounds: int = 200
-) -> float:
+def waiting_time(times: ComputeTimes, rows: np.ndarray, n_features: int, share: float, rounds: int = 200) -> float:
     """T_wait in which this share of the participants answers, on average over simulated rounds; share 1 is infinite."""
     if not 0.0 < share <= 1.0:
         raise OptionError(f"the share of participants to wait for must lie in (0, 1], got {share!r}")
@@ -86,9 +84,7 @@ def waiting_time(
     return float(np.quantile(drawn, share))
 
 
-def benchmark_waiting_time(
-    times: ComputeTimes, rows: np.ndarray, n_features: int, repeats: int = 20
-) -> float:
+def benchmark_waiting_time(times: ComputeTimes, rows: np.ndarray, n_features: int, repeats: int = 20) -> float:
     """The paper's suggestion (7.2.2): everybody reports the longest of its own benchmark epochs, the largest is taken."""
     drawn = [times.draw(2 * 10**6 + t, rows, n_features) for t in range(repeats)]
     return float(np.max(drawn))

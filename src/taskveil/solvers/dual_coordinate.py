@@ -16,7 +16,7 @@ Rows are dense (`starts` empty: row i is values[i width : (i + 1) width]) or com
 of an appended constant feature (0: none), so that the intercept is the last entry of u and is regularised like the rest.
 """
 
-# ruff: noqa: PLR0917, PLR0912  (compiled loops take their arrays one by one)
+# ruff: noqa: PLR0912  (compiled loops take their arrays one by one)
 
 from __future__ import annotations
 
@@ -192,9 +192,7 @@ def scores(values, columns, starts, width, constant, offsets, points, out):  # p
 
 
 @njit(cache=True, nogil=True)
-def weighted_sums(
-    values, columns, starts, width, constant, offsets, dual, out
-):  # pragma: no cover - compiled
+def weighted_sums(values, columns, starts, width, constant, offsets, dual, out):  # pragma: no cover - compiled
     """sum_i b_i x_i per task, (tasks, width + 1)."""
     for k in range(offsets.size - 1):
         out[k] = 0.0

@@ -40,9 +40,7 @@ def advance(state: State, values: np.ndarray, gradients: np.ndarray) -> State:
     """The state with the next points, given values (problems,) and gradients (problems, size) at the current ones."""
     state = {name: array.copy() for name, array in state.items()}
     for p in range(values.size):
-        _advance_one(
-            {name: array[p : p + 1] for name, array in state.items()}, float(values[p]), gradients[p]
-        )
+        _advance_one({name: array[p : p + 1] for name, array in state.items()}, float(values[p]), gradients[p])
     return state
 
 

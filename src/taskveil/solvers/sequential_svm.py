@@ -53,7 +53,7 @@ def solve_sequential(
     shared = problem.coupling * sums.sum(axis=0)
     work, best, value, next_check = 0, np.inf, -np.inf, 0.0
     for t in range(1, max_sweeps + 1):
-        violation, done = sweep(
+        violation, done = sweep(  # type: ignore[call-arg]
             *problem.rows, *problem.boxes, damping, problem.offsets, problem.coupling, problem.inverse, b, shared, sums,
             1, passes, shrink, 0.0, seed + t,
         )  # fmt: skip

@@ -139,9 +139,7 @@ class SvmProblem:
     def dual_value(self, dual: np.ndarray, sums: np.ndarray) -> float:
         """D at b = dual with r = sums."""
         total = sums.sum(axis=0)
-        quadratic = 0.5 * self.coupling * float(total @ total) + 0.5 * self.inverse * float(
-            np.sum(sums * sums)
-        )
+        quadratic = 0.5 * self.coupling * float(total @ total) + 0.5 * self.inverse * float(np.sum(sums * sums))
         return float(self.dual_terms(dual).sum()) - quadratic
 
     def gap(self, dual: np.ndarray, sums: np.ndarray) -> tuple[float, float]:
@@ -191,11 +189,7 @@ def make_problem(
         raise DataError(
             "the hinge loss needs labels -1 and +1 (two classes); recode the labels or split them one against the rest"
         )
-    cost = (
-        np.full(y.size, float(C1))
-        if cost_factors is None
-        else float(C1) * np.asarray(cost_factors, dtype=np.float64)
-    )
+    cost = np.full(y.size, float(C1)) if cost_factors is None else float(C1) * np.asarray(cost_factors, dtype=np.float64)
     constant = 1.0 if fit_intercept else 0.0
     return SvmProblem(values, parts[1], parts[2], X.shape[1], constant, offsets, y, cost, loss, 1.0, 1.0 / C2)
 
@@ -203,12 +197,7 @@ def make_problem(
 def check_constants(C1: float, C2: float) -> None:
     """C1 and C2 weigh a loss and a norm: both must be positive and finite."""
     for name, value in (("C1", C1), ("C2", C2)):
-        if (
-            isinstance(value, bool)
-            or not np.isscalar(value)
-            or not np.isreal(value)
-            or not 0 < value < np.inf
-        ):
+        if isinstance(value, bool) or not np.isscalar(value) or not np.isreal(value) or not 0 < value < np.inf:
             raise OptionError(f"{name} must be a positive, finite number; got {value!r}")
 
 

@@ -47,13 +47,8 @@ def test_membership_is_not_found_in_private_updates(rows):
     """Mean AUC over ten noise seeds lies near one half; the same figure for un-noised parts does not."""
     block, others = rows
     members = block.X[block.rows(2)]
-    noisy = [
-        membership(watched_updates(Svm(rounds=5), block, 2, PRIVATE, 5, seed), members, others).auc
-        for seed in range(10)
-    ]
-    plain = membership(
-        watched_updates(Svm(rounds=5, clip=1.0), block, 2, Budget(1e8, 1e-5), 5), members, others
-    ).auc
+    noisy = [membership(watched_updates(Svm(rounds=5), block, 2, PRIVATE, 5, seed), members, others).auc for seed in range(10)]
+    plain = membership(watched_updates(Svm(rounds=5, clip=1.0), block, 2, Budget(1e8, 1e-5), 5), members, others).auc
     assert abs(np.mean(noisy) - 0.5) < 0.15
     assert plain > 0.75
 

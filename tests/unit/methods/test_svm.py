@@ -155,17 +155,13 @@ def test_the_paper_variant_reports_divergence_instead_of_returning_it():
 def test_the_paper_regression_divides_by_zero_at_equal_weights_and_is_refused():
     block = related_block(classification=False)
     with pytest.raises(OptionError, match=r"eq\. 27"):
-        tv.TaskRegressor(Svm(C2=1.0), epsilon=None, variant="paper").fit(
-            block.X, block.y[:, 0], task=block.task_of_row
-        )
+        tv.TaskRegressor(Svm(C2=1.0), epsilon=None, variant="paper").fit(block.X, block.y[:, 0], task=block.task_of_row)
 
 
 def test_the_paper_variant_has_no_noise_and_so_no_epsilon():
     block = related_block()
     with pytest.raises(OptionError, match="masks but no noise"):
-        tv.TaskClassifier(Svm(), epsilon=1.0, variant="paper").fit(
-            block.X, block.y[:, 0], task=block.task_of_row
-        )
+        tv.TaskClassifier(Svm(), epsilon=1.0, variant="paper").fit(block.X, block.y[:, 0], task=block.task_of_row)
 
 
 # -------------------------------------------------------------- bad input
@@ -205,9 +201,7 @@ def test_one_class_participants_zero_vectors_and_single_rows_are_normal(epsilon)
 @pytest.mark.parametrize("scope", ["local", "pooled"])
 def test_the_baselines_run_through_the_same_solver(scope):
     block = related_block()
-    est = tv.TaskClassifier(Svm(scope=scope), epsilon=None, scaling="none").fit(
-        block.X, block.y[:, 0], task=block.task_of_row
-    )
+    est = tv.TaskClassifier(Svm(scope=scope), epsilon=None, scaling="none").fit(block.X, block.y[:, 0], task=block.task_of_row)
     same = np.allclose(est.coef_, est.coef_[0])
     assert same == (scope == "pooled")
 
@@ -222,13 +216,9 @@ def test_pooling_rows_is_refused_in_a_private_run():
 def test_class_weights_are_checked_and_used():
     block = related_block()
     with pytest.raises(OptionError, match="class_weight"):
-        tv.TaskClassifier(Svm(class_weight="even"), epsilon=None).fit(
-            block.X, block.y[:, 0], task=block.task_of_row
-        )
+        tv.TaskClassifier(Svm(class_weight="even"), epsilon=None).fit(block.X, block.y[:, 0], task=block.task_of_row)
     fits = [
-        tv.TaskClassifier(Svm(class_weight=c), epsilon=None).fit(
-            block.X, block.y[:, 0], task=block.task_of_row
-        )
+        tv.TaskClassifier(Svm(class_weight=c), epsilon=None).fit(block.X, block.y[:, 0], task=block.task_of_row)
         for c in (None, {-1: 1.0, 1: 1.0}, {-1: 1.0, 1: 10.0})
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)

@@ -51,9 +51,7 @@ def test_mean_and_spread_are_fitted_to_measurements():
     rng = np.random.default_rng(0)
     rows, features = rng.integers(50, 500, 400), rng.integers(10, 600, 400)
     truth = ComputeTimes(base=1e-3, per_cell=2e-8, spread=0.1)
-    seconds = truth.means(rows, 1) * 0.0 + (1e-3 + 2e-8 * rows * features) * (
-        1 + 0.1 * rng.standard_normal(400)
-    )
+    seconds = truth.means(rows, 1) * 0.0 + (1e-3 + 2e-8 * rows * features) * (1 + 0.1 * rng.standard_normal(400))
     fitted = fit_compute_times(rows, features, seconds)
     assert fitted.per_cell == pytest.approx(2e-8, rel=0.1)
     assert fitted.spread == pytest.approx(0.1, rel=0.2)

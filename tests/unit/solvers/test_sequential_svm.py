@@ -55,9 +55,7 @@ def test_a_huge_coupling_is_the_pooled_svm(classification):
     reference = liblinear(problem.X, problem.y, classification, 0.5)
     assert joint.primal == pytest.approx(pooled.primal, rel=1e-5)
     np.testing.assert_allclose(pooled.shared[:-1], reference, atol=1e-3)
-    np.testing.assert_allclose(
-        joint.shared + joint.own, np.tile(pooled.shared, (joint.own.shape[0], 1)), atol=2e-3
-    )
+    np.testing.assert_allclose(joint.shared + joint.own, np.tile(pooled.shared, (joint.own.shape[0], 1)), atol=2e-3)
 
 
 @pytest.mark.parametrize("classification", [True, False])

@@ -63,9 +63,7 @@ class SvmServer(ServerSide):
         }
         return state, self._billboard(state, None)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         state = {**state, "round": state["round"] + 1}
         total = state["total"] + releases[UPDATE]
         terms = state["dual_terms"] + releases[FIGURES][:, 1]
@@ -82,7 +80,7 @@ class SvmServer(ServerSide):
             state["shared"] = self._quasi_newton(state, releases[FIGURES][:, 0], total)
         else:
             state, accepted = self._safe(state, total, terms, dual, accepted)
-        done = bool(np.all(self._gaps(state) <= self.method.tol))
+        done = bool(np.all(self._gaps(state) <= self.method.tol)) and not self._drifting()
         if done or state["round"][0] >= self.rounds:
             state["shared"] = self._last_point(state)
         return state, self._billboard(state, accepted, done)
@@ -102,7 +100,7 @@ class SvmServer(ServerSide):
         s = float(state["scaling"][0]) or float(max(accepted.sum(), 1))
         most = float(self.public.n_tasks)
         old = state["dual_terms"] - 0.5 * np.einsum("rd,rd->r", state["total"], state["total"])
-        drifting = self.method.parsed_mask() is not None and self.method.mask_mode == "paper"
+        drifting = self._drifting()
         if drifting or dual.sum() >= old.sum():
             state = {
                 **state,
@@ -116,6 +114,10 @@ class SvmServer(ServerSide):
         state["scaling"] = np.array([s])
         state["shared"] = state["total"].copy()
         return state, accepted
+
+    def _drifting(self) -> bool:
+        """With the paper's masks w leaves the dual: no gap is meaningful and no round can be judged by it."""
+        return self.method.parsed_mask() is not None and self.method.mask_mode == "paper"
 
     def _note_primal(self, state: State, values: np.ndarray) -> None:
         """Everybody answered: P at (the w they were sent, the v they have now) bounds the optimum from above."""

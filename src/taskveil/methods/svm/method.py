@@ -123,17 +123,13 @@ class Svm(Method):
             ("coordinator", ("auto", "quasi-newton", "safe")), ("mask_mode", MASK_MODES),
         ):  # fmt: skip
             if getattr(self, name) not in allowed:
-                raise OptionError(
-                    f"{name} of method 'svm' must be {' or '.join(allowed)}; got {getattr(self, name)!r}"
-                )
+                raise OptionError(f"{name} of method 'svm' must be {' or '.join(allowed)}; got {getattr(self, name)!r}")
         if not (np.isreal(self.tol) and self.tol >= 0):
             raise OptionError(f"tol must be a number >= 0, got {self.tol!r}")
         if budget.epsilon is not None:
             self._check_private(budget)
         if budget.variant == "paper" and public.kind == "regression" and self.C2 == 1.0:
-            raise OptionError(
-                "eq. 27 of the paper divides by 1/C2 - 1: variant='paper' has no regression at C2 = 1"
-            )
+            raise OptionError("eq. 27 of the paper divides by 1/C2 - 1: variant='paper' has no regression at C2 = 1")
 
     def _check_private(self, budget: Budget) -> None:
         if budget.variant == "paper":
@@ -141,13 +137,9 @@ class Svm(Method):
                 "the paper's SVM has masks but no noise: variant='paper' needs epsilon=None. Use variant='sound' for a guarantee."
             )
         if self.scope == "pooled" or (self.scope == "joint" and self.mode == "sequential"):
-            raise OptionError(
-                f"scope {self.scope!r}, mode {self.mode!r} pools un-noised rows: it needs epsilon=None"
-            )
+            raise OptionError(f"scope {self.scope!r}, mode {self.mode!r} pools un-noised rows: it needs epsilon=None")
         if self.mask is not None:
-            raise OptionError(
-                "a mask adds no guarantee to a private run and would only slow it down; leave mask=None"
-            )
+            raise OptionError("a mask adds no guarantee to a private run and would only slow it down; leave mask=None")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         if self.central and budget.variant == "sound":
@@ -157,17 +149,11 @@ class Svm(Method):
         if budget.epsilon is not None:
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in rounds]
         update, figures = VectorSum(shape, UNBOUNDED), VectorSum((public.n_outputs, 2), UNBOUNDED)
-        return [
-            Request(name, t, what) for t in rounds for name, what in ((UPDATE, update), (FIGURES, figures))
-        ]
+        return [Request(name, t, what) for t in rounds for name, what in ((UPDATE, update), (FIGURES, figures))]
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         if self.rounds is not None:
-            if (
-                isinstance(self.rounds, bool)
-                or not isinstance(self.rounds, int | np.integer)
-                or self.rounds < 1
-            ):
+            if isinstance(self.rounds, bool) or not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
                 raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
             return int(self.rounds)
         if budget.variant == "paper":

@@ -122,9 +122,7 @@ class PaperServer(ServerSide):
         }
         return state, self._billboard(state, np.zeros(shape[0], bool), np.full(shape[0], np.nan))
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         with np.errstate(all="ignore"):
             w = state["shared"]
             objective = 0.5 * np.einsum("rd,rd->r", w, w) + releases[FIGURES][:, 0]

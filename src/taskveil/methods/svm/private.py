@@ -1,7 +1,7 @@
 """Differentially private MTL-SVM: clipped personal parts, Moreau steps on w (THEORY section 4).
 
-    task k     v_k = argmin (C2/2)|v|^2 + sum c l((w + v)'x), solved to the end; sends clip(v_k, gamma)        (PrivateTasks = SvmTasks)
-    release    sum_k clip(v_k, gamma) + N(0, s^2 I)                                       (VectorSum, one Gaussian event a round)
+    task k     v_k = argmin (C2/2)|v|^2 + sum c l((w + v)'x), solved to the end; sends clip(v_k, gamma)   (tasks.py)
+    release    sum_k clip(v_k, gamma) + N(0, s^2 I)                        (VectorSum, one Gaussian event a round)
     server     w <- w - eta (w - C2 * release),   eta = 1 / (1 + K C2)
 
 -C2 v_k is the gradient of the Moreau envelope of task k's loss, so without noise and clipping this is gradient descent on
@@ -49,9 +49,7 @@ class PrivateServer(ServerSide):
         }
         return state, Billboard(0, {"shared": state["shared"]})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         w = state["shared"]
         w = w - self.step_size * (w - self.method.C2 * releases[PERSONAL])
         state = {"round": state["round"] + 1, "shared": w}

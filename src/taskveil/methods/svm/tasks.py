@@ -72,9 +72,7 @@ class SvmTasks(TaskSide):
         self.size = block.n_features + method.has_intercept(public)  # of a message
         self.mask = None if private else method.parsed_mask()
         self.source = mask_source(method.mask_seed) if self.mask is not None else None
-        self.work = np.zeros(
-            block.n_tasks, dtype=np.int64
-        )  # rows scored in the last step, for the virtual clock
+        self.work = np.zeros(block.n_tasks, dtype=np.int64)  # rows scored in the last step, for the virtual clock
 
     def start(self) -> State:
         k, r = self.block.n_tasks, self.block.n_outputs
@@ -95,9 +93,7 @@ class SvmTasks(TaskSide):
         for o, problem in enumerate(self.problems):
             shared = self._shared(view, o)
             before = self._flat(dual, o)
-            after = self._solve(
-                problem, shared, sums[:, o], before, scaling, view, damping if consistent else EMPTY, active
-            )
+            after = self._solve(problem, shared, sums[:, o], before, scaling, view, damping if consistent else EMPTY, active)
             new_sums = problem.sums(after)
             update[:, o] = new_sums - sums[:, o] if consistent else problem.sums(damping * (after - before))
             if not self.private:
@@ -147,7 +143,7 @@ class SvmTasks(TaskSide):
         scales = np.full(self.block.n_tasks, scaling + problem.inverse)
         effort = EXACT if scaling == 0.0 else self.method.effort()
         new = dual.copy()
-        self.work += visit_tasks(
+        self.work += visit_tasks(  # type: ignore[call-arg]
             *problem.rows, *problem.boxes, damping, problem.offsets, scales, new, points,
             effort["cycles"], effort["passes"], effort["shrink"], effort["precision"],
             limits(view, active), view.round + 1,
