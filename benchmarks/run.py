@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.timing import machine, unavailable
 
-MODULES = ("core", "svm", "secure", "async_")
+MODULES = ("core", "ledger", "svm", "secure", "async_", "tables", "neural")
 
 
 def main(arguments: list[str] | None = None) -> int:

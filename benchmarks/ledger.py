@@ -1,0 +1,52 @@
+"""What the ledger costs: the share it adds to a fit on School, and milliseconds per durable commit on SQLite."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import taskveil as tv
+from benchmarks.timing import measured, take_turns
+from taskveil.privacy.events import Charge, GaussianEvent
+from taskveil.privacy.ledger import Book, Key
+
+KEY, DELTA, COMMITS = Key("bench"), 1e-5, 20
+
+
+def _book(folder: str) -> tuple[str, Book]:
+    url = f"sqlite:///{Path(folder) / 'ledger.db'}"
+    book = Book(url)
+    book.set_limit(KEY, 1e6, DELTA)
+    return url, book
+
+
+def fit_with_a_ledger(repeats: int) -> dict:
+    """Time of a fit on School with a ledger over one without, turn by turn."""
+    tasks = tv.load_tasks("school")
+
+    def fit(ledger: str | None) -> None:
+        account = KEY.name if ledger else None
+        tv.TaskRegressor(epsilon=0.01, delta=DELTA, ledger=ledger, account=account).fit(tasks)
+
+    with tempfile.TemporaryDirectory() as folder:
+        url, _ = _book(folder)
+        times = take_turns({"without": lambda: fit(None), "with": lambda: fit(url)}, repeats)
+    return measured(times["with"] / times["without"], at_most=1.05, unit="ratio")
+
+
+def commit_milliseconds(repeats: int) -> dict:
+    """Wall time of one durable commit."""
+    event = GaussianEvent(1000.0)
+    with tempfile.TemporaryDirectory() as folder:
+        _, book = _book(folder)
+
+        def commits() -> None:
+            run = book.reserve(KEY, [Charge(event, COMMITS)], DELTA)
+            for number in range(COMMITS):
+                book.commit(KEY, run, f"{number}/x", event)
+
+        times = take_turns({"commits": commits}, repeats)["commits"]
+    return measured(1e3 * times / COMMITS, at_most=5.0, unit="ms per commit")
+
+
+BENCHMARKS = {"fit_with_a_ledger": fit_with_a_ledger, "ledger_commit_ms": commit_milliseconds}
