@@ -100,7 +100,7 @@ def skellam_divergence(orders: FloatArray, variance: float, l1: float, l2: float
     return np.asarray(orders * l2**2 / (2 * variance) + extra)
 
 
-def kairouz_divergence(  # noqa: PLR0917
+def kairouz_divergence(
     orders: FloatArray, share_variance: float, shares: int, l1: float, l2: float, size: int
 ) -> FloatArray:
     """Renyi divergence of discrete Gaussian shares: Kairouz, Liu, Steinke 2021, Prop. 14; to compare with."""

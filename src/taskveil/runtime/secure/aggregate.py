@@ -22,9 +22,7 @@ def settings_of(mechanism: SharedNoise, length: int) -> SecureSettings:
 def sum_in_process(messages: np.ndarray, mechanism: SharedNoise) -> np.ndarray:
     """The total of all tasks' messages, by the protocol."""
     if len(messages) != mechanism.n_tasks:
-        raise SecureSumRefused(
-            f"the plan is for {mechanism.n_tasks} tasks, {len(messages)} are here; nothing is released"
-        )
+        raise SecureSumRefused(f"the plan is for {mechanism.n_tasks} tasks, {len(messages)} are here; nothing is released")
     total, _ = secure_total(messages, settings_of(mechanism, messages.shape[1]))
     return total
 

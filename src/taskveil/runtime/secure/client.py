@@ -63,29 +63,23 @@ class SecureClient:
         )
         expected = messages.INCOMING[self._stage] if self._stage < len(handlers) else None
         if expected is None or not isinstance(incoming, expected):
-            raise SecureSumRefused(
-                f"task {self.index} got {type(incoming).__name__} out of order; start a new round"
-            )
+            raise SecureSumRefused(f"task {self.index} got {type(incoming).__name__} out of order; start a new round")
         if self._stage and incoming.round_id != self._round:
             raise SecureSumRefused(f"task {self.index} got a message of another round; start a new round")
         handler, self._stage = handlers[self._stage], self._stage + 1
         try:
             return handler(incoming)
-        except SecureSumRefused:
+        except Exception:
             self._stage = len(handlers)  # a refusal is final
             raise
 
     def _advertise(self, invitation: messages.Invitation) -> messages.AdvertisedKeys:
         if invitation.settings != self.settings.digest():
-            raise SecureSumRefused(
-                f"task {self.index} agreed to other settings than the server uses; compare both sides"
-            )
+            raise SecureSumRefused(f"task {self.index} agreed to other settings than the server uses; compare both sides")
         self.identity.enter(invitation.round_id)
         self._round = invitation.round_id
         self._sealing, self._masking = keys.AgreementKey(), keys.AgreementKey()
-        text = advert_text(
-            self._round, invitation.settings, self.index, self._sealing.public, self._masking.public
-        )
+        text = advert_text(self._round, invitation.settings, self.index, self._sealing.public, self._masking.public)
         return messages.AdvertisedKeys(
             self._round, self.index, self._sealing.public, self._masking.public, self.identity.sign(text)
         )
@@ -102,17 +96,16 @@ class SecureClient:
             key = self._sealing.agree(sealing_key, self._round, keys.label("seal", self.index, task))
             sealed.append(keys.seal(key, b"".join(shares[task + 1]), keys.label("shares", self.index, task)))
         commitment = seed_commitment(self._round, self.index, self._seed)
-        return messages.SealedShares(
-            self._round, self.index, tuple(self._neighbours), tuple(sealed), commitment
-        )
+        return messages.SealedShares(self._round, self.index, tuple(self._neighbours), tuple(sealed), commitment)
 
     def _accept_neighbours(self, others: messages.Neighbourhood) -> None:
+        columns = (others.senders, others.sealing_keys, others.mask_keys, others.signatures)
+        if len({len(column) for column in columns}) != 1:
+            raise SecureSumRefused(f"task {self.index} got an incomplete list of neighbours; start a new round")
         known = [task for task in others.senders if task in self.roster and task != self.index]
         if len(set(known)) != len(others.senders) or len(known) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"task {self.index} got too few or unknown neighbours; start a new round")
-        for task, *pair, signature in zip(
-            others.senders, others.sealing_keys, others.mask_keys, others.signatures
-        ):
+        for task, *pair, signature in zip(*columns):
             text = advert_text(self._round, self.settings.digest(), task, pair[0], pair[1])
             if not keys.verify(self.roster[task], signature, text):
                 raise SecureSumRefused(f"the keys of task {task} are not signed by it; start a new round")
@@ -122,14 +115,13 @@ class SecureClient:
             raise SecureSumRefused("two tasks advertised the same key; start a new round")
 
     def _mask(self, deliveries: messages.Deliveries) -> messages.MaskedInput:
-        if len(set(deliveries.senders) & set(self._neighbours)) != len(deliveries.senders):
+        named = set(deliveries.senders) & set(self._neighbours)
+        if not len(named) == len(deliveries.senders) == len(deliveries.sealed):
             raise SecureSumRefused(f"task {self.index} got shares from tasks that are not its neighbours")
         if len(deliveries.senders) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"too few neighbours of task {self.index} are left; nothing is released")
         for task, sealed in zip(deliveries.senders, deliveries.sealed):
-            key = self._sealing.agree(
-                self._neighbours[task][0], self._round, keys.label("seal", task, self.index)
-            )
+            key = self._sealing.agree(self._neighbours[task][0], self._round, keys.label("seal", task, self.index))
             plain = keys.unseal(key, sealed, keys.label("shares", task, self.index))
             self._held[task] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
         total, ring = self._input.copy(), self.settings.ring
@@ -137,42 +129,27 @@ class SecureClient:
         for task in deliveries.senders:
             key = pair_mask_key(self._masking, self._neighbours[task][1], self._round, self.index, task)
             add_mask(total, key, ring, positive=self.index < task)
-        return messages.MaskedInput(self._round, self.index, ring.fold(total))
+        masked = ring.fold(total)
+        return messages.MaskedInput(self._round, self.index, masked, checksum(self._round, self.index, masked))
 
     def _sign(self, listed: messages.CohortList) -> messages.CohortSignature:
         members = listed.members
-        if (
-            list(members) != sorted(set(members))
-            or not set(members) <= set(self.roster)
-            or self.index not in members
-        ):
+        if list(members) != sorted(set(members)) or not set(members) <= set(self.roster) or self.index not in members:
             raise SecureSumRefused(f"task {self.index} got an impossible cohort list; start a new round")
         if len(members) < self.settings.min_cohort:
-            raise SecureSumRefused(
-                f"{len(members)} tasks are left, {self.settings.min_cohort} are needed; nothing is released"
-            )
+            raise SecureSumRefused(f"{len(members)} tasks are left, {self.settings.min_cohort} are needed; nothing is released")
         if (set(members) & set(self._neighbours)) - set(self._held):
-            raise SecureSumRefused(
-                f"the cohort names a neighbour of task {self.index} that never sent its shares"
-            )
+            raise SecureSumRefused(f"the cohort names a neighbour of task {self.index} that never sent its shares")
         self._cohort = members
-        return messages.CohortSignature(
-            self._round, self.index, self.identity.sign(cohort_text(self._round, members))
-        )
+        return messages.CohortSignature(self._round, self.index, self.identity.sign(cohort_text(self._round, members)))
 
     def _unmask(self, signed: messages.CohortSignatures) -> messages.UnmaskingShares:
         text, good = cohort_text(self._round, self._cohort), {self.index}
         for task, signature in zip(signed.senders, signed.signatures):
-            if (
-                task in self._neighbours
-                and task in self._cohort
-                and keys.verify(self.roster[task], signature, text)
-            ):
+            if task in self._neighbours and task in self._cohort and keys.verify(self.roster[task], signature, text):
                 good.add(task)
         if len(good) < self.settings.threshold:
-            raise SecureSumRefused(
-                f"too few neighbours of task {self.index} signed this cohort; nothing is released"
-            )
+            raise SecureSumRefused(f"too few neighbours of task {self.index} signed this cohort; nothing is released")
         cohort = set(self._cohort)
         staying = tuple(task for task in self._held if task in cohort)
         leaving = tuple(task for task in self._held if task not in cohort)
@@ -196,6 +173,10 @@ def cohort_text(round_id: bytes, members: tuple[int, ...]) -> bytes:
     return keys.digest(b"cohort", round_id, np.asarray(members, dtype=">u8").tobytes())
 
 
+def checksum(round_id: bytes, index: int, values: np.ndarray) -> bytes:
+    return keys.digest(b"masked", round_id, index.to_bytes(8, "big"), values.tobytes())
+
+
 def seed_commitment(round_id: bytes, index: int, seed: bytes) -> bytes:
     return keys.digest(b"seed", round_id, index.to_bytes(8, "big"), seed)
 
@@ -204,9 +185,7 @@ def self_mask_key(round_id: bytes, index: int, seed: bytes) -> bytes:
     return keys.derive(seed, round_id, keys.label("self mask", index))
 
 
-def pair_mask_key(
-    own: keys.AgreementKey, other_public: bytes, round_id: bytes, index: int, other: int
-) -> bytes:
+def pair_mask_key(own: keys.AgreementKey, other_public: bytes, round_id: bytes, index: int, other: int) -> bytes:
     """Mask key of an unordered pair; the task with the smaller index adds the mask, the other one subtracts
     it."""
     return own.agree(other_public, round_id, keys.label("pair mask", min(index, other), max(index, other)))

@@ -44,9 +44,7 @@ def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def dot(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """sum_i weights_i values_i mod p, weights (n,), values (n, columns)."""
     products = multiply(weights[:, None], values)
-    low = reduce(
-        (products & _LOW32).sum(axis=0, dtype=np.uint64)
-    )  # halves, so that 2^31 terms cannot overflow
+    low = reduce((products & _LOW32).sum(axis=0, dtype=np.uint64))  # halves, so that 2^31 terms cannot overflow
     high = reduce((products >> _S32).sum(axis=0, dtype=np.uint64))
     return add(multiply(high, np.asarray(1 << 32, dtype=np.uint64)), low)
 

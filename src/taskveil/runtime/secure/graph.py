@@ -43,9 +43,7 @@ def choose_degree(
     for degree in range(2, n_tasks // 2, 2):  # a denser one is not worth a chance of refusal
         if disconnection_probability(n_tasks, colluders + dropouts, degree) > 2.0 ** (-security_bits - 1):
             continue
-        threshold = choose_threshold(
-            n_tasks, colluders, dropouts, degree, security_bits + 1, correctness_bits
-        )
+        threshold = choose_threshold(n_tasks, colluders, dropouts, degree, security_bits + 1, correctness_bits)
         if threshold is not None:
             return degree, threshold
     return complete
@@ -60,23 +58,19 @@ def disconnection_probability(n_tasks: int, gone: int, degree: int) -> float:
     return min(1.0, n_tasks * math.exp(log_run))
 
 
-def choose_threshold(  # noqa: PLR0917
+def choose_threshold(
     n_tasks: int, colluders: int, dropouts: int, degree: int, security_bits: float, correctness_bits: float
 ) -> int | None:
     """The largest threshold above what colluders can collect and below what survives, or None."""
     counts = np.arange(1, degree + 2)
     collected = opening_probability(n_tasks, colluders, dropouts, degree, counts)
     alive = hypergeom(n_tasks - 1, n_tasks - 1 - dropouts, degree)  # neighbours that stay
-    missing = n_tasks * alive.cdf(
-        counts - 1
-    )  # fewer than threshold holders even without the owner's own share
+    missing = n_tasks * alive.cdf(counts - 1)  # fewer than threshold holders even without the owner's own share
     good = (collected <= 2.0**-security_bits) & (missing <= 2.0**-correctness_bits)
     return int(counts[good].max()) if good.any() else None
 
 
-def opening_probability(
-    n_tasks: int, colluders: int, dropouts: int, degree: int, threshold: int | np.ndarray
-) -> np.ndarray:
+def opening_probability(n_tasks: int, colluders: int, dropouts: int, degree: int, threshold: int | np.ndarray) -> np.ndarray:
     """Union bound: some honest task has at least `threshold` colluding neighbours."""
     others = n_tasks - dropouts - 1
     tail = hypergeom.sf(np.asarray(threshold) - 1, others, min(colluders, others), min(degree, others))

@@ -62,9 +62,7 @@ class AgreementKey:
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(other_public))
         except ValueError as error:
-            raise SecureSumRefused(
-                "a task advertised an invalid key; leave it out and start a new round"
-            ) from error
+            raise SecureSumRefused("a task advertised an invalid key; leave it out and start a new round") from error
 
 
 def seal(key: bytes, message: bytes, context: bytes) -> bytes:
@@ -75,9 +73,7 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, context)
     except InvalidTag as error:
-        raise SecureSumRefused(
-            "a sealed share was changed on its way or belongs to another round; start a new round"
-        ) from error
+        raise SecureSumRefused("a sealed share was changed on its way or belongs to another round; start a new round") from error
 
 
 class Signer(Protocol):
@@ -94,9 +90,7 @@ class Identity:
     """The long-lived signing key of a task, and the rounds it has already taken part in."""
 
     def __init__(self, private: bytes | None = None) -> None:
-        key = (
-            Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
-        )
+        key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
         self._key = key
         self._rounds: set[bytes] = set()
         self.public = key.public_key().public_bytes_raw()
@@ -107,9 +101,7 @@ class Identity:
     def enter(self, round_id: bytes) -> None:
         """Each round is entered once, whatever the server says."""
         if round_id in self._rounds:
-            raise SecureSumRefused(
-                "this round was entered before; a round is never repeated. Start a new one"
-            )
+            raise SecureSumRefused("this round was entered before; a round is never repeated. Start a new one")
         self._rounds.add(round_id)
 
     def sign(self, message: bytes) -> bytes:

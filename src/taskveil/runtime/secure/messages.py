@@ -67,6 +67,7 @@ class MaskedInput:
     round_id: bytes
     sender: int
     values: np.ndarray  # residues of the ring
+    checksum: bytes  # so that an input damaged on its way counts as missing, not as a wrong sum
 
 
 @dataclass(frozen=True)

@@ -54,17 +54,13 @@ class SecureParty:
     def __init__(self, membership: Membership, memory: SecureMemory) -> None:
         self.membership, self.memory = membership, memory
 
-    def enter(
-        self, number: int, releases: Sequence[PlannedRelease], integers: np.ndarray, invitation: bytes
-    ) -> bytes:
+    def enter(self, number: int, releases: Sequence[PlannedRelease], integers: np.ndarray, invitation: bytes) -> bytes:
         """The first step of a round for message `number`."""
         stored = self._stored()
         if stored and stored["number"] == number and stored["stage"] >= MASKED:
             raise SecureSumRefused("this site has already sent its masked message; a round is never repeated")
         settings = party_settings(releases, self.membership.sizes)
-        client = SecureClient(
-            self.membership.index, settings, self.membership.identity, self.membership.roster, integers
-        )
+        client = SecureClient(self.membership.index, settings, self.membership.identity, self.membership.roster, integers)
         return self._step(number, client, invitation)
 
     def again(self, number: int, releases: Sequence[PlannedRelease], invitation: bytes) -> bytes:
@@ -129,9 +125,7 @@ def party_settings(releases: Sequence[PlannedRelease], sizes: Sequence[int]) -> 
 
 def shared(planned: PlannedRelease) -> SharedNoise:
     if not isinstance(planned.mechanism, SharedNoise):
-        raise SecureSumRefused(
-            "a secure sum needs noise shares; plan with aggregation 'secure' and an epsilon"
-        )
+        raise SecureSumRefused("a secure sum needs noise shares; plan with aggregation 'secure' and an epsilon")
     return planned.mechanism
 
 

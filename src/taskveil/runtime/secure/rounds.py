@@ -54,9 +54,7 @@ def secure_round(
     return noisy_totals(releases, server.settings.ring.centre(server.total)), server.cohort
 
 
-def _carry(
-    driver: Driver, server: SecureServer, billboard: Billboard, number: int, active: np.ndarray | None
-) -> None:
+def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: int, active: np.ndarray | None) -> None:
     outgoing: Outgoing | None = server.start()
     kind = "step"  # the first question carries the billboard, the others only the protocol
     while outgoing is not None:
@@ -70,9 +68,7 @@ def _carry(
         outgoing, kind = server.step(replies), "secure"
 
 
-def _view_arrays(
-    driver: Driver, site: int, billboard: Billboard, active: np.ndarray | None
-) -> dict[str, np.ndarray]:
+def _view_arrays(driver: Driver, site: int, billboard: Billboard, active: np.ndarray | None) -> dict[str, np.ndarray]:
     tasks = driver.members[site]
     return wire.view_arrays(billboard.view(tasks).asking(None if active is None else active[tasks]))
 
@@ -101,14 +97,9 @@ def _read(driver: Driver, data: bytes | None, number: int) -> messages.SecureMes
     packet = wire.decode(data, driver.rules.max_bytes)
     if packet.kind == "refused":
         raise SecureSumRefused(
-            "the site refused: "
-            + "".join(c for c in str(packet.fields.get("reason"))[:200] if c.isprintable())
+            "the site refused: " + "".join(c for c in str(packet.fields.get("reason"))[:200] if c.isprintable())
         )
-    if (
-        packet.kind != "secure"
-        or packet.fields.get("plan") != driver.digest
-        or packet.fields.get("number") != number
-    ):
+    if packet.kind != "secure" or packet.fields.get("plan") != driver.digest or packet.fields.get("number") != number:
         raise SecureSumRefused("not an answer to this step of this plan")
     blob = packet.arrays.get("secure")
     if blob is None or blob.dtype != np.uint8:

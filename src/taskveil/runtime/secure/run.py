@@ -25,10 +25,7 @@ def secure_total(
     """Total of the rows of `inputs` (tasks, length) as signed integers, and the tasks that are in it."""
     people = [Identity() for _ in range(settings.n_tasks)] if identities is None else identities
     roster = {task: person.public for task, person in enumerate(people)}
-    clients = {
-        task: SecureClient(task, settings, people[task], roster, inputs[task])
-        for task in range(settings.n_tasks)
-    }
+    clients = {task: SecureClient(task, settings, people[task], roster, inputs[task]) for task in range(settings.n_tasks)}
     server = SecureServer(settings)
     carry(server, clients, drops)
     assert server.total is not None

@@ -86,16 +86,12 @@ class SecureServer:
 
     def _need(self, got: int, needed: int) -> None:
         if got < needed:
-            raise SecureSumRefused(
-                f"{got} tasks answered, {needed} are needed; nothing is released. Try again with more"
-            )
+            raise SecureSumRefused(f"{got} tasks answered, {needed} are needed; nothing is released. Try again with more")
 
     def _neighbourhoods(self, adverts: dict[int, messages.AdvertisedKeys]) -> Outgoing:
         self._adverts = adverts
         self._graph = draw_graph(list(adverts), self.settings.degree)
-        return {
-            task: self._neighbourhood([adverts[other] for other in self._graph[task]]) for task in adverts
-        }
+        return {task: self._neighbourhood([adverts[other] for other in self._graph[task]]) for task in adverts}
 
     def _neighbourhood(self, others: list[messages.AdvertisedKeys]) -> messages.Neighbourhood:
         columns = zip(*((a.sender, a.sealing_key, a.mask_key, a.signature) for a in others))
@@ -115,31 +111,27 @@ class SecureServer:
         }
 
     def _cohort_list(self, inputs: dict[int, messages.MaskedInput]) -> Outgoing:
-        ring, length = self.settings.ring, self.settings.length
-        good = {
-            t: m.values
-            for t, m in inputs.items()
-            if m.values.shape == (length,) and m.values.dtype == ring.dtype
-        }
+        good = {task: message.values for task, message in inputs.items() if self._undamaged(message)}
         self._need(len(good), self.settings.min_cohort)
         self._inputs, self.cohort = good, tuple(good)
         listed = messages.CohortList(self.round_id, self.cohort)
         return dict.fromkeys(self.cohort, listed)
 
+    def _undamaged(self, message: messages.MaskedInput) -> bool:
+        values, ring = message.values, self.settings.ring
+        fits = values.shape == (self.settings.length,) and values.dtype == ring.dtype
+        return fits and message.checksum == client.checksum(self.round_id, message.sender, values)
+
     def _cohort_signatures(self, signed: dict[int, messages.CohortSignature]) -> Outgoing:
         outgoing: Outgoing = {}
         for task in signed:
             near = tuple(other for other in self._graph[task] if other in signed)
-            outgoing[task] = messages.CohortSignatures(
-                self.round_id, near, tuple(signed[other].signature for other in near)
-            )
+            outgoing[task] = messages.CohortSignatures(self.round_id, near, tuple(signed[other].signature for other in near))
         return outgoing
 
     def _finish(self, opened: dict[int, messages.UnmaskingShares]) -> None:
         self_shares: dict[int, dict[int, bytes]] = {task: {} for task in self.cohort}
-        key_shares: dict[int, dict[int, bytes]] = {
-            task: {} for task in self._shared if task not in self._inputs
-        }
+        key_shares: dict[int, dict[int, bytes]] = {task: {} for task in self._shared if task not in self._inputs}
         for holder, message in opened.items():
             collect(self_shares, holder, message.self_owners, message.self_shares)
             collect(key_shares, holder, message.key_owners, message.key_shares)
@@ -169,14 +161,10 @@ class SecureServer:
             raise SecureSumRefused(f"the shares of task {gone} do not open its key; nothing is released")
         for task in near:
             mask = client.pair_mask_key(key, self._adverts[task].mask_key, self.round_id, gone, task)
-            add_mask(
-                total, mask, self.settings.ring, positive=gone < task
-            )  # undo: the member had the other sign
+            add_mask(total, mask, self.settings.ring, positive=gone < task)  # undo: the member had the other sign
 
 
-def collect(
-    table: dict[int, dict[int, bytes]], holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...]
-) -> None:
+def collect(table: dict[int, dict[int, bytes]], holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...]) -> None:
     """File one holder's shares under their owners; points are task numbers plus one, as in client.py."""
     for owner, share in zip(owners, shares):
         if owner in table:

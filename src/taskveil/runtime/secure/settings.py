@@ -34,9 +34,7 @@ class SecureSettings:
         if not 1 <= self.bits <= 64 or self.length < 1:
             raise OptionError("expected a ring of 1 to 64 bits and at least one coordinate")
         if self.n_tasks < 2:
-            raise OptionError(
-                "a secure sum needs at least two tasks: the total of one task is its own message"
-            )
+            raise OptionError("a secure sum needs at least two tasks: the total of one task is its own message")
         if not self.colluders < self.min_cohort <= self.n_tasks:
             raise OptionError(
                 f"expected colluders < min_cohort <= tasks, got {self.colluders}, {self.min_cohort} and "
@@ -45,7 +43,7 @@ class SecureSettings:
             )
 
     @classmethod
-    def choose(  # noqa: PLR0917
+    def choose(
         cls,
         n_tasks: int,
         length: int,

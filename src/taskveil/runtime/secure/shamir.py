@@ -48,9 +48,7 @@ def evaluate(coefficients: np.ndarray, points: Sequence[int]) -> np.ndarray:
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret from at least `threshold` shares (the first ones by point are used)."""
     if len(shares) < threshold:
-        raise SecureSumRefused(
-            f"expected at least {threshold} shares of a secret, got {len(shares)}; nothing is released"
-        )
+        raise SecureSumRefused(f"expected at least {threshold} shares of a secret, got {len(shares)}; nothing is released")
     points = tuple(sorted(shares))[:threshold]
     values = np.stack([_share_values(shares[point]) for point in points])
     return _from_limbs(field.dot(lagrange_at_zero(points), values))
@@ -91,7 +89,5 @@ def _cut(values: np.ndarray, points: Sequence[int], n_secrets: int) -> dict[int,
 
 def _share_values(share: bytes) -> np.ndarray:
     if len(share) != SHARE_BYTES:
-        raise SecureSumRefused(
-            f"expected a share of {SHARE_BYTES} bytes, got {len(share)}; nothing is released"
-        )
+        raise SecureSumRefused(f"expected a share of {SHARE_BYTES} bytes, got {len(share)}; nothing is released")
     return field.reduce(np.frombuffer(share, dtype="<u8").astype(np.uint64))

@@ -9,9 +9,7 @@ from taskveil.errors import SecureSumRefused
 from taskveil.runtime.secure import field, shamir
 
 P = field.PRIME
-elements = st.one_of(
-    st.integers(0, P - 1), st.sampled_from([0, 1, 2, P - 1, P - 2, 1 << 60, (1 << 32) - 1, 1 << 32])
-)
+elements = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, 2, P - 1, P - 2, 1 << 60, (1 << 32) - 1, 1 << 32]))
 
 
 @given(st.lists(st.tuples(elements, elements), min_size=1, max_size=20))
@@ -63,9 +61,7 @@ def test_fewer_shares_are_refused_and_fit_every_secret():
 def test_a_single_share_looks_uniform():
     """Means of 2000 shares of the all-zero secret: within 6 standard errors of (p - 1)/2 (1e-6 over 5 limbs
     is 5.1)."""
-    first = np.stack(
-        [np.frombuffer(shamir.split([bytes(32)], [1, 2], 2)[1][0], dtype="<u8") for _ in range(2000)]
-    ).astype(float)
+    first = np.stack([np.frombuffer(shamir.split([bytes(32)], [1, 2], 2)[1][0], dtype="<u8") for _ in range(2000)]).astype(float)
     deviation = (P - 1) / np.sqrt(12 * 2000)
     assert np.all(np.abs(first.mean(axis=0) - (P - 1) / 2) < 6 * deviation)
 

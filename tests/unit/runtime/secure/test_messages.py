@@ -34,6 +34,6 @@ def test_truncated_and_padded_messages_are_refused():
 
 
 def test_only_unsigned_words_are_read_as_arrays():
-    data = messages.encode(messages.MaskedInput(b"r", 0, np.zeros(3, dtype="<f8")))
+    data = messages.encode(messages.MaskedInput(b"r", 0, np.zeros(3, dtype="<f8"), b""))
     with pytest.raises(SecureSumRefused):
         messages.decode(data)

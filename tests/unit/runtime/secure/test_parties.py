@@ -32,9 +32,7 @@ def plan_of(n_tasks, colluders=1, min_cohort=None):
 def make_parties(sizes, plan):
     identities = [Identity() for _ in sizes]
     roster = {i: person.public for i, person in enumerate(identities)}
-    return [
-        SecureParty(Membership(i, person, roster, sizes), Volatile()) for i, person in enumerate(identities)
-    ]
+    return [SecureParty(Membership(i, person, roster, sizes), Volatile()) for i, person in enumerate(identities)]
 
 
 def test_a_round_of_parties_gives_the_total_of_all_releases():
@@ -51,9 +49,7 @@ def test_a_round_of_parties_gives_the_total_of_all_releases():
         replies = {}
         for site, message in outgoing.items():
             data = messages.encode(message)
-            answer = (
-                members[site].enter(0, releases, own[site], data) if first else members[site].answer(0, data)
-            )
+            answer = members[site].enter(0, releases, own[site], data) if first else members[site].answer(0, data)
             if not first:
                 assert members[site].answer(0, data) == answer  # asked again: the very same bytes
             replies[site] = messages.decode(answer)
@@ -111,9 +107,7 @@ def test_a_client_survives_being_written_down_between_all_steps():
     while outgoing is not None:
         replies = {}
         for task, message in outgoing.items():
-            clients[task] = storage.load(
-                storage.dump(clients[task]), clients[task].identity, clients[task].roster
-            )
+            clients[task] = storage.load(storage.dump(clients[task]), clients[task].identity, clients[task].roster)
             replies[task] = clients[task].step(message)
         outgoing = server.step(replies)
     assert np.array_equal(settings.ring.centre(server.total), own.sum(axis=0))

@@ -29,17 +29,13 @@ def test_dropouts_at_any_step_give_the_right_sum_or_a_refusal(data):
     n = data.draw(st.integers(3, 6), label="tasks")
     smallest = data.draw(st.integers(2, n), label="min_cohort")
     bits = data.draw(st.sampled_from([8, 17, 32, 50]), label="bits")
-    leaves = data.draw(
-        st.lists(st.sampled_from([None, None, 0, 1, 2, 3, 4]), min_size=n, max_size=n), label="leaves"
-    )
+    leaves = data.draw(st.lists(st.sampled_from([None, None, 0, 1, 2, 3, 4]), min_size=n, max_size=n), label="leaves")
     inputs = np.random.default_rng(0).integers(-(2 ** (bits - 4)), 2 ** (bits - 4), size=(n, 6))
     config = SecureSettings.choose(n, 6, bits, colluders=1, min_cohort=smallest)
     gone = sum(step is not None for step in leaves)
     in_sum = [task for task, step in enumerate(leaves) if step is None or step > 2]
     try:
-        total, cohort = secure_total(
-            inputs, config, drops=lambda step, task: leaves[task] is not None and step >= leaves[task]
-        )
+        total, cohort = secure_total(inputs, config, drops=lambda step, task: leaves[task] is not None and step >= leaves[task])
     except SecureSumRefused:
         assert gone > n - smallest  # within the tolerance a round never fails
         return
@@ -121,9 +117,7 @@ def test_messages_of_another_round_or_out_of_order_are_refused():
         clients[0].step(replace(outgoing[0], round_id=b"x" * 32))
     with pytest.raises(SecureSumRefused, match="out of order"):
         clients[1].step(server.start()[1])
-    late = {
-        task: replace(clients[task].step(m), round_id=b"y" * 32) for task, m in outgoing.items() if task > 1
-    }
+    late = {task: replace(clients[task].step(m), round_id=b"y" * 32) for task, m in outgoing.items() if task > 1}
     with pytest.raises(SecureSumRefused, match="0 tasks answered"):
         server.step(late)
 
@@ -143,17 +137,13 @@ def test_a_server_with_two_stories_about_the_cohort_gets_no_shares():
     _, clients, outgoing = run_until(3, min_cohort=3)
     story = replace(outgoing[0], members=(0, 1, 2))
     signed = {0: clients[0].step(story)} | {t: clients[t].step(outgoing[t]) for t in (1, 2, 3)}
-    forwarded = messages.CohortSignatures(
-        story.round_id, (1, 2, 3), tuple(signed[t].signature for t in (1, 2, 3))
-    )
+    forwarded = messages.CohortSignatures(story.round_id, (1, 2, 3), tuple(signed[t].signature for t in (1, 2, 3)))
     with pytest.raises(SecureSumRefused, match="signed this cohort"):
         clients[0].step(forwarded)
 
 
 def test_no_task_ever_opens_both_secrets_of_another():
-    server, clients = parties(
-        np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=3)
-    )
+    server, clients = parties(np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=3))
     carry(server, clients, drops=lambda step, task: task == 4 and step >= 2)
     for reply in server.transcript[4].values():
         assert not set(reply.self_owners) & set(reply.key_owners)
@@ -173,3 +163,25 @@ def test_inputs_of_the_wrong_form_are_refused():
     for wrong in (np.zeros(3, dtype=np.int64), np.zeros(2)):
         with pytest.raises(SecureSumRefused):
             SecureClient(0, config, Identity(), {}, wrong)
+
+
+def test_an_input_damaged_on_its_way_counts_as_missing_never_as_a_wrong_sum():
+    server, clients, outgoing = run_until(2)
+    replies = {task: clients[task].step(message) for task, message in outgoing.items()}
+    values = replies[1].values.copy()
+    values[0] ^= 1
+    replies[1] = replace(replies[1], values=values)
+    outgoing = server.step(replies)
+    while outgoing is not None:
+        outgoing = server.step({task: clients[task].step(message) for task, message in outgoing.items()})
+    assert server.cohort == (0, 2, 3)
+    assert np.array_equal(server.settings.ring.centre(server.total), np.arange(20).reshape(4, 5)[[0, 2, 3]].sum(axis=0))
+
+
+def test_incomplete_lists_are_refused():
+    _, clients, outgoing = run_until(1)
+    with pytest.raises(SecureSumRefused, match="incomplete"):
+        clients[0].step(replace(outgoing[0], signatures=outgoing[0].signatures[:-1]))
+    _, clients, outgoing = run_until(2)
+    with pytest.raises(SecureSumRefused):
+        clients[0].step(replace(outgoing[0], sealed=outgoing[0].sealed[:-1]))

@@ -59,10 +59,7 @@ def test_sealing_is_chacha20_poly1305_of_rfc_8439_section_2_8_2():
         H("070000004041424344454647"),
         H("50515253c0c1c2c3c4c5c6c7"),
     )
-    text = (
-        b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, "
-        b"sunscreen would be it."
-    )
+    text = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for the future, sunscreen would be it."
     sealed = ChaCha20Poly1305(key).encrypt(nonce, text, context)
     assert sealed[:16] == H("d31a8d34648e60db7b86afbc53ef7ec2")
     assert sealed[-16:] == H("1ae10b594f09e26a7e902ecbd0600691")
