@@ -6,7 +6,6 @@ import importlib.util
 
 import numpy as np
 import pytest
-
 from tests.support.require import require
 from tests.support.small import related_tasks
 
@@ -45,13 +44,14 @@ def test_a_ray_simulation_gives_the_billboard_of_the_in_process_run():
     require("flower")
     if importlib.util.find_spec("ray") is None:
         pytest.skip("ray is not installed: pip install 'flwr[simulation]'")
+    from flwr.simulation import run_simulation
+
     from taskveil.privacy.randomness import insecure_seeded_noise
     from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime import in_process
     from taskveil.runtime.driver import Driver
     from taskveil.runtime.flower_client import client_app
     from taskveil.runtime.flower_server import GridCarrier, ServerApp
-    from flwr.simulation import run_simulation
 
     method, block, public, plan = parts()
     boards = []
