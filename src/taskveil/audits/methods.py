@@ -30,7 +30,7 @@ from taskveil.estimators.certify import simulated_statements
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
 
-TRIALS = 2400
+TRIALS = 1600
 SELECTION = 0.35  # of the runs: learned scores need more of them than a threshold does
 WIDE = 400  # numbers per run beyond which correlations are not learned
 MARGIN = 1e-5  # relative; the canary's direction is exact to less than this

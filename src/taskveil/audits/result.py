@@ -18,7 +18,7 @@ from taskveil.errors import OptionError
 
 CONSISTENT, REFUTED = "consistent", "refuted"
 EARLY_SHARE = 0.005
-SMALLEST_STAGE = 600  # runs; fewer cannot show an epsilon above 3
+SMALLEST_STAGE = 400  # runs; fewer cannot show an epsilon above 3
 SIMULATION = (
     "a simulation on made-up neighbours: no private rows were read, nothing was charged to a ledger, and no canary is in a "
     "released model"

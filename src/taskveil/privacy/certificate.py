@@ -104,6 +104,7 @@ class Certificate:
     not_protected: tuple[str, ...] = ()
     randomness: dict[str, Any] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
+    audit: dict[str, Any] | None = None  # what an attack on this configuration found (taskveil.audits)
 
     @property
     def holds(self) -> bool:
@@ -113,6 +114,7 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """Plain data with the fields of DESIGN section 3."""
         return {
+            **({} if self.audit is None else {"audit": self.audit}),
             "method": self.method,
             "variant": self.variant,
             "statements": [s.to_dict() for s in self.statements],
@@ -141,6 +143,7 @@ class Certificate:
                 tuple(data["not_protected"]),
                 dict(data["randomness"]),
                 dict(data["software"]),
+                data.get("audit"),
             )
         except (KeyError, TypeError) as problem:
             raise DataError(f"this is not a certificate: {problem}") from None
@@ -164,6 +167,8 @@ class Certificate:
                 problems += check_statement(self, statement)
         except (InputError, KeyError, TypeError, ValueError, AssertionError) as problem:
             problems.append(f"the events cannot be read ({type(problem).__name__}: {problem})")
+        if self.audit is not None and self.audit.get("verdict") == "refuted":
+            problems.append("an audit refuted the claim: " + self._audit_sentence())
         if not self.statements:
             problems.append("there is no statement: nothing is claimed and nothing is protected")
         return Verification(not problems, tuple(problems))
@@ -171,9 +176,20 @@ class Certificate:
     def __str__(self) -> str:
         lines = [f"Method {self.method} (variant {self.variant})."]
         lines += [s.sentence() for s in self.statements] or ["No privacy statement is made."]
+        lines += [] if self.audit is None else [self._audit_sentence()]
         lines += [f"Assumption: {text}." for text in self.assumptions]
         lines += [f"Not protected: {text}." for text in self.not_protected]
         return "\n".join(lines)
+
+
+    def _audit_sentence(self) -> str:
+        """Both numbers side by side: what is claimed, and what an attack can show."""
+        a = self.audit or {}
+        return (
+            f"Audit (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
+            f"confidence in {a.get('trials')} runs of each neighbour: {a.get('verdict')}."
+        )
 
 
 def build_certificate(

@@ -1,0 +1,100 @@
+"""taskveil audit: attack a mechanism or a method; a lower bound on epsilon with its confidence."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
+from taskveil.cli.progress import progress_bar
+from taskveil.errors import OptionError
+
+
+@click.command(
+    "audit",
+    epilog="Examples: taskveil audit paper-wishart --epsilon 1;  taskveil audit low-rank --variant paper --epsilon 1",
+)
+@click.argument("target")
+@click.option("--epsilon", type=float, default=1.0, show_default=True, help="The claim under attack.")
+@click.option("--delta", type=float, default=None, help="Default: 1e-5.")
+@click.option("--trials", type=int, default=None, help="Runs of each of the two neighbours; default: by target.")
+@click.option("--seed", type=int, default=None, help="Seeds the whole simulation, noise included.")
+@click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True)
+@click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default=None,
+              help="Default: add-remove for mechanisms, replace-one for methods.")
+@click.option("--mechanism", default=None, help="Noise of a method; default: its own.")
+@click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True)
+@click.option("--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True)
+@click.option("--aggregation", type=click.Choice(["curator", "local", "secure", "local-model"]), default="curator",
+              show_default=True)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
+              help="A method's own option; for mechanisms: dimension, low_bits. Repeatable.")
+@click.option("--canary", type=click.Choice(["largest", "changing", "one-run"]), default="largest", show_default=True,
+              help="What is planted; one-run: many canaries in a single run.")
+@click.option("--view", type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
+              help="What the attacker reads: the billboard, or the noisy sums behind it.")
+@click.option("--jobs", type=int, default=None, help="Processes; default: one per core.")
+@click.option("--gallery", type=click.Path(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
+@json_option
+def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json: bool, **given: Any) -> int:
+    """Attack TARGET, a mechanism or a method calibrated to a claim; exit 1 when the claim is refuted.
+
+    A simulation on made-up tasks: no data is read and no ledger is touched. A verdict of `refuted` is wrong with probability
+    at most 1e-6; `consistent` proves nothing.
+    """
+    options = parse_settings(settings)
+    with progress_bar(f"attacking {target}") as progress:
+        result = attack(target, options, progress, **given)
+    if gallery is not None:
+        from taskveil.audits.gallery import write_gallery
+
+        for page in write_gallery(Path(gallery), seed=given["seed"] or 0):
+            click.echo(f"wrote {page}", err=True)
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        click.echo(str(result))
+    return 1 if result.refuted else 0
+
+
+def attack(target: str, options: dict[str, Any], progress: Any, **given: Any) -> Any:
+    """One audit, of a mechanism or of a method."""
+    from taskveil import methods
+    from taskveil.audits import audit_mechanism
+    from taskveil.audits.mechanisms import TARGETS
+    from taskveil.errors import UnknownName
+
+    if target in TARGETS:
+        unknown = set(options) - {"dimension", "low_bits"}
+        if unknown:
+            raise OptionError(f"mechanism audits have the options dimension and low_bits; got {', '.join(sorted(unknown))}")
+        chosen = {k: given[k] for k in ("delta", "trials", "seed", "neighbours", "variant")}
+        return audit_mechanism(target, given["epsilon"], progress=progress, **chosen, **options)
+    if target not in methods.names():
+        raise UnknownName(
+            f"unknown target {target!r}: expected a mechanism ({', '.join(TARGETS)}) or a method ({', '.join(methods.names())})"
+        )
+    return attack_method(target, options, progress, **given)
+
+
+def attack_method(target: str, options: dict[str, Any], progress: Any, **given: Any) -> Any:
+    from taskveil.audits import audit_one_run
+    from taskveil.audits.methods import audit_estimator
+    from taskveil.estimators import TaskRegressor
+
+    (method,) = methods_with([target], options)
+    est = TaskRegressor(
+        method, epsilon=given["epsilon"], delta=1e-5 if given["delta"] is None else given["delta"], variant=given["variant"],
+        neighbours=given["neighbours"] or "replace-one", mechanism=given["mechanism"], unit=given["unit"],
+        observer=given["observer"], aggregation=given["aggregation"],
+    )  # fmt: skip
+    view = "releases" if given["view"] == "releases" else None
+    if given["canary"] == "one-run":
+        return audit_one_run(est, seed=given["seed"], view=given["view"])
+    jobs = given["jobs"] or os.cpu_count() or 1
+    return audit_estimator(
+        est, trials=given["trials"], seed=given["seed"], canary=given["canary"], view=view, jobs=jobs, progress=progress
+    )
