@@ -14,7 +14,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import Contribution, seal_clipped_sum
+from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.wire import Packet
@@ -47,6 +47,8 @@ def checked_arrays(
         array, contribution = packet.arrays[planned.name], planned.contribution
         as_stack = stacked and planned.name not in (summed if isinstance(summed, list) else [])
         expected = (n_tasks, *contribution.message_shape) if as_stack else contribution.total_shape
+        if stacked and not as_stack and not isinstance(contribution, VectorSum):
+            raise Refused(f"release {planned.name!r} cannot be sent as a sum")
         if array.dtype != np.float64 or array.shape != expected:
             raise Refused(f"release {planned.name!r} has the wrong type or shape")
         if not np.isfinite(array).all():
@@ -59,16 +61,17 @@ def combined(
 ) -> Bounded:
     """All sites' clipped messages as one bounded value; absent tasks are zero."""
     contribution = planned.contribution
-    sums = [s for s, a in parts.items() if _is_sum(a, contribution, len(members[s]))]
-    if sums:
-        total = np.zeros(contribution.total_shape)
-        for site in sums:
-            total += shortened(parts[site], len(members[site]) * contribution.bound)
-        return seal_clipped_sum(contribution, total, n_tasks)
+    sums = {s for s, a in parts.items() if _is_sum(a, contribution, len(members[s]))}
     raw = np.zeros((n_tasks, *contribution.message_shape))
-    for site, array in parts.items():
-        raw[members[site]] = array
-    return contribution.clip(raw)  # again: what a site calls clipped is only a claim
+    for site in parts.keys() - sums:
+        raw[members[site]] = parts[site]
+    clipped = contribution.clip(raw)  # again: what a site calls clipped is only a claim
+    if not sums:
+        return clipped
+    total = np.array(contribution.total(clipped))  # a site that sends a sum silences nobody else
+    for site in sums:
+        total += shortened(parts[site], len(members[site]) * contribution.bound)
+    return seal_clipped_sum(contribution, total, n_tasks)
 
 
 def noisy_total(planned: PlannedRelease, parts: dict[int, np.ndarray], sizes: Sequence[int]) -> np.ndarray:

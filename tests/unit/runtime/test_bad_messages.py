@@ -161,7 +161,26 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
     assert np.linalg.norm(planned.contribution.total(trusting)) > 1e3
 
 
-@pytest.mark.parametrize("kind", range(8))
+def test_a_site_that_sends_a_sum_neither_crashes_the_server_nor_silences_the_others():
+    from taskveil.privacy.contributions import VectorSum
+    from taskveil.privacy.plan import Request
+    from taskveil.runtime.replies import Refused, checked_arrays, combined
+
+    budget = Budget(1.0, 1e-5, "task", neighbours="add-remove")
+    planned = make_plan([Request("v", 1, VectorSum((3,), 1.0))], budget).releases[0]
+    members = [np.array([t]) for t in range(N_TASKS)]
+    parts = {t: np.full((1, 3), 0.1) for t in range(N_TASKS)} | {BAD_SITE: np.full(3, 1e9)}
+    total = planned.contribution.total(combined(planned, parts, members, N_TASKS))
+    others = 0.1 * (N_TASKS - 1) * np.ones(3)
+    assert np.linalg.norm(total - others) <= 1.0 + 1e-9
+    outer = setting()[2].releases[0]
+    arrays = {outer.name: np.zeros(outer.contribution.total_shape)}
+    packet = Packet("message", {"plan": "p", "number": 0, "summed": [outer.name]}, arrays)
+    with pytest.raises(Refused, match="cannot be sent as a sum"):
+        checked_arrays(packet, "p", 0, [outer], 1, stacked=True)
+
+
+@pytest.mark.parametrize("kind", range(4))
 def test_asynchronous_arrivals_survive_bad_messages(kind):
     rng = np.random.default_rng(kind)
     stream = bad_messages(rng)
