@@ -15,6 +15,7 @@ _PUBLIC = {
     "TaskRegressor": "taskveil.estimators",
     "TaskSearch": "taskveil.estimators.search",
     "TaskSet": "taskveil.tasks.task",
+    "audit": "taskveil.audits",
     "get_synthetic": "taskveil.tasks.synthetic",
     "load": "taskveil.estimators.storage",
     "load_tasks": "taskveil.tasks.load",
