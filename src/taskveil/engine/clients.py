@@ -6,6 +6,7 @@ round on each and adds the pieces' sums, which are integers and therefore add ex
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -32,12 +33,12 @@ def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) 
 
 
 def round_of(model: Model, work: LocalWork, exact_sum: bool) -> Round:
-    """The compiled round; the same object for the same work, so that a second fit compiles nothing."""
-    return _shared_round(model, work, exact_sum)
+    """The compiled round; shared by all work of one shape, so that a second fit compiles nothing."""
+    return _shared_round(model, replace(work, learning_rate=0.0, pull=0.0), exact_sum).with_work(work)
 
 
 def tuner_of(model: Model, tuning: Tuning) -> Tuner:
-    return _shared_tuner(model, tuning)
+    return _shared_tuner(model).with_tuning(tuning)
 
 
 @lru_cache(maxsize=32)
@@ -51,8 +52,8 @@ def _shared_round(model: Model, work: LocalWork, exact_sum: bool) -> Round:
 
 
 @lru_cache(maxsize=64)
-def _shared_tuner(model: Model, tuning: Tuning) -> Tuner:
-    return Tuner(model, tuning)
+def _shared_tuner(model: Model) -> Tuner:
+    return Tuner(model, Tuning())
 
 
 def _frozen(description: Any) -> Any:
@@ -116,15 +117,15 @@ class Clients:
 
     def each_message(
         self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
-        clients: np.ndarray, rate: float | None, round_number: int, scale: float = 1.0,
+        clients: np.ndarray, rate: float | None, round_number: int, bound: float,
     ) -> tuple[Any, np.ndarray]:
-        """The same, but every client's message (clients of the block, p), not clipped; zero outside the cohort."""
+        """The same, but every client's message (clients of the block, p); zero outside the cohort."""
         size = capacity(self.n_clients, rate, compiled.chunk)
         messages = np.zeros((self.n_clients, self.model.n_parameters))
         shown = jnp.asarray(anchors, jnp.float32)
         for part in pieces(clients, size):
             cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, round_number)
-            new, raw = compiled.messages(cohort, pool, scale)
+            new, raw = compiled.messages(cohort, pool, bound)
             messages[part] = np.asarray(raw)[: part.size]
             if compiled.work.start == "own":
                 models = store.put(models, part, new)
@@ -160,36 +161,37 @@ class Clients:
         models = np.empty((self.n_clients, self.model.n_parameters), np.float32) if out is None else out
         chosen = np.zeros(self.n_clients, np.int64)
         errors = np.full((len(options), self.n_clients), np.nan)
+        alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
         for part in pieces(np.arange(self.n_clients), capacity(self.n_clients, None, tuner.chunk)):
             anchor = jnp.asarray(member[part] @ anchors, jnp.float32)
             if len(options) > 1:
-                chosen[part], errors[:, part] = self._held_out(tuner, options, anchor, part, first, folds)
+                scored = self.held_out(tuner, options, anchor, part, first, folds)
+                chosen[part], errors[:, part] = choose(*scored, alone)
             for k in np.unique(chosen[part]):
                 fitted = np.asarray(tuner.fit(options[k], anchor, self._whole(), self.rows, part, first, self.seed))
                 models[part[chosen[part] == k]] = fitted[chosen[part] == k]
         return models, chosen, errors
 
-    def _held_out(
+    def held_out(
         self, tuner: Tuner, options: tuple[Option, ...], anchor: Any, part: np.ndarray, first: np.ndarray, folds: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Losses and errors (options, clients, rows) on rows that a fit did not see, and which of them exist."""
         fold = self.block.folds(folds, self.seed)
         usable = np.ones(self.block.n_rows, bool) if self.block.weights is None else self.block.weights > 0
         width = int(max(self.rows.sizes.max(initial=1), 1))
-        losses = [[] for _ in options]
-        errors = [[] for _ in options]
-        masks = []
+        scored, masks = [], []
         for f in range(folds):
             seen = usable_rows(self.block.offsets, (usable & (fold != f)).astype(float))
             held = usable_rows(self.block.offsets, (usable & (fold == f)).astype(float))
-            for k, option in enumerate(options):
+            of_fold = []
+            for option in options:
                 fitted = tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed)
-                scored, weights = tuner.row_losses(fitted, self._whole(), held, part, width)
-                losses[k].append(np.asarray(scored[:, 0]))
-                errors[k].append(np.asarray(scored[:, 1]))
+                values, weights = tuner.row_losses(fitted, self._whole(), held, part, width)
+                of_fold.append(np.asarray(values))
+            scored.append(np.stack(of_fold))  # (options, clients, 2, rows)
             masks.append(weights > 0)
-        alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
-        stack = [np.stack([np.concatenate(v, axis=1) for v in values]) for values in (losses, errors)]
-        return choose(*stack, np.concatenate(masks, axis=1).astype(float), alone)
+        both = np.concatenate(scored, axis=3)
+        return both[:, :, 0], both[:, :, 1], np.concatenate(masks, axis=1).astype(float)
 
     def _whole(self) -> tuple[Any, Any]:
         return self._pool if self._pool is not None else (self.X, self.y)

@@ -1,24 +1,32 @@
 """Public feature maps for images: fixed formulas and public random numbers, nothing learned from anybody's rows.
 
-Under client-level noise every parameter costs: the noise on a mean of m clients has norm about sqrt(p) z gamma / m. Good
-features that need no training let a small model do the work of a large one (Tramer & Boneh 2021 make the same point).
+Under client-level noise every parameter costs: the noise on a mean of m clients has norm about
+sqrt(p) z gamma / m. Good features that need no training let a small model do the work of a large one
+(Tramer & Boneh 2021 make the same point).
 
-    gradients    histograms of edge directions over a grid of cells (after Dalal & Triggs 2005): 7 x 7 cells of 4 x 4
-                 pixels, 8 directions, softly assigned, every row scaled to length one
-    projection   a public Gaussian projection to `width` numbers, then rows of length one again
+    gradients   histograms of edge directions over a grid of cells (after Dalal & Triggs 2005): 7 x 7 cells
+                of 4 x 4 pixels on a 28 x 28 image, 8 directions, softly assigned, rows of length one
+    strokes     the same, then centred and turned to the leading `width` principal directions of random pen
+                strokes that a public program draws, damped by their spread; rows of length one
+    projection  a public Gaussian projection of the rows to `width` numbers; rows of length one
+
+A `width` with "gradients" adds the public projection.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import OptionError
 
+NAMES = (None, "gradients", "strokes", "projection")
 DIRECTIONS = 8
 PUBLIC_SEED = 20231104  # part of the feature map's definition, not a secret
+N_STROKES = 2000
 
 
 class FeatureMap:
@@ -27,17 +35,20 @@ class FeatureMap:
     def __init__(self, description: Any, n_inputs: int):
         options = dict(description) if isinstance(description, dict) else {"name": description}
         self.name, self.width = options.pop("name", None), options.pop("width", None)
-        if self.name not in (None, "gradients", "projection") or options:
-            raise OptionError(f"features must be None, 'gradients' or 'projection', with a width; got {description!r}")
+        if self.name not in NAMES or options:
+            raise OptionError(
+                f"features must be None, 'gradients', 'strokes' or 'projection', with a width; got {description!r}"
+            )
+        if self.width is None and self.name in ("strokes", "projection"):
+            raise OptionError(f"features {self.name!r} need a width, for example {{'name': {self.name!r}, 'width': 32}}")
         self.n_inputs = n_inputs
-        self._cells = _cell_weights(n_inputs) if self.name == "gradients" else None
-        self._projection = self._make_projection()
+        self._edges = self.name in ("gradients", "strokes")
+        self._cells = _cell_weights(n_inputs) if self._edges else None
+        self._turn = self._make_turn()
 
     @property
     def n_features(self) -> int:
-        if self._projection is not None:
-            return int(self._projection.shape[1])
-        return self._inner
+        return int(self._turn[1].shape[1]) if self._turn is not None else self._inner
 
     @property
     def _inner(self) -> int:
@@ -56,19 +67,45 @@ class FeatureMap:
     def _features(self, rows: np.ndarray) -> np.ndarray:
         if self._cells is not None:
             rows = edge_histograms(rows, self._cells)
-        if self._projection is not None:
-            rows = unit_rows(rows @ self._projection)
+        if self._turn is not None:
+            centre, basis = self._turn
+            rows = unit_rows((rows - centre) @ basis)
         return rows
 
-    def _make_projection(self) -> np.ndarray | None:
+    def _make_turn(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Public centre and basis, (inner,) and (inner, width)."""
         if self.width is None:
-            if self.name == "projection":
-                raise OptionError("features 'projection' need a width, for example {'name': 'projection', 'width': 64}")
             return None
+        if self.name == "strokes":
+            return _stroke_directions(self.n_inputs, int(self.width))
         rng = np.random.Generator(np.random.Philox(key=PUBLIC_SEED))
         gaussian = rng.standard_normal((self._inner, int(self.width)))
-        basis, _ = np.linalg.qr(gaussian) if self.width <= self._inner else (gaussian, None)
-        return (basis * math.sqrt(self._inner / self.width)).astype(np.float32)
+        basis = np.linalg.qr(gaussian)[0] if self.width <= self._inner else gaussian
+        return np.zeros(self._inner, np.float32), basis.astype(np.float32)
+
+
+@lru_cache(maxsize=8)
+def _stroke_directions(n_inputs: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    edges = edge_histograms(pen_strokes(N_STROKES, math.isqrt(n_inputs)), _cell_weights(n_inputs))
+    centre = edges.mean(axis=0)
+    _, size, directions = np.linalg.svd(edges - centre, full_matrices=False)
+    basis = directions[:width].T / (size[:width] + 0.1 * size[0])
+    return centre.astype(np.float32), basis.astype(np.float32)
+
+
+def pen_strokes(count: int, side: int) -> np.ndarray:
+    """Random drawings of one to three cubic curves, (count, side * side) in [0, 1]; the same on every machine."""
+    rng = np.random.Generator(np.random.Philox(key=PUBLIC_SEED))
+    across = np.arange(side, dtype=np.float32)
+    s = np.linspace(0, 1, 40)[:, None]
+    blend = np.stack([(1 - s) ** 3, 3 * (1 - s) ** 2 * s, 3 * (1 - s) * s**2, s**3])[:, :, 0]  # (4, 40)
+    drawings = np.zeros((count, side, side), np.float32)
+    for i in range(count):
+        for _ in range(int(rng.integers(1, 4))):
+            points = blend.T @ rng.uniform(0.18 * side, 0.82 * side, (4, 2))  # (40, 2)
+            gap = (across - points[:, :1, None]) ** 2 + (across[:, None] - points[:, 1:, None]) ** 2
+            drawings[i] = np.maximum(drawings[i], np.clip(side / 17.5 - np.sqrt(gap.min(axis=0)), 0, 1))
+    return drawings.reshape(count, -1)
 
 
 def edge_histograms(rows: np.ndarray, cells: np.ndarray) -> np.ndarray:

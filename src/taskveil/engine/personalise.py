@@ -13,12 +13,16 @@ Nothing here is sent, so none of it costs privacy (THEORY section 0). Objectives
 For exponential families the symmetrised divergence is (mean difference) x (score difference), which is what is coded: for
 classes sum_c (p_c - q_c)(s_c - t_c), for two classes (p - q)(s - t), for squared loss (s - t)^2.
 
+A noisy mean of clipped messages points in a useful direction but is short. For linear models a client may therefore stretch the
+anchor first (`scale`), which only changes how sure the shared model is of itself.
+
 The choice is made on held-out rows of the client (folds); an option that uses the billboard must beat "alone" by a
 quarter of a standard error, so that clients with few rows stay alone when in doubt.
 """
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,24 +43,26 @@ AFTER_TRAINING = 2**20  # stands for the round number in the order of rows
 
 @dataclass(frozen=True)
 class Option:
-    """One way to personalise; `strength` weighs the anchor."""
+    """One way to personalise; `strength` weighs the anchor, `scale` multiplies it first."""
 
     kind: str
     strength: float = 1.0
+    scale: float = 1.0
 
     @property
     def name(self) -> str:
-        return self.kind if self.kind in ("shared", "alone", "vanilla") else f"{self.kind} {self.strength:g}"
+        words = self.kind if self.kind in ("shared", "alone", "vanilla") else f"{self.kind} {self.strength:g}"
+        return words if self.scale == 1 else f"{words} x{self.scale:g}"
 
 
 def parse_options(options: Any, strength: float) -> tuple[Option, ...]:
-    """Names or (name, strength) pairs as options."""
+    """Names, (name, strength) or (name, strength, scale) as options."""
     parsed = []
     for option in options:
-        kind, weight = (option, strength) if isinstance(option, str) else (str(option[0]), float(option[1]))
-        if kind not in KINDS:
-            raise OptionError(f"unknown way to personalise {kind!r}: expected one of {', '.join(KINDS)}")
-        parsed.append(Option(kind, weight))
+        kind, *numbers = (option,) if isinstance(option, str) else option
+        if kind not in KINDS or len(numbers) > 2:
+            raise OptionError(f"unknown way to personalise {option!r}: expected one of {', '.join(KINDS)}")
+        parsed.append(Option(str(kind), *(float(n) for n in numbers or [strength])))
     return tuple(parsed)
 
 
@@ -85,12 +91,19 @@ class Tuner:
     def chunk(self) -> int:
         return CHUNK_ON_ACCELERATOR if self.accelerator else CHUNK_ON_CPU
 
+    def with_tuning(self, tuning: Tuning) -> Tuner:
+        """The same compiled functions with other numbers of steps and step sizes."""
+        twin = copy.copy(self)
+        twin.tuning = tuning
+        return twin
+
     def fit(
         self, option: Option, anchor: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, first: np.ndarray, seed: int
     ) -> Any:
         """Models (k, p) of some clients under one option; `anchor` (k, p), `first` (p,) the data-independent start."""
+        anchor = jnp.asarray(anchor) if option.scale == 1 else option.scale * jnp.asarray(anchor)
         if option.kind == "shared":
-            return jnp.asarray(anchor)
+            return anchor
         kind, start, steps = option.kind, anchor, self.tuning.steps
         if kind == "alone":
             kind, start = "vanilla", jnp.broadcast_to(first, anchor.shape)
@@ -201,10 +214,11 @@ def choose(
     """Best option of every client and its mean held-out errors.
 
     `losses`, `errors` (options, k, rows) on held-out rows, `weights` (k, rows) zero for padding. An option is judged by its
-    mean error plus a tenth of its mean loss; where `alone` is among the options, others must beat it by a margin.
+    mean error and by its mean loss, which weighs as much as two rows' errors (it decides where errors are few and nearly
+    tied); where `alone` is among the options, others must beat it by a margin.
     """
     mass = np.maximum(weights.sum(axis=1), 1e-12)
-    judged = errors + 0.1 * losses
+    judged = errors + (2 / np.maximum(mass, 2.0))[:, None] * losses
     mean = (judged * weights).sum(axis=2) / mass
     if alone is not None:
         difference = judged - judged[alone]

@@ -18,6 +18,7 @@ holds, on who was drawn or on step sizes and bounds, so nothing is compiled agai
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -88,13 +89,24 @@ class Round:
     def __init__(self, model: Model, work: LocalWork, exact_sum: bool = True, accelerator: bool | None = None):
         self.model, self.work, self.exact_sum = model, work, exact_sum
         self.accelerator = jax.default_backend() != "cpu" if accelerator is None else accelerator
-        self.traces = 0
+        self._count = {"traces": 0}
         self._compiled = jax.jit(self._trace)
-        self._messages = jax.jit(self._raw)
+        self._messages = jax.jit(self._each)
 
     @property
     def chunk(self) -> int:
         return CHUNK_ON_ACCELERATOR if self.accelerator else CHUNK_ON_CPU
+
+    @property
+    def traces(self) -> int:
+        """How often the round was traced, that is, compiled."""
+        return self._count["traces"]
+
+    def with_work(self, work: LocalWork) -> Round:
+        """The same compiled round with other step sizes; all else must be equal."""
+        twin = copy.copy(self)
+        twin.work = work
+        return twin
 
     def __call__(self, cohort: Cohort, pool: tuple[Any, Any], bound: float, scale: float = 1.0) -> tuple[Any, Any]:
         """New client models (k, p) and the clipped sum (groups, p) of `scale * g_k`, in multiples of the public grid.
@@ -103,9 +115,13 @@ class Round:
         """
         return self._compiled(_arrays(cohort), *pool, self._knobs(bound, scale))
 
-    def messages(self, cohort: Cohort, pool: tuple[Any, Any], scale: float = 1.0) -> tuple[Any, Any]:
-        """New client models and every client's own message, not clipped: for aggregations without a trusted sum."""
-        return self._messages(_arrays(cohort), *pool, self._knobs(1.0, scale))
+    def messages(self, cohort: Cohort, pool: tuple[Any, Any], bound: float) -> tuple[Any, Any]:
+        """New client models and every client's own message, for aggregations that need them one by one.
+
+        They are clipped and cut to the grid as in the sum, so that both ways give the same total; whoever sends them
+        clips again.
+        """
+        return self._messages(_arrays(cohort), *pool, self._knobs(bound, 1.0))
 
     def _knobs(self, bound: float, scale: float) -> np.ndarray:
         single = np.float32(bound)
@@ -114,7 +130,7 @@ class Round:
         return np.asarray(knobs, dtype=np.float32)
 
     def _trace(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
-        self.traces += 1  # runs only while tracing
+        self._count["traces"] += 1  # runs only while tracing
         new, message = self._raw(cohort, X, y, knobs)
         clipped = clip_rows(message, knobs[3], xp=jnp)
         if self.work.bit:
@@ -122,6 +138,11 @@ class Round:
             part = jnp.where(cohort[4] > 0, jnp.where(fits, 0.5, -0.5), 0.0) * self.work.bit * knobs[3]
             clipped = jnp.concatenate([clipped, part[:, None]], axis=1)
         return new, self._sum(clipped, cohort[3], knobs[4])
+
+    def _each(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
+        new, message = self._raw(cohort, X, y, knobs)
+        clipped = clip_rows(message, knobs[3], xp=jnp)
+        return new, jnp.trunc(clipped / knobs[4]) * knobs[4] if self.exact_sum else clipped
 
     def _raw(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         anchors, own, started, member, present, index, weights = cohort

@@ -42,7 +42,7 @@ class ClusteredMean(NeuralMethod):
         server_rate: float = 1.0,
         shrink: bool = True,
         personalise: str | None = None,
-        options: Any = ("shared", "mean", "vanilla", "alone"),
+        options: Any = None,
         tune_steps: int = 50,
         tune_rate: float | None = None,
         tune_batch: int | None = 16,

@@ -40,6 +40,7 @@ PAPER_COHORT = 100
 BIT_SHARE = 0.25  # weight of the "was it clipped?" bit, relative to the clipping norm
 ADAPTATION = 0.2  # Andrew et al. 2021 recommend this rate
 PER_TASK = frozenset({"member"})
+STRETCHED = ("alone", *(("symmetrised-kl", 0.3, stretch) for stretch in (1.0, 3.0, 10.0, 30.0)))
 MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
 
@@ -58,7 +59,9 @@ class NeuralMethod(Method):
     shrink          scale each noisy update by an estimate of its signal share (post-processing, free)
     personalise     "choose", one of shared, alone, vanilla, mean, symmetrised-kl, ewc, or "none": the model as the rounds
                     left it; None is the method's own default
-    options         what "choose" chooses among: names, (name, strength) or, for linear models, (name, strength, stretch)
+    options         what "choose" chooses among: names, (name, strength) or, for linear models, (name, strength, stretch);
+                    None: alone, and symmetrised KL divergence with stretches 1, 3, 10, 30 for linear classifiers, else
+                    alone, shared, mean and symmetrised-kl
     tune_steps, tune_rate, tune_batch, alone_steps, decay, folds   local work after the last release
     adaptive_clip   None, or the quantile to which the clipping norm adapts (Andrew et al. 2021); one more coordinate is
                     released, and charged, in every round
@@ -88,7 +91,7 @@ class NeuralMethod(Method):
         server_rate: float = 1.0,
         shrink: bool = True,
         personalise: str | None = None,
-        options: Any = ("shared", "mean", "vanilla", "alone"),
+        options: Any = None,
         tune_steps: int = 50,
         tune_rate: float | None = None,
         tune_batch: int | None = 16,
@@ -134,7 +137,7 @@ class NeuralMethod(Method):
             raise OptionError(f"adaptive_clip is a quantile in (0, 1), or None; got {self.adaptive_clip!r}")
         if self.adaptive_clip is not None and (self.n_groups(public) > 1 or budget.aggregation != "curator"):
             raise OptionError("adaptive_clip needs one shared mean and aggregation 'curator'")
-        self.tuning_options()
+        self.tuning_options(public)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         what = VectorSum(self.total_shape(public), self.bound(budget))
@@ -211,13 +214,17 @@ class NeuralMethod(Method):
         rate = self.learning_rate if self.tune_rate is None else self.tune_rate
         return Tuning(int(self.tune_steps), self.tune_batch, float(rate), float(self.decay), self.alone_steps)
 
-    def tuning_options(self) -> tuple[Any, ...]:
+    def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
         from taskveil.engine.personalise import parse_options
 
         how = self.default_personalise if self.personalise is None else self.personalise
         if how == "none":
             return ()
-        return parse_options(self.options if how == "choose" else (how,), float(self.strength))
+        if how != "choose":
+            return parse_options((how,), float(self.strength))
+        stretched = public.kind == "classification" and self.model in ("linear", "softmax")
+        default = STRETCHED if stretched else ("alone", "shared", "mean", "symmetrised-kl")
+        return parse_options(default if self.options is None else self.options, float(self.strength))
 
     def membership(self, public: PublicInfo) -> np.ndarray | None:
         """(all tasks, groups) public mixture of the groups' means; None: one mean for everybody."""
@@ -334,7 +341,7 @@ class NeuralTasks(TaskSide):
     def finish(self, state: State, view: View) -> Models:
         from taskveil.engine.clients import tuner_of
 
-        anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options()
+        anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options(self.public)
         if not options:
             return self._models(self.unchanged(state, (member @ anchors).astype(np.float32)), None, None, ())
         tuner = tuner_of(self.model, self.method.tuning())

@@ -1,0 +1,173 @@
+"""The neural engine against a torch loop over clients and against pfl, on the network of the PMTL paper.
+
+CNN of 213,630 parameters, 5 local steps, batch 16. The alternatives live in interpreters of their own, because torch is not
+a dependency of ours and pfl cannot share an environment with dp-accounting: set TASKVEIL_TORCH_PYTHON and
+TASKVEIL_PFL_PYTHON (default .venv-bench/bin/python and .venv-pfl/bin/python).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import measured, take_turns, unavailable
+
+ROOT = Path(__file__).resolve().parent.parent
+STEPS, BATCH, CLASSES, PIXELS = 5, 16, 62, 784
+
+
+class Other:
+    """A program in another interpreter that runs one round per line it is sent."""
+
+    def __init__(self, interpreter: str, script: str, *arguments: str):
+        self.process = subprocess.Popen(
+            [interpreter, str(ROOT / "benchmarks" / script), *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.about = json.loads(self.process.stdout.readline())
+
+    def __call__(self) -> float:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def interpreter(variable: str, default: str) -> str | None:
+    path = os.environ.get(variable) or str(ROOT / default)
+    return path if Path(path).exists() else None
+
+
+def compiled_round(clients: int) -> tuple[Callable[[], object], dict]:
+    """One round of the engine on `clients` clients, and how long compiling took."""
+    import jax
+
+    from taskveil.engine.models import build
+    from taskveil.engine.rounds import Cohort, LocalWork, Round
+
+    model = build("cnn", PIXELS, CLASSES, "classification")
+    rng = np.random.default_rng(0)
+    rows = jax.numpy.asarray(rng.random((4096, PIXELS), dtype=np.float32))
+    labels = jax.numpy.asarray(rng.integers(0, CLASSES, 4096).astype(np.int32))
+    first = model.start(0)
+    one = Round(model, LocalWork(steps=STEPS, batch_size=BATCH, learning_rate=0.1, pull=1.0))
+    cohort = Cohort(
+        *(jax.numpy.asarray(a) for a in (
+            first[None], np.repeat(first[None], clients, 0), np.ones(clients, np.float32),
+            np.ones((clients, 1), np.float32), np.ones(clients, np.float32),
+            rng.integers(0, 4096, (clients, STEPS, BATCH)).astype(np.int32),
+            np.full((clients, STEPS, BATCH), 1 / BATCH, np.float32),
+        ))
+    )  # fmt: skip
+
+    def call() -> object:
+        return jax.block_until_ready(one(cohort, (rows, labels), 1.0))
+
+    start = time.perf_counter()
+    call()
+    about = {"first_call_seconds": time.perf_counter() - start, "parameters": model.n_parameters}
+    return call, about
+
+
+def against_torch(repeats: int) -> dict:
+    """Seconds of a torch loop over 64 clients / seconds of our round."""
+    path = interpreter("TASKVEIL_TORCH_PYTHON", ".venv-bench/bin/python")
+    if path is None:
+        return unavailable("no interpreter with torch; set TASKVEIL_TORCH_PYTHON")
+    return _against(path, "neural_torch.py", repeats, 1.0)
+
+
+def against_pfl(repeats: int) -> dict:
+    """Seconds of a pfl central iteration over 64 clients / seconds of our round."""
+    path = interpreter("TASKVEIL_PFL_PYTHON", ".venv-pfl/bin/python")
+    if path is None:
+        return unavailable("no interpreter with pfl; set TASKVEIL_PFL_PYTHON")
+    return _against(path, "neural_pfl.py", repeats, 1.3)
+
+
+def _against(path: str, script: str, repeats: int, promise: float) -> dict:
+    ours, about = compiled_round(64)
+    other = Other(path, script, "--clients", "64")
+    try:
+        seconds = take_turns({"ours": ours, "other": other}, min(repeats, 5))
+    finally:
+        other.close()
+    medians = {name: float(np.median(values)) for name, values in seconds.items()}
+    return measured(
+        seconds["other"] / seconds["ours"], at_least=promise, seconds=medians, **about, other=other.about
+    )
+
+
+def compile_time(repeats: int) -> dict:
+    """Seconds of the first call, compiling included."""
+    _, about = compiled_round(64)
+    return measured(about["first_call_seconds"], at_most=15.0, **about)
+
+
+def memory_of_many_clients(repeats: int) -> dict:
+    """Peak GiB of 10,000 CNN clients on the CPU, all of whose models have been touched, two rounds of 64."""
+    code = f"from benchmarks.neural import touch_many; touch_many({10_000})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    return measured(float(done.stdout.split()[-1]), at_most=20.0)
+
+
+def touch_many(clients: int) -> None:
+    from taskveil.engine.clients import Clients, round_of
+    from taskveil.engine.features import FeatureMap
+    from taskveil.engine.models import build
+    from taskveil.engine.rounds import LocalWork
+    from taskveil.engine.store import empty_models
+    from taskveil.tasks.block import TaskBlock
+
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(5, 40, clients)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    X = rng.random((offsets[-1], PIXELS), dtype=np.float32)
+    y = np.where(np.arange(CLASSES) == rng.integers(0, CLASSES, len(X))[:, None], 1.0, -1.0)
+    model = build("cnn", PIXELS, CLASSES, "classification")
+    block = TaskBlock(X, y, offsets, kind="classification")
+    side = Clients(block, FeatureMap(None, PIXELS), model, 0)
+    work = LocalWork(steps=1, batch_size=BATCH)
+    models = empty_models(clients, model.n_parameters)
+    models += model.start(0)  # every client has a model: the worst case
+    one, everybody = np.ones((clients, 1)), np.ones(clients, bool)
+    for t in range(2):
+        cohort = rng.choice(clients, 64, replace=False)
+        models, _ = side.sum_messages(
+            round_of(model, work, True),
+            models,
+            everybody,
+            model.start(0)[None],
+            one,
+            cohort,
+            64 / clients,
+            t,
+            1.0,
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(peak)
+
+
+BENCHMARKS = {
+    "neural-against-torch": against_torch,
+    "neural-against-pfl": against_pfl,
+    "neural-compile-time": compile_time,
+    "neural-memory-10000": memory_of_many_clients,
+}
+
+
+def run(quick: bool = False) -> dict:
+    """All of them, or only the quick ones."""
+    names = ["neural-against-torch", "neural-compile-time"] if quick else list(BENCHMARKS)
+    return {name: BENCHMARKS[name](3 if quick else 5) for name in names}
