@@ -23,6 +23,7 @@ from taskveil.privacy.spending import Account, MemoryAccount
 from taskveil.privacy.units import Neighbours, Observer, Unit
 from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
+from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.scaling import Scaling, fit_scaling
 from taskveil.tasks.task import TaskSet
@@ -112,9 +113,10 @@ class TaskEstimator(BaseEstimator):
         self.warnings_ = unusual_tasks(tasks, block)
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
-        record = self._run(method, block, public, plan)
-        self.warnings_ += record.warnings
-        self._keep(method, tasks, scaling, block, record)
+        with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
+            record = self._run(method, block, public, plan)
+            self.warnings_ += record.warnings
+            self._keep(method, tasks, scaling, block, record)
         return self
 
     def _method(self) -> Method:
@@ -236,6 +238,7 @@ class TaskEstimator(BaseEstimator):
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features
         self.classes_ = tasks.classes
+        self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
         self.n_iter_ = record.rounds
         self.certificate_ = certify.certificate(method, record, scaling, tasks)
