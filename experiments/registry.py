@@ -19,6 +19,11 @@ ITEMS: dict[str, str] = {
     "mp-mtl-fig12": "experiments.mp_mtl.curves:fig12",
     "mp-mtl-lemmas": "experiments.mp_mtl.pictures:lemmas",
     "mp-mtl-prop1": "experiments.mp_mtl.pictures:prop1",
+    "async-time": "experiments.adapters:async_time",
+    "async-composition": "experiments.adapters:async_composition",
+    "svm-equations": "experiments.adapters:svm_paper_equations",
+    "svm-rounds": "experiments.adapters:svm_rounds",
+    "svm-masks": "experiments.adapters:svm_masks",
 }
 
 
@@ -29,4 +34,4 @@ def get(name: str) -> Any:
 
 def folder_of(name: str) -> str:
     """The experiment's folder, below experiments/."""
-    return ITEMS[name].split(":")[0].split(".")[1]
+    return {"mp": "mp_mtl", "async": "async_mtl", "svm": "federated_mtl_svm"}[name.split("-")[0]]
