@@ -40,10 +40,9 @@ def noise_halved() -> Iterator[None]:
         real = getattr(owner, name)
         return patch.object(owner, name, lambda self, *args, **kw: real(self, *args, **kw) / 2)
 
-    seeded = randomness._SeededStream
-    with halved("normal", seeded), halved("laplace", seeded), halved("wishart", randomness.Stream):
-        with halved("gamma", randomness.Stream):
-            yield
+    seeded, every = randomness._SeededStream, randomness.Stream
+    with halved("normal", seeded), halved("laplace", seeded), halved("wishart", every), halved("gamma", every):
+        yield
 
 
 @contextmanager

@@ -57,7 +57,9 @@ def audit_resume(
 
 def _seen(planned: PlannedRelease, budget: Budget, messages: np.ndarray, seed: int) -> np.ndarray:
     """Both totals of one release that was made, lost with the process, and made again."""
-    source, executed, seen = insecure_seeded_noise(seed), [], []
+    source = insecure_seeded_noise(seed)
+    executed: list[PlannedRelease] = []
+    seen: list[np.ndarray] = []
     plan = Plan((planned,), budget)
     for message in messages:
         account = MemoryAccount()

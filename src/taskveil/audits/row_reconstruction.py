@@ -31,16 +31,18 @@ def gradient_reconstruction(epsilon: float = 1.0, seed: int = 0) -> Attack:
     x, y = rng.normal(size=FEATURES), rng.normal()
     points = np.vstack([np.zeros(FEATURES), np.eye(FEATURES)])  # what the server broadcasts
     answers = (points @ x - y)[:, None] * x
-    guesses = {"un-noised gradients": _row_from(answers), f"private, epsilon {epsilon:g}": _row_from(_noised(answers, epsilon, seed))}
-    if guesses["un-noised gradients"] @ x < 0:  # the sign of one row alone is not identified
-        guesses["un-noised gradients"] *= -1
+    plain, private = "un-noised gradients", f"private, epsilon {epsilon:g}"
+    guesses = {plain: _row_from(answers), private: _row_from(_noised(answers, epsilon, seed))}
+    if guesses[plain] @ x < 0:  # the sign of one row alone is not identified
+        guesses[plain] *= -1
     found = {name: abs(float(g @ x)) / float(np.linalg.norm(g) * np.linalg.norm(x)) for name, g in guesses.items()}
     sentence = (
-        f"A server reads a task's only row from {FEATURES + 1} un-noised gradients (|cosine| {found['un-noised gradients']:.3f}); "
-        f"from clipped, noised ones it reads noise ({found[f'private, epsilon {epsilon:g}']:.3f})."
+        f"A server reads a task's only row from {FEATURES + 1} un-noised gradients (|cosine| {found[plain]:.3f}); "
+        f"from clipped, noised ones it reads noise ({found[private]:.3f})."
     )
     data = {"cosine": found, "row": x.tolist(), "guesses": {k: g.tolist() for k, g in guesses.items()}}
-    return Attack("row-from-gradients", sentence, data, lambda: _bars({"the row": x, **guesses}, "A row, and what gradients say of it"))
+    title = "A row, and what gradients say of it"
+    return Attack("row-from-gradients", sentence, data, lambda: _bars({"the row": x, **guesses}, title))
 
 
 def _row_from(answers: np.ndarray) -> np.ndarray:
