@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.small import related_tasks
 
 from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.estimators.storage import load
 from taskveil.runtime.in_process import replay
-from tests.support.small import related_tasks
 
 NAMES = [n for n in methods.names() if methods.get(n).linear]
 PRIVATE = [n for n in NAMES if not methods.get(n).shares_nothing]

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.estimators.storage import load
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge
 from taskveil.privacy.ledger import Book, Key
-from tests.support.small import related_tasks
 
 KEY, ROUNDS = Key("wards"), 3
 TASKS = related_tasks(n_tasks=10, rows=(6, 8), n_features=3)

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.require import require
 
 from taskveil.privacy.accountants.rdp import Rdp
 from taskveil.privacy.events import Charge, GaussianEvent, event_from_dict
 from taskveil.privacy.ledger import Book, Key
-from tests.support.require import require
 
 PROCESSES, ATTEMPTS, LIMIT, DELTA, NOISE = 8, 125, 1.0, 1e-5, 40.0
 

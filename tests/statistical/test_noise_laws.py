@@ -1,7 +1,8 @@
 """The law of every mechanism's noise. Each test: KS at a false-alarm rate of 1e-6, and a twin it must reject.
 
-Seeds are fixed here (a nightly run may change SEED); sizes are chosen so that the twins, noise 5 to 8 % too
-small or of the wrong law, are rejected at the same level.
+Seeds are fixed here (a nightly run may change SEED); sizes are chosen so that the twins, noise 5 to 8 % too small or of
+the wrong law, are rejected at the same level. Where the entropy is fresh at every run the twins' noise is 13 to 25 % too
+small, so that a test of correct code fails with a probability far under 1e-6 on either side.
 """
 
 from __future__ import annotations
@@ -45,19 +46,19 @@ def test_exact_discrete_gaussian_noise_has_the_declared_scale():
     """Fresh operating-system entropy: 20,000 exact samples."""
     draws = system_noise().at(1, "noise").normal(3.0, 20_000)
     assert fits(draws, stats.norm(scale=3.0))
-    assert not fits(0.93 * draws, stats.norm(scale=3.0))
+    assert not fits(0.8 * draws, stats.norm(scale=3.0))
 
 
 def test_exact_discrete_laplace_noise_has_the_declared_scale():
     draws = system_noise().at(1, "noise").laplace(3.0, 20_000)
     assert fits(draws, stats.laplace(scale=3.0))
-    assert not fits(0.9 * draws, stats.laplace(scale=3.0))
+    assert not fits(0.75 * draws, stats.laplace(scale=3.0))
 
 
 def test_float_noise_from_system_entropy_has_the_declared_scale():
     draws = system_noise(exact=False).at(1, "noise").normal(3.0, 50_000)
     assert fits(draws, stats.norm(scale=3.0))
-    assert not fits(0.95 * draws, stats.norm(scale=3.0))
+    assert not fits(0.87 * draws, stats.norm(scale=3.0))
 
 
 def test_matrix_gaussian_noise_is_standard_in_the_frobenius_isometry():

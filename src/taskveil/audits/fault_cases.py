@@ -53,7 +53,7 @@ PURE: dict[str, Any] = {"mechanism": "l2-laplace", "delta": 0.0}
 
 CASES = (
     Case("noise halved", "one Gaussian release", faults.noise_halved, on_mechanism("gaussian", trials=1_000_000)),
-    Case("noise halved", "dp-aggr, end to end", faults.noise_halved, on_method("dp-aggr", trials=4000, **PURE), slow=True),
+    Case("noise halved", "dp-aggr, end to end", faults.noise_halved, on_method("dp-aggr", trials=2400, **PURE), slow=True),
     Case("noise halved", "one two-sided Wishart release", faults.noise_halved, on_mechanism("two-sided-wishart", trials=40_000)),
     Case("clipping off", "one Laplace release", faults.clipping_off, on_mechanism("laplace", trials=2000)),
     Case("clipping off", "low-rank, end to end", faults.clipping_off, on_method("low-rank", {"rounds": 2}, trials=400)),
@@ -71,7 +71,7 @@ CASES = (
     ),
     Case(
         "add-remove noise sold as replace-one", "dp-aggr, end to end", faults.wrong_neighbours,
-        on_method("dp-aggr", trials=4000, **PURE), slow=True,
+        on_method("dp-aggr", trials=2400, **PURE), slow=True,
     ),
     Case(
         "noise reused in two rounds", "low-rank, a canary that changes", faults.noise_reused,

@@ -46,14 +46,17 @@ def command() -> None:
 @sentence[2]
 @ledger_url
 @json_option
-def set_limit(name: str, epsilon: float, delta: float, unit: str, neighbours: str, observer: str, url: str, as_json: bool) -> None:
+def set_limit(
+    name: str, epsilon: float, delta: float, unit: str, neighbours: str, observer: str, url: str, as_json: bool
+) -> None:
     """Open account NAME, or change its limit."""
     from taskveil.privacy.ledger import Book, Key
 
     key = Key(name, unit, neighbours, observer)
     Book(url).set_limit(key, epsilon, delta)
     if as_json:
-        print_json({"account": name, "unit": unit, "neighbours": neighbours, "observer": observer, "epsilon": epsilon, "delta": delta})
+        printed = {"account": name, "unit": unit, "neighbours": neighbours, "observer": observer}
+        print_json({**printed, "epsilon": epsilon, "delta": delta})
     else:
         click.echo(f"account {key}: at most epsilon {epsilon:g} at delta {delta:g} over all runs")
 

@@ -169,7 +169,7 @@ class TaskEstimator(BaseEstimator):
         if mode == "auto":
             declared = tasks.bounds is not None
             mode = "declared" if declared else "own"
-            if (self.normalise == "row" or records) and not declared:
+            if (self.normalise == "row" or records or self._method().raw_rows) and not declared:
                 mode = "none"
         if mode == "own" and records:
             raise OptionError(

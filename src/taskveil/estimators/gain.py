@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Method, Models
 from taskveil.runtime.in_process import replay
@@ -49,12 +50,25 @@ def measure_gain(
     method: Method, block: TaskBlock, record: RunRecord, models: Models, names: tuple[str, ...]
 ) -> Gain:
     """k-fold errors alone and shared; five replays of the public billboards."""
+    if not method.linear:
+        return _recorded_gain(method, block, models, names)
     alone, shared = held_out_losses(method, block, record)
     kept = models.kept if models.kept is not None else np.full(block.n_tasks, not method.shares_nothing)
     metric = "mean squared error (scaled target)" if block.kind == "regression" else "log loss"
     factor = 2.0 if block.kind == "regression" else 1.0  # the squared loss carries a factor one half
     mean = block.means_by_task
     return Gain(names, factor * mean(alone), factor * mean(shared), np.asarray(kept, dtype=bool), metric)
+
+
+def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tuple[str, ...]) -> Gain:
+    """Held-out errors that the tasks measured themselves when they chose their models."""
+    if "error_alone" not in models.extra:
+        raise OptionError(
+            f"method {method.name!r} measured no gain: use personalise='choose' with 'alone' among the options"
+        )
+    metric = "mean squared error (scaled target)" if block.kind == "regression" else "error rate"
+    kept = np.asarray(models.kept, dtype=bool)
+    return Gain(names, models.extra["error_alone"], models.extra["error_shared"], kept, metric)
 
 
 def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:

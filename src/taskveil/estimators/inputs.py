@@ -52,6 +52,8 @@ def rows_of(X: Any, task: Any, task_column: Any) -> Rows:
         X = _numbers(_dense(X))
         if task is None and task_column is not None:
             task, X = _cut_column(X, task_column)
+    if X.ndim in (3, 4):  # images, one per row
+        X = X.reshape(X.shape[0], -1)
     if X.ndim != 2:
         raise DataError(
             f"Expected 2D array, got {X.ndim}D array instead: X must be rows x features. "

@@ -175,7 +175,8 @@ class TaskSearch(BaseEstimator):
             "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
             "only the best configuration, its billboards and its noisy score leave the search",
         ]
-        return build_certificate(f"search over {self.best_estimator_.method_.name}", searched.plan, source.describe(), assumptions=said)
+        title = f"search over {self.best_estimator_.method_.name}"
+        return build_certificate(title, searched.plan, source.describe(), assumptions=said)
 
     def _fit_locally(self, tasks: TaskSet) -> TaskSearch:
         """One charged run; then every task picks among configurations on its own rows."""

@@ -157,6 +157,15 @@ class Method(BaseEstimator):
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         raise NotImplementedError
 
+    @property
+    def raw_rows(self) -> bool:
+        """Whether rows without declared ranges are used as they come (images), not scaled by each task."""
+        return False
+
+    def cohort_size(self, public: PublicInfo, variant: str) -> int | None:
+        """Tasks per round where a paper's cohorts have a fixed size; None: Poisson cohorts, or everybody."""
+        return None
+
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         """What the certificate rests on, beyond what every run states."""
         return []

@@ -50,8 +50,9 @@ class ConcatenatedTasks(NeuralTasks):
         new, _ = self.clients.each_message(
             self.compiled, published.copy(), np.ones(m, bool), anchor, one, everybody, None, view.round + 1, 1.0
         )
-        total = self.clients.concatenated(np.asarray(new) - published, self.contribution.bound)
-        return state, {RELEASE: seal_clipped_sum(self.contribution, total, m)}
+        what = self.plan.releases[0].contribution
+        total = self.clients.concatenated(np.asarray(new) - published, what.bound)
+        return state, {RELEASE: seal_clipped_sum(what, total, m)}
 
     def start(self) -> State:
         return {}

@@ -69,7 +69,7 @@ class NeuralMethod(Method):
 
     linear = False
     chooses_locally = True
-    variants = ("sound", "paper")
+    variants: ClassVar[tuple[str, ...]] = ("sound", "paper")
     kinds = ("regression", "classification")
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
     work_start: ClassVar[str] = "own"
@@ -142,8 +142,8 @@ class NeuralMethod(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         what = VectorSum(self.total_shape(public), self.bound(budget))
         rate = self.sampling_rate(public, budget)
-        rate = None if rate == 1.0 else rate
-        return [Request(RELEASE, t + 1, what, rate=rate) for t in range(self.n_rounds(public, budget))]
+        sampled = None if rate == 1.0 else rate
+        return [Request(RELEASE, t + 1, what, rate=sampled) for t in range(self.n_rounds(public, budget))]
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         """Given, or from public sizes: the noise of T rounds on a mean of m tasks has norm sqrt(p T) / (m mu)."""
@@ -173,8 +173,9 @@ class NeuralMethod(Method):
         return float(self.clip) * math.hypot(1.0, extra)
 
     def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
-        if budget.variant == "paper":
-            return self.cohort_size(public, budget.variant) / public.n_tasks
+        size = self.cohort_size(public, budget.variant)
+        if size is not None:
+            return size / public.n_tasks
         if self.rate is not None:
             return float(self.rate)
         return min(1.0, LARGE_COHORT / public.n_tasks)
@@ -185,6 +186,11 @@ class NeuralMethod(Method):
 
     def keeps_history(self, plan: Plan) -> bool:
         return False
+
+    @property
+    def raw_rows(self) -> bool:
+        name = self.model.get("name") if isinstance(self.model, dict) else self.model
+        return name == "cnn" or self.features is not None
 
     # ----------------------------------------------------------------- engine
 
@@ -254,7 +260,8 @@ class NeuralMethod(Method):
         return said
 
     def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if plan.budget.variant != "paper" or plan.budget.epsilon is None:
+        sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
+        if plan.budget.variant != "paper" or not sampled:
             return []
         true, _ = true_epsilon_of_fixed_cohorts(plan)
         size = self.cohort_size(public, "paper")
@@ -289,7 +296,6 @@ class NeuralTasks(TaskSide):
         self.clients = Clients(block, method.feature_map(public), self.model, public.seed or 0)
         self.first = self.model.start(public.seed or 0)
         self.compiled = round_of(self.model, method.work(plan), exact_sum=plan.budget.epsilon is not None)
-        self.contribution = plan.releases[0].contribution if plan.releases else None
         self.rate = plan.releases[0].rate if plan.releases else None
 
     def start(self) -> State:
@@ -313,7 +319,8 @@ class NeuralTasks(TaskSide):
         message: Any
         if self.plan.budget.aggregation == "curator" and self.block.n_tasks == self.public.n_tasks:
             models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
-            message = seal_clipped_sum(self.contribution, total.reshape(self.contribution.total_shape), clients.size)
+            what = self.plan.releases[0].contribution
+            message = seal_clipped_sum(what, total.reshape(what.total_shape), clients.size)
         else:
             models, raw = self.clients.each_message(*common, self.method.clip)
             message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
@@ -417,10 +424,10 @@ class NeuralServer(ServerSide):
         s is the public noise scale, so this is post-processing. Off in the paper's variant and without noise.
         """
         planned = next((p for p in self.plan.releases if p.round == t), None)
-        quiet = planned is None or self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
-        if quiet or not self.method.shrink:
+        quiet = self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
+        if planned is None or quiet or not self.method.shrink:
             return sums
-        noise = sums.shape[1] * planned.mechanism.scale**2
+        noise = sums.shape[1] * planned.mechanism.typical_scale**2
         share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)
         return sums * np.maximum(share, 0.0)
 

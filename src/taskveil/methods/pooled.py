@@ -119,6 +119,7 @@ class PooledServer(ServerSide):
         regular = curvature + ridge[:, None, None] * np.eye(d)
         move = np.linalg.solve(regular, (gradient + ridge[:, None] * state["mean"])[:, :, None])[:, :, 0]
         length = np.linalg.norm(move, axis=1, keepdims=True)
-        mean = state["mean"] - move * np.minimum(1.0, 10.0 / np.maximum(length, 1e-300) if self.public.kind != "regression" else 1.0)
+        longest = 10.0 / np.maximum(length, 1e-300) if self.public.kind != "regression" else 1.0
+        mean = state["mean"] - move * np.minimum(1.0, longest)
         still = bool(np.abs(move).max() < 1e-9)
         return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted, done=still)

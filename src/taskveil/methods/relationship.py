@@ -166,8 +166,8 @@ class RelationshipServer(ServerSide):
     def _noise_variance(self, t: int) -> float:
         planned = next(p for p in self.plan.releases if p.round == t and p.name == MODELS)
         if planned.mechanism.name == "l2-laplace":  # Gamma(p, b) in a uniform direction: E|z|^2 / p = (p + 1) b^2
-            return (self.public.n_features * self.public.n_outputs + 1) * planned.mechanism.scale**2
-        return planned.mechanism.scale**2 * (2.0 if planned.mechanism.name == "laplace" else 1.0)
+            return (self.public.n_features * self.public.n_outputs + 1) * planned.mechanism.typical_scale**2
+        return planned.mechanism.typical_scale**2 * (2.0 if planned.mechanism.name == "laplace" else 1.0)
 
 
 class PlainRelatedTasks(TaskSide):

@@ -30,7 +30,7 @@ class Release:
     event: Event
 
 
-def release(  # noqa: PLR0917
+def release(
     planned: PlannedRelease,
     bounded: Bounded,
     account: Account,

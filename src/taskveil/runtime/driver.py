@@ -27,7 +27,7 @@ from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
 from taskveil.runtime import wire
-from taskveil.runtime.in_process import draw_cohort
+from taskveil.runtime.in_process import draw_cohort, fixed_cohort
 from taskveil.runtime.replies import Late, Refused, checked_arrays, combined, noisy_total
 from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
@@ -128,7 +128,8 @@ class Driver:
     def _round(self, at: Progressed, number: int) -> None:
         releases = self.rounds[number]
         round_number = releases[0].round
-        active = draw_cohort(releases, self.public.n_tasks, self.source, round_number)
+        size = fixed_cohort(self.method, self.public, self.plan)
+        active = draw_cohort(releases, self.public.n_tasks, self.source, round_number, size)
         if self.plan.budget.aggregation == "secure":
             self._secure_round(at, number, releases, active)
             return

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import BudgetExceeded
+from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.faults import point
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
 from taskveil.privacy.release import release
@@ -32,7 +33,7 @@ from taskveil.tasks.block import TaskBlock
 Progress = Callable[[int, int], None]
 
 
-def run(
+def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six helpers
     method: Method,
     block: TaskBlock,
     public: PublicInfo,
@@ -67,7 +68,7 @@ def run(
     rounds, warnings = plan.rounds(), []
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
-            active = draw_cohort(releases, block.n_tasks, source, number)
+            active = draw_cohort(releases, block.n_tasks, source, number, fixed_cohort(method, public, plan))
             new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
             noisy = _released(releases, message, active, executed, account, source, plan)
             accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
@@ -142,13 +143,28 @@ def bounded_message(
     return planned.contribution.clip(raw)
 
 
+def fixed_cohort(method: Method, public: PublicInfo, plan: Plan) -> int | None:
+    """Size of the cohorts where a paper fixes it; refused where the plan accounts for Poisson cohorts and claims to hold."""
+    size = method.cohort_size(public, plan.budget.variant)
+    sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
+    if size is not None and sampled and not method.refutations(public, plan):
+        raise OptionError(
+            f"cohorts of exactly {size} tasks cannot be accounted as Poisson samples: tasks that count their own "
+            "participations learn who was drawn. Use Poisson cohorts, or charge every round in full."
+        )
+    return size
+
+
 def draw_cohort(
-    releases: list[PlannedRelease], n_tasks: int, source: NoiseSource, number: int
+    releases: list[PlannedRelease], n_tasks: int, source: NoiseSource, number: int, size: int | None = None
 ) -> np.ndarray | None:
-    """Poisson cohort of a round, from the one randomness source; None when everybody is asked.
+    """Poisson cohort of a round, from the one randomness source; None when everybody is asked; `size` fixes how many.
 
     Where the unit is the record, the coins are drawn for rows inside every task instead (runtime/rows.py).
     """
+    if size is not None:
+        drawn = np.argsort(source.at(number, "cohort").uniform(n_tasks), kind="stable")[:size]
+        return np.isin(np.arange(n_tasks), drawn)
     rates = {p.rate for p in releases if p.rate is not None and p.contribution.unit is Unit.TASK}
     if not rates:
         return None

@@ -5,7 +5,7 @@ in cache. Sums are accumulated in double precision whatever the type of X. `fast
 (needed to vectorise a dot product) but neither assumes finite input nor drops NaN.
 """
 
-# ruff: noqa: PLR0917  (compiled loops take their arrays one by one)
+
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Compiled part of solvers/lasso.py. Imported only when first used."""
 
-# ruff: noqa: PLR0912, PLR0915, PLR0917  (compiled loops: one function call per task would cost a copy)
+# ruff: noqa: PLR0912, PLR0915  (compiled loops: one function call per task would cost a copy)
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class SvmProblem:
         from taskveil.solvers.dual_coordinate import scores
 
         out = np.empty(self.n_rows)
-        scores(*self.rows, self.offsets, np.ascontiguousarray(points), out)
+        scores(*self.rows, self.offsets, np.ascontiguousarray(points), out)  # type: ignore[call-arg]
         return out
 
     def sums(self, dual: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ class SvmProblem:
         from taskveil.solvers.dual_coordinate import weighted_sums
 
         out = np.zeros((self.n_tasks, self.size))
-        weighted_sums(*self.rows, self.offsets, np.ascontiguousarray(dual), out)
+        weighted_sums(*self.rows, self.offsets, np.ascontiguousarray(dual), out)  # type: ignore[call-arg]
         return out
 
     def losses(self, points: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ def make_problem(
 def check_constants(C1: float, C2: float) -> None:
     """C1 and C2 weigh a loss and a norm: both must be positive and finite."""
     for name, value in (("C1", C1), ("C2", C2)):
-        if isinstance(value, bool) or not np.isscalar(value) or not np.isreal(value) or not 0 < value < np.inf:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not 0 < value < np.inf:
             raise OptionError(f"{name} must be a positive, finite number; got {value!r}")
 
 

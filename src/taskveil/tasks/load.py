@@ -29,7 +29,7 @@ from taskveil.tasks.task import TaskSet
 __all__ = ["load_rows", "load_tasks", "make_binary"]
 
 
-def load_tasks(  # noqa: PLR0917  the order of these is part of the public surface
+def load_tasks(
     source: Any,
     task: str | None = None,
     target: str | None = None,

@@ -8,6 +8,7 @@ import pytest
 from dp_accounting import rdp
 from scipy.stats import chisquare
 from sklearn.model_selection import GridSearchCV, KFold
+from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.errors import BudgetExceeded, OptionError
@@ -15,7 +16,6 @@ from taskveil.privacy.guarantees import negative_binomial_gamma
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.mechanisms.selection import Selection, truncated_negative_binomial
 from taskveil.privacy.randomness import insecure_seeded_noise
-from tests.support.small import related_tasks
 
 GRID = {"method__rounds": [1, 2, 3], "method__local_steps": [1, 5], "method__penalty": [0.01, 0.1]}
 DELTA = 1e-5

@@ -10,10 +10,10 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_s
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
+from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.errors import DataError, OptionError
-from tests.support.small import related_tasks
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.losses import LOSSES
 from taskveil.solvers.proximal_gradient import minimise
 from taskveil.solvers.relationship import relationship_optimum
 from taskveil.structures import STRUCTURES
-from tests.support.small import related_tasks
 
 TOLERANCE = 1e-6
 

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from tests.support import mp_mtl_reference as reference
+from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.errors import OptionError
 from taskveil.privacy.randomness import insecure_seeded_noise
-from tests.support import mp_mtl_reference as reference
-from tests.support.small import related_tasks
 
 ROUNDS, ETA, PENALTY, K, SEED, EPSILON, DELTA = 4, 0.3, 0.2, 0.8, 7, 1.0, 1e-3
 MOMENTA = {"none": lambda t: 0.0, "accelerated": lambda t: (t - 1) / (t + 2)}

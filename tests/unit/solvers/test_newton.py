@@ -9,7 +9,7 @@ from taskveil.solvers.newton import Penalty, cross_validated, minimise_local, so
 LOGISTIC, SQUARED = LOSSES.get("logistic"), LOSSES.get("squared")
 
 
-def gradient(block, i, loss, W, b, mu, A, centre):  # noqa: PLR0917
+def gradient(block, i, loss, W, b, mu, A, centre):
     """Of the local objective of task i, one output, in (w, b)."""
     rows = block.rows(i)
     keep = slice(None) if block.weights is None else block.weights[rows] > 0

@@ -11,7 +11,7 @@ from taskveil.structures import STRUCTURES
 KIND = {"squared": "regression", "logistic": "classification"}
 
 
-def joint_objective(block, loss, penalty, W, b, omega):  # noqa: PLR0917
+def joint_objective(block, loss, penalty, W, b, omega):
     """Zhang & Yeung's objective, from its definition."""
     V = W[:, 0].T
     fit = block.means_by_task(loss.value(block.scores(W, b), block.y)).sum()

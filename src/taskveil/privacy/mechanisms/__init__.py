@@ -12,8 +12,8 @@ from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLa
 from taskveil.privacy.mechanisms.none import NoNoise
 from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
-from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam
 from taskveil.privacy.mechanisms.selection import Selection
+from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
 from taskveil.registry import Table
 

@@ -1,0 +1,165 @@
+"""README.md and curves.svg from results.json: means over seeds, spread, paired differences. Computes nothing private."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.pmtl import settings
+
+COLUMNS = ("none", "vanilla", "mean", "symmetrised-kl", "ewc", "chosen")
+COLOURS = {"mean": "#1b6ca8", "fedavg": "#c0392b", "fedprox": "#d68910", "pp-sgd": "#7d3c98", "naive-dp": "#7f8c8d"}
+
+
+def write_report(results: Path, folder: Path) -> None:
+    runs = json.loads(results.read_text())
+    parts = [INTRODUCTION]
+    for name in settings.DATA:
+        parts += [f"## {name}\n", table(runs, name), verdict(runs, name), f"![curves](curves_{name}.svg)\n"]
+        (folder / f"curves_{name}.svg").write_text(curves(runs, name))
+    (folder / "README.md").write_text("\n".join([*parts, FAILS]))
+
+
+def pick(runs: list[dict], data: str, method: str, epsilon: float | None) -> list[dict]:
+    found = [r for r in runs if r["data"] == data and r["method"] == method and r["epsilon"] == epsilon]
+    return sorted(found, key=lambda r: r["seed"])
+
+
+def values(runs: list[dict], data: str, method: str, epsilon: float | None, column: str) -> np.ndarray:
+    return np.array([r["accuracy"][column] for r in pick(runs, data, method, epsilon) if column in r["accuracy"]])
+
+
+def cell(found: np.ndarray) -> str:
+    return f"{found.mean():.3f} ± {found.std(ddof=1):.3f}" if found.size else ""
+
+
+def table(runs: list[dict], data: str) -> str:
+    local = values(runs, data, "local", None, "none")
+    parameters = pick(runs, data, "mean", None)[0]["parameters"]
+    lines = [
+        f"{settings.DATA[data]['n_tasks']} writers, {settings.DATA[data]['classes']} classes, {parameters} parameters a model. "
+        f"`local`: **{cell(local)}**.\n",
+        "| eps | rounds | method | none | vanilla | mean | sym. KL | EWC | chosen |", "|---|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for epsilon in settings.EPSILONS:
+        for method in settings.METHODS:
+            found = pick(runs, data, method, epsilon)
+            cells = [cell(values(runs, data, method, epsilon, c)) for c in COLUMNS]
+            shown = "none" if epsilon is None else f"{epsilon:g}"
+            lines.append(f"| {shown} | {found[0]['rounds']} | {method} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def paired(runs: list[dict], data: str, epsilon: float | None) -> tuple[float, float]:
+    """Mean over writers of (chosen - local) in correct test rows per test row, and its standard error.
+
+    A writer's difference is averaged over seeds first, so that the writers are the independent units.
+    """
+    mean, local = pick(runs, data, "mean", epsilon), pick(runs, data, "local", None)
+    gained = np.mean([np.subtract(a["correct"]["chosen"], b["correct"]["none"]) for a, b in zip(mean, local)], axis=0)
+    tested = np.mean([b["tested"] for b in local], axis=0)
+    overall = gained.sum() / tested.sum()
+    rest = gained - overall * tested
+    return float(overall), float(np.sqrt((rest**2).sum()) / tested.sum())
+
+
+def verdict(runs: list[dict], data: str) -> str:
+    lines = [
+        "| eps | chosen - local (paired over writers, ± standard error) | mean - best global model, worst column | that column |",
+        "|---|---|---|---|",
+    ]
+    for epsilon in settings.EPSILONS:
+        gain, error = paired(runs, data, epsilon)
+        differences = {c: min(against(runs, data, epsilon, c, g) for g in ("fedavg", "fedprox")) for c in COLUMNS}
+        worst = min(differences, key=lambda c: differences[c][0])
+        size, spread = differences[worst]
+        shown = "none" if epsilon is None else f"{epsilon:g}"
+        lines.append(f"| {shown} | {gain:+.4f} ± {error:.4f} | {size:+.4f} ± {spread:.4f} | {worst} |")
+    return "\n".join(lines) + "\n"
+
+
+def against(runs: list[dict], data: str, epsilon: float | None, column: str, other: str) -> tuple[float, float]:
+    """Mean over seeds of (mean - other) in one column, and the standard error over seeds."""
+    d = values(runs, data, "mean", epsilon, column) - values(runs, data, other, epsilon, column)
+    return float(d.mean()), float(d.std(ddof=1) / np.sqrt(d.size))
+
+
+def curves(runs: list[dict], data: str) -> str:
+    """Accuracy over epsilon, without (dashed) and with (solid) the locally chosen personalisation."""
+    width, height, left, top = 720, 420, 60, 30
+    xs = {e: left + 40 + i * (width - left - 200) / (len(settings.EPSILONS) - 1) for i, e in enumerate(settings.EPSILONS)}
+    lowest = 0.0 if data == "femnist" else 0.4
+
+    def y(a: float) -> float:
+        return top + (height - top - 50) * (1 - (a - lowest) / (1 - lowest))
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" font-size="12">']
+    parts.append(f'<rect width="{width}" height="{height}" fill="white"/>')
+    for a in np.linspace(lowest, 1, 6):
+        parts.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(a):.1f}" y2="{y(a):.1f}" stroke="#ddd"/>')
+        parts.append(f'<text x="{left - 34}" y="{y(a) + 4:.1f}">{a:.2f}</text>')
+    for e, x in xs.items():
+        parts.append(f'<text x="{x - 10:.1f}" y="{height - 26}">{"none" if e is None else f"{e:g}"}</text>')
+    parts.append(f'<text x="{width / 2 - 90}" y="{height - 6}">epsilon (delta = 1/m, {settings.NEIGHBOURS})</text>')
+    local = values(runs, data, "local", None, "none").mean()
+    parts.append(f'<line x1="{left}" x2="{width - 150}" y1="{y(local):.1f}" y2="{y(local):.1f}" stroke="black" stroke-dasharray="2 3"/>')
+    parts.append(f'<text x="{width - 145}" y="{y(local) + 4:.1f}">local</text>')
+    entries = [("mean", "chosen", ""), ("mean", "none", "5 3"), ("fedavg", "none", "5 3"), ("pp-sgd", "none", "5 3"), ("naive-dp", "none", "5 3")]
+    for i, (method, column, dash) in enumerate(entries):
+        parts += _curve(runs, data, method, column, dash, xs, y)
+        ly = top + 14 + 18 * i
+        parts.append(f'<line x1="{width - 145}" x2="{width - 120}" y1="{ly}" y2="{ly}" stroke="{COLOURS[method]}" stroke-width="2" stroke-dasharray="{dash}"/>')
+        parts.append(f'<text x="{width - 114}" y="{ly + 4}">{method}{", chosen" if column == "chosen" else ""}</text>')
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _curve(runs: list[dict], data: str, method: str, column: str, dash: str, xs: dict, y: Any) -> list[str]:
+    points, bars = [], []
+    for e, x in xs.items():
+        found = values(runs, data, method, e, column)
+        points.append(f"{x:.1f},{y(found.mean()):.1f}")
+        low, high = y(found.min()), y(found.max())
+        bars.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}" stroke="{COLOURS[method]}"/>')
+    return [
+        f'<polyline points="{" ".join(points)}" fill="none" stroke="{COLOURS[method]}" stroke-width="2" stroke-dasharray="{dash}"/>',
+        *bars,
+    ]
+
+
+INTRODUCTION = """# Private mean-regularised multi-task learning on writers (Hu, Wu, Smith 2023)
+
+Generated by `python -m experiments.pmtl.run report` from `results.json`; do not edit. The paper's Figure 3, Table 1, Table 3 and
+Figure 1 on the two sets of writers we have, 70/30 inside every writer, 3 seeds (splits, initial order and noise), mean ± standard
+deviation over seeds.
+
+* **Guarantee.** Unit: all rows of a writer. Neighbours: add-remove. Observer: all other writers together. delta = 1/m. Every round all
+  writers take part (no sampling: with two hundred writers it only adds noise), so T rounds are T Gaussian releases; the number in
+  the first column is the certified epsilon, rounded up. Replace-one at the same noise is about twice that.
+* **Model.** Softmax regression on 32 public features (`features={"name": "strokes", "width": 32}`): histograms of edge directions turned
+  to the principal directions of random pen strokes that a program draws. No data, public or private, was used for them. The
+  paper's CNN has 213,630 parameters; with 206 writers its noise has a norm of some hundred times the signal below epsilon 4.
+* **Rounds** follow from public sizes (noise of one round about as large as its signal). Clip 2, step sizes: `settings.py`, one setting per
+  data set for all epsilons; they were chosen on other rows (see there) and, as in the paper, that choice is not charged.
+* **Columns.** *none*: the shared model for fedavg and fedprox, the regularised model around the last billboard for `mean`. Then fine-tuned
+  by each objective; a shared model of clipped messages points in a good direction but is short, so in every column each writer stretches
+  it by 1, 3, 10 or 30, chosen on its own folds. *chosen*: what the library does by default, the stretches of the symmetrised KL
+  objective or "alone", by three folds of the writer's own rows. All of this costs no privacy.
+"""
+
+FAILS = """## Where it fails
+
+* Below about epsilon 0.2 on femnist nothing is gained over `local`: one release of 2,046 numbers from 206 writers is mostly noise. The
+  locally chosen model is then as good as `local`, no better.
+* On mnist_writers `local` is already near 0.98 (81 training rows of 10 classes): sharing gains some tenths of a percent, from epsilon
+  0.8 on; at smaller epsilons the choice neither helps nor hurts beyond the noise.
+* After fine-tuning, `mean` and the private global models are the same within the spread: both send clipped local progress, and what
+  remains is the billboard's direction. The paper's large gaps in those columns do not appear here. The advantage of `mean` is in the
+  column without fine-tuning, where a noisy global model is far worse than a personal one.
+* Algorithm 1's own state, without the last local solve and the stretch (`algorithm-1` in results.json), is much worse than `local` at
+  small epsilon: it is pulled toward a short, noisy mean.
+* `pp-sgd` spends one clipped gradient per round where the others send the result of many local steps; it needs a large epsilon.
+* `naive-dp` (noise on every personal model, Figure 1) stays near guessing at every epsilon, as in the paper.
+"""
