@@ -22,7 +22,7 @@ from taskveil.solvers.sequential_svm import solve_sequential
 from taskveil.solvers.svm_problem import EMPTY, make_problem
 
 GAP = 1e-4
-CONSTANTS = ((0.03, 5.0), (0.1, 10.0), (0.01, 2.0))  # (C1, C2) chosen on HAR in experiments/federated_mtl_svm
+CONSTANTS = ((0.03, 5.0), (0.1, 10.0), (0.01, 2.0))  # (C1, C2) chosen on HAR in experiments/ponomarenko_2023
 TOLERANCES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4)
 
 
@@ -34,7 +34,7 @@ def run(quick: bool = False) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training rows with a constant feature, labels, offsets."""
-    from experiments.federated_mtl_svm.data import har_split
+    from experiments.ponomarenko_2023.data import har_split
 
     train = har_split(0, 20).train
     X = np.column_stack([train.X, np.ones(train.n_rows, dtype=train.X.dtype)])
@@ -115,7 +115,7 @@ def federated_against_liblinear(repeats: int) -> dict[str, Any]:
 
 def estimator(name: str, **options: Any) -> Callable[[], Any]:
     """A call that fits the public estimator on the rows."""
-    from experiments.federated_mtl_svm.data import har_split
+    from experiments.ponomarenko_2023.data import har_split
 
     import taskveil as tv
     from taskveil import methods

@@ -15,7 +15,7 @@ ASYNC, SVM = "Asynchronous MTL", "MTL-SVM"
 
 def async_time(quick: bool, seed: int) -> Result:
     """Time to a target objective, asynchronous against synchronous rounds (Xie et al. 2017, Fig. 2-3)."""
-    from experiments.async_mtl import run
+    from experiments.xie_2017 import run
 
     results = run.run(quick)
     rows = run.summary(results)
@@ -50,7 +50,7 @@ def async_composition(quick: bool, seed: int) -> Result:
 
 
 def _svm_section(name: str, quick: bool) -> Any:
-    from experiments.federated_mtl_svm.run import SECTIONS
+    from experiments.ponomarenko_2023.run import SECTIONS
 
     return SECTIONS[name](quick)
 
@@ -60,7 +60,7 @@ def svm_paper_equations(quick: bool, seed: int) -> Result:
     table = _svm_section("paper", quick)
     return Result(
         "equations", SVM, "the printed updates converge", "converges",
-        as_printed=_short(table), verdict="see the table in experiments/federated_mtl_svm/README.md; as printed they do not",
+        as_printed=_short(table), verdict="see the table in experiments/ponomarenko_2023/README.md; as printed they do not",
         settings={"table": table},
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def svm_rounds(quick: bool, seed: int) -> Result:
     """Communication rounds to a relative duality gap."""
     table = _svm_section("rounds", quick)
     return Result("rounds", SVM, "few communication rounds suffice", "Fig. 5-8", sound=_short(table), settings={"table": table},
-                  verdict="see the table in experiments/federated_mtl_svm/README.md")  # fmt: skip
+                  verdict="see the table in experiments/ponomarenko_2023/README.md")  # fmt: skip
 
 
 def svm_masks(quick: bool, seed: int) -> Result:

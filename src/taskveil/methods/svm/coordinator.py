@@ -4,7 +4,7 @@
                 envelope of participant k's loss, its gradient -r_k(w), and the answers give F, its gradient w - sum r_k and
                 the duality gap exactly. Limited-memory BFGS on the server turns them into the next w. Measured on HAR (20
                 participants, gap 1e-3, several constants): 9-25 rounds, where s = K needs 46-150 and more, and an accelerated
-                s = K (FISTA with restarts) 24-150; see experiments/federated_mtl_svm.
+                s = K (FISTA with restarts) 24-150; see experiments/ponomarenko_2023.
 `safe`          some answers are missing, or steps are masked. w = sum of acknowledged r_k, participants work with scaling s.
                 s = (answers) always increases the dual (CoCoA+, Ma et al. 2015); s is lowered while the dual still rises. A round
                 in which it fell is refused as a whole (nobody is listed as accepted, all roll back) and s is doubled. Adding up

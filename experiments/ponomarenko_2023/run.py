@@ -1,6 +1,6 @@
 """Runs the experiments of the federated MTL-SVM and writes results.json, the plots and the tables of README.md.
 
-    python -m experiments.federated_mtl_svm.run [section ...] [--quick] [--tables-only]
+    python -m experiments.ponomarenko_2023.run [section ...] [--quick] [--tables-only]
 
 HAR must be in $TASKVEIL_DATA. Everything is seeded; times are processor seconds or come from the virtual clock.
 """
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.federated_mtl_svm import accuracy, attack, convergence, private
-from experiments.federated_mtl_svm.tables import write_plots, write_readme
+from experiments.ponomarenko_2023 import accuracy, attack, convergence, private
+from experiments.ponomarenko_2023.tables import write_plots, write_readme
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import taskveil as tv
-from experiments.federated_mtl_svm.data import Split, har_split, inner_split, synthetic_regression
+from experiments.ponomarenko_2023.data import Split, har_split, inner_split, synthetic_regression
 from taskveil import methods
 from taskveil.estimators.metrics import evaluate
 from taskveil.tasks.task import TaskSet

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.federated_mtl_svm.data import Split, har_split, synthetic_regression
+from experiments.ponomarenko_2023.data import Split, har_split, synthetic_regression
 from taskveil import methods
 from taskveil.estimators.metrics import evaluate
 from taskveil.methods.base import Method, Models, PublicInfo

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.federated_mtl_svm.plots import line_chart
+from experiments.ponomarenko_2023.plots import line_chart
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 

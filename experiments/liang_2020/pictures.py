@@ -6,7 +6,7 @@ import numpy as np
 
 import taskveil as tv
 from experiments.common import Result, below, positive
-from experiments.mp_mtl.runs import estimator, paper_delta
+from experiments.liang_2020.runs import estimator, paper_delta
 from taskveil.calculators import prox_bounds
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.structures import STRUCTURES

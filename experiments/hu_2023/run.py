@@ -1,10 +1,10 @@
 """Hu, Wu, Smith 2023 (PMTL), Figure 3, Table 1, Table 3 and Figure 1 on the data we have, with sound accounting.
 
-    python -m experiments.pmtl.run                  plans, training, README.md (needs $TASKVEIL_DATA)
-    python -m experiments.pmtl.run plans FILE        only the calibrated plans (needs dp-accounting)
-    python -m experiments.pmtl.run train FILE OUT    only the training, from plans (needs JAX; made for a GPU)
-    python -m experiments.pmtl.run control           adds the empty and noise-only billboards to results.json
-    python -m experiments.pmtl.run report            README.md and curves from results.json
+    python -m experiments.hu_2023.run                  plans, training, README.md (needs $TASKVEIL_DATA)
+    python -m experiments.hu_2023.run plans FILE        only the calibrated plans (needs dp-accounting)
+    python -m experiments.hu_2023.run train FILE OUT    only the training, from plans (needs JAX; made for a GPU)
+    python -m experiments.hu_2023.run control           adds the empty and noise-only billboards to results.json
+    python -m experiments.hu_2023.run report            README.md and curves from results.json
 
 Accuracy is over all test rows of all writers. `local` is the same model, features and local solver without a billboard.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.pmtl import settings
+from experiments.hu_2023 import settings
 
 HERE = Path(__file__).parent
 
@@ -219,7 +219,7 @@ def main() -> None:
         kept = [r for r in json.loads(file.read_text()) if not r["method"].startswith("control")]
         file.write_text(json.dumps(controls(kept, tuple(settings.DATA), settings.SEEDS)))
     if stage in ("all", "report"):
-        from experiments.pmtl.report import write_report
+        from experiments.hu_2023.report import write_report
 
         write_report(HERE / "results.json", HERE)
 

@@ -1,6 +1,6 @@
 """Asynchronous against synchronous rounds on the virtual clock, at the sizes of Xie et al. 2017, Table 1.
 
-    python -m experiments.async_mtl.run [--quick] [--out DIR]
+    python -m experiments.xie_2017.run [--quick] [--out DIR]
 
 20 tasks, 28 features, 200 rows; no noise. How many virtual seconds until the objective is within a thousandth of its first
 value above the optimum, for arrivals one by one (safeguarded and proved relaxation) and for rounds that wait for everybody; under
@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.async_mtl.figure import write_figure
-from experiments.async_mtl.readme import write_readme
+from experiments.xie_2017.figure import write_figure
+from experiments.xie_2017.readme import write_readme
 from taskveil.losses import LOSSES
 from taskveil.methods.async_mtl import AsyncMTL
 from taskveil.methods.async_mtl.local import OwnProblem

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.federated_mtl_svm.data import har_split
+from experiments.ponomarenko_2023.data import har_split
 from taskveil.audits.svm_updates import membership, row_recovery, watched_updates
 from taskveil.methods.svm.method import Svm
 from taskveil.privacy.plan import Budget

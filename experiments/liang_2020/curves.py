@@ -9,7 +9,7 @@ import numpy as np
 
 import taskveil as tv
 from experiments.common import Check, Result, below, not_above, summary
-from experiments.mp_mtl import runs
+from experiments.liang_2020 import runs
 from taskveil.tasks.split import split_rows
 from taskveil.tasks.synthetic import get_synthetic
 from taskveil.tasks.task import TaskSet

@@ -9,7 +9,7 @@ def write_readme(results: dict, path: Path) -> None:
     lines = [
         "# Asynchronous against synchronous rounds",
         "",
-        "Written by `python -m experiments.async_mtl.run`; do not edit.",
+        "Written by `python -m experiments.xie_2017.run`; do not edit.",
         "",
         f"{results['tasks']} tasks, {results['features']} features, {results['rows']} rows (Xie et al. 2017, Table 1), squared "
         f"loss, no noise. Virtual seconds until the objective is within {results['target']:g} of its first gap; medians "
