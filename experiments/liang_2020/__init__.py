@@ -1,0 +1,17 @@
+"""Model-protected multi-task learning (Liang et al. 2020): what `taskveil reproduce mp-mtl-...` runs."""
+
+ITEMS = {
+    "fig2": "pictures:fig2",
+    "fig3": "pictures:fig3",
+    "fig4": "curves:fig4",
+    "fig5": "pictures:fig5",
+    "fig6": "curves:fig6",
+    "fig7": "curves:fig7",
+    "fig8": "curves:fig8",
+    "fig9": "curves:fig9",
+    "fig10": "curves:fig10",
+    "fig11": "curves:fig11",
+    "fig12": "curves:fig12",
+    "lemmas": "pictures:lemmas",
+    "prop1": "pictures:prop1",
+}

@@ -1,16 +1,14 @@
-"""The asynchronous and SVM experiments as items of `taskveil reproduce`; each also runs by itself with fuller output."""
+"""The asynchronous experiments as items of `taskveil reproduce`; run.py also runs by itself with fuller output."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from experiments.common import Result, below, positive
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, PureEvent
 
-ASYNC, SVM = "Asynchronous MTL", "MTL-SVM"
+PAPER = "Asynchronous MTL"
 
 
 def async_time(quick: bool, seed: int) -> Result:
@@ -24,7 +22,7 @@ def async_time(quick: bool, seed: int) -> Result:
         way: {"x": [f"{r['preset']}, {r['delays']}" for r in rows], "y": [r["seconds"][way] for r in rows]} for way in run.WAYS
     }
     return Result(
-        "time", ASYNC, "asynchronous updates reach a target objective sooner than synchronous rounds", "sooner",
+        "time", PAPER, "asynchronous updates reach a target objective sooner than synchronous rounds", "sooner",
         sound=f"speed-up under heavy tails {min(heavy):.1f} or more",
         checks=[positive("at least 3 times sooner under heavy-tailed delays", [h - 3.0 for h in heavy], about="ours")],
         series=series, axes={"x": "", "y": "virtual seconds"}, settings={"seeds": results["seeds"], "noise": "none"},
@@ -41,44 +39,9 @@ def async_composition(quick: bool, seed: int) -> Result:
         series[f"composed: {epsilon:g} a message"] = {"x": messages, "y": totals}
     last = series["composed: 0.1 a message"]["y"][-1]
     return Result(
-        "composition", ASYNC, "epsilon_1 + epsilon_2 protects a record", "epsilon per message, not composed",
+        "composition", PAPER, "epsilon_1 + epsilon_2 protects a record", "epsilon per message, not composed",
         as_printed=f"epsilon 0.1 a message is epsilon {last:.4g} over 10,000 messages (one record, replace-one, against the server, delta {delta:g})",
         sound="every message is charged; a node stops when its own budget is spent",
         checks=[below("the printed epsilon is what a record loses over a run", [last], [0.1])],
         series=series, axes={"x": "messages", "y": "epsilon", "log": "xy"}, settings={"delta": delta},
     )  # fmt: skip
-
-
-def _svm_section(name: str, quick: bool) -> Any:
-    from experiments.ponomarenko_2023.run import SECTIONS
-
-    return SECTIONS[name](quick)
-
-
-def svm_paper_equations(quick: bool, seed: int) -> Result:
-    """Eq. 13-14, 27-28 and line 15 as printed: do they converge?"""
-    table = _svm_section("paper", quick)
-    return Result(
-        "equations", SVM, "the printed updates converge", "converges",
-        as_printed=_short(table), verdict="see the table in experiments/ponomarenko_2023/README.md; as printed they do not",
-        settings={"table": table},
-    )  # fmt: skip
-
-
-def svm_rounds(quick: bool, seed: int) -> Result:
-    """Communication rounds to a relative duality gap."""
-    table = _svm_section("rounds", quick)
-    return Result("rounds", SVM, "few communication rounds suffice", "Fig. 5-8", sound=_short(table), settings={"table": table},
-                  verdict="see the table in experiments/ponomarenko_2023/README.md")  # fmt: skip
-
-
-def svm_masks(quick: bool, seed: int) -> Result:
-    """Masked runs reach the optimum; the masks protect nothing."""
-    table = _svm_section("masks", quick)
-    return Result("masks", SVM, "random masks keep accuracy and protect the data", "Fig. 11-12", sound=_short(table),
-                  settings={"table": table}, verdict="accuracy is kept where the dual step is masked; the protection is none")  # fmt: skip
-
-
-def _short(table: Any) -> str:
-    text = str(np.asarray(table, dtype=object).tolist() if isinstance(table, list) else table)
-    return text[:180] + (" ..." if len(text) > 180 else "")
