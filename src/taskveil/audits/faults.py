@@ -103,7 +103,7 @@ def resume_repeats_noise() -> Iterator[None]:
 
 @contextmanager
 def fixed_size_cohort() -> Iterator[None]:
-    def cohort(releases: Any, n_tasks: int, source: Any, number: int) -> np.ndarray | None:
+    def cohort(releases: Any, n_tasks: int, source: Any, number: int, size: int | None = None) -> np.ndarray | None:
         rates = {p.rate for p in releases if p.rate is not None}
         if not rates:
             return None

@@ -128,7 +128,7 @@ class NeuralMethod(Method):
         from taskveil.engine import require_jax
 
         require_jax()
-        for name, value in (("rounds", self.rounds or 1), ("local_steps", self.local_steps)):
+        for name, value in (("rounds", 1 if self.rounds is None else self.rounds), ("local_steps", self.local_steps)):
             if not (isinstance(value, int | np.integer) and value >= 1):
                 raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
         if not (self.rate is None or 0 < self.rate <= 1):
