@@ -18,6 +18,7 @@ from taskveil.errors import OptionError
 
 CONSISTENT, REFUTED = "consistent", "refuted"
 EARLY_SHARE = 0.005
+CAUTION = 0.1  # the threshold is chosen at a tenth of alpha: far in the tails the selection part flatters it
 SMALLEST_STAGE = 400  # runs; fewer cannot show an epsilon above 3
 SIMULATION = (
     "a simulation on made-up neighbours: no private rows were read, nothing was charged to a ledger, and no canary is in a "
@@ -125,7 +126,7 @@ def _look(
     counted = [{n: s(part) for n, s in scores.items()} for part in (first[cut:], second[cut:])]
     bounds, tests = [], []
     for alpha in alphas:
-        test = choose_test(chosen[0], chosen[1], delta, alpha)
+        test = choose_test(chosen[0], chosen[1], delta, alpha * CAUTION)
         tests.append(test)
         bounds.append(held_out_bound(test, counted[0], counted[1], delta, alpha))
     return Finding(bounds[0], bounds[1], tests[0], len(first))
