@@ -66,6 +66,10 @@ CASES = (
         on_method("dp-aggr", trials=1600, **PURE),
     ),
     Case(
+        "sample-count weights", "mean, the canary holds more rows", faults.sample_count_weights,
+        on_method("mean", {"rounds": 1, "strength": 1.0}, trials=1600, **PURE), slow=True,
+    ),
+    Case(
         "add-remove noise sold as replace-one", "one l2-Laplace release", faults.wrong_neighbours,
         on_mechanism("l2-laplace", neighbours="replace-one", trials=20_000),
     ),
