@@ -206,6 +206,8 @@ class TaskEstimator(BaseEstimator):
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
         account, source = self._account(plan), self._source()
+        if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
+            self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
             checkpoint = self._checkpoint(plan, public, block)
             if checkpoint is not None:

@@ -36,6 +36,7 @@ from taskveil.privacy.schedules import largest_base_epsilon
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.units import Neighbours, Unit
 
+SMALLEST_RATE = 1e-6
 VARIANTS = ("sound", "paper", "preprint")
 ON_MODELS = ("model-laplace", "paper-model-laplace")  # noise on messages, before they are summed
 
@@ -104,8 +105,11 @@ class Request:
     def __post_init__(self) -> None:
         if not (self.weight > 0 and math.isfinite(self.weight)):
             raise OptionError(f"the weight of release {self.name!r} must be positive and finite")
-        if self.rate is not None and not 0 < self.rate <= 1:
-            raise OptionError(f"the sampling rate of release {self.name!r} must lie in (0, 1]")
+        if self.rate is not None and not SMALLEST_RATE <= self.rate <= 1:
+            raise OptionError(
+                f"the sampling rate of release {self.name!r} must lie in [{SMALLEST_RATE:g}, 1], got {self.rate!r}; "
+                "below that hardly anybody ever takes part: use a larger rate and fewer rounds"
+            )
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,11 @@ class Plan:
         return best_epsilon(
             self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant
         )
+
+    def spent_after(self, rounds: int) -> float:
+        """Certified epsilon of the releases of the first `rounds` rounds; known before any row is read."""
+        first = {number for number, _ in self.rounds()[:rounds]}
+        return Plan(tuple(r for r in self.releases if r.round in first), self.budget).epsilon()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `Plan.from_dict` reads it back."""
