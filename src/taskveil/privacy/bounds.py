@@ -82,8 +82,9 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     safe = xp.where(largest > 0, largest, xp.ones_like(largest))
     unit = values / safe
     # `allowed` is the largest entry that keeps the norm at the target.
-    allowed = target / xp.sqrt(xp.maximum(_sum_of_squares(unit, xp), 1.0))  # 1: the entry divided by itself
-    return xp.where(safe <= allowed, values, unit * allowed)
+    with np.errstate(over="ignore", invalid="ignore"):  # a norm beyond float32 allows any float32 row: inf is meant
+        allowed = target / xp.sqrt(xp.maximum(_sum_of_squares(unit, xp), 1.0))  # 1: the entry divided by itself
+        return xp.where(safe <= allowed, values, unit * allowed)
 
 
 def clip_factored_rows(X: Any, residuals: Any, norm: float, xp: Any = np) -> Any:

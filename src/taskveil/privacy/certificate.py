@@ -197,11 +197,14 @@ def build_certificate(
     plan: Plan,
     randomness: dict[str, Any],
     *,
+    public: Iterable[str] = (),
     assumptions: Iterable[str] = (),
     not_protected: Iterable[str] = (),
     observers: Sequence[Observer | str] | None = None,
 ) -> Certificate:
     """The certificate of a run that made the releases of `plan` with noise described by `randomness`.
+
+    `public` names what else was known and fixed before the run (columns, names of tasks).
 
     `observers` defaults to those of the plan's aggregation; a method whose finished models are
     post-processing of the billboard may add "public".
@@ -215,7 +218,7 @@ def build_certificate(
     elif plan.releases and way.server_sees:
         open_points.append(way.server_sees)
     statements = () if uncertified else tuple(_state(plan, o, randomness) for o in watched)
-    basis = _core_assumptions(plan, randomness) if statements and plan.releases else []
+    basis = _core_assumptions(plan, randomness, public) if statements and plan.releases else []
     return Certificate(
         method,
         plan.budget.variant,
@@ -228,13 +231,11 @@ def build_certificate(
     )
 
 
-def _core_assumptions(plan: Plan, randomness: dict[str, Any]) -> list[str]:
+def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[str]) -> list[str]:
     """What every statement of the private core rests on."""
-    basis = [
-        "the number of tasks, all sizes, bounds and the schedule of releases are public and fixed beforehand"
-    ]
+    basis = [_public_facts(plan.budget.unit, public)]
     if plan.budget.unit is Unit.RECORD:
-        basis.append("one person is one row of one task")
+        basis.append("one person is one row of one task; otherwise epsilon grows with the number of rows of a person")
     if any(isinstance(r.event, SampledGaussianEvent) for r in plan.releases):
         basis.append(
             "every unit takes part in a round independently, with the planned probability and in secret"
@@ -284,6 +285,17 @@ def _group(plan: Plan) -> tuple[dict[str, Any], ...]:
         for members in groups.values()
         for first in members[:1]
     )  # fmt: skip
+
+
+def _public_facts(unit: Unit, also: Iterable[str]) -> str:
+    """What everybody may know beforehand. Numbers of rows belong to it only where single rows are the unit."""
+    known = ["the number of tasks", *also, "the bound, noise and schedule of every release"]
+    if unit is Unit.RECORD:
+        known.append("the number of rows of every task")
+    said = f"public and fixed before the run: {', '.join(known)}"
+    if unit is Unit.TASK:
+        said += "; not how many rows a task has: no bound, noise or schedule was computed from that"
+    return said
 
 
 def _ranges(rounds: Iterable[int]) -> list[list[int]]:

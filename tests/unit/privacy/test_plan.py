@@ -257,3 +257,9 @@ def test_pure_releases_use_the_best_of_the_valid_accountants():
         e["pld"], rel=1e-3
     )
     assert isinstance(best.releases[0].event, PureEvent)
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, 1e-9, float("nan")])
+def test_a_sampling_rate_that_means_nobody_or_more_than_everybody_is_refused(rate):
+    with pytest.raises(OptionError, match=r"sampling rate of release 'mean' must lie in \[1e-06, 1\]"):
+        Request("mean", 1, VectorSum((3,), 1.0), rate=rate)

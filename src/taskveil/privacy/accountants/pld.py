@@ -137,7 +137,8 @@ def _cutoffs(kind: str, epsilons: FloatArray, z: float, q: float) -> tuple[Float
         area = np.where(y > 20, y + math.log(2), np.arcsinh(np.exp(np.minimum(y, 20.0))))
         return np.asarray(z**2 * np.sign(epsilons) * (-area - half)), np.ones(len(epsilons), dtype=bool)
     sign = 1.0 if kind == "REMOVE" else -1.0
-    inner = np.expm1(sign * epsilons) + q
+    with np.errstate(over="ignore"):  # an infinite loss is a point that is never reached
+        inner = np.expm1(sign * epsilons) + q
     reached = inner > 0
     return np.asarray(-sign * (0.5 + z**2 * (np.log(inner[reached]) - math.log(q)))), reached
 
