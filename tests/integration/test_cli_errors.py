@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from taskveil.cli.main import run
+from taskveil.cli.options import print_json
 
 SECRET = "48151623"
 MODEL_OPTIONS = ["--task", "site", "--target", "days", "--epsilon", "2"]
@@ -96,7 +97,7 @@ CASES = {
     "wrong target column": (["fit", "{}/good.csv", "--task", "site", "--target", "hours"], 2, "'hours'"),
     "missing value": (["fit", "{}/hole.csv", "--task", "site", "--target", "days"], 2, "missing"),
     "missing target": (["fit", "{}/target.csv", "--task", "site", "--target", "days"], 2, "days"),
-    "missing task name": (["fit", "{}/nosite.csv", "--task", "site", "--target", "days"], 2, "every row needs its task"),
+    "missing task name": (["fit", "{}/nosite.csv", "--task", "site", "--target", "days"], 2, "has nothing in the column 'site'"),
     "row with too many cells": (["fit", "{}/ragged.csv", "--task", "site", "--target", "days"], 2, "bad"),
     "infinite value": (["fit", "{}/infinite.csv", "--task", "site", "--target", "days"], 2, "age"),
     "words among numbers": (["fit", "{}/words.csv", "--task", "site", "--target", "days"], 2, "age"),
@@ -204,6 +205,14 @@ JSON = {
     "ledger show": ["ledger", "show", "--ledger", "sqlite:///{}/small.db", "--json"],
     "data list": ["data", "list", "--json"],
 }
+
+
+def test_json_writes_a_list_of_plain_values_on_one_line(capsys):
+    document = {"a": [1, -2.5, None], "b": ["x, [y]", 'q"\\'], "c": [], "d": [[1, 2], {"e": [True]}], "f": ["{", "}"]}
+    print_json(document)
+    text = capsys.readouterr().out
+    assert json.loads(text) == document
+    assert '"a": [1, -2.5, null]' in text and '"b": ["x, [y]", "q' in text and '"f": ["{", "}"]' in text
 
 
 @pytest.mark.parametrize("command", JSON)

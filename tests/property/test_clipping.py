@@ -183,3 +183,18 @@ def test_row_sums_are_clipped_row_by_row_and_refuse_raw_sums():
     np.testing.assert_allclose(bounded.value, [[0.9, 1.2], [0.0, 0.0]], rtol=1e-11)
     with pytest.raises(ValueError, match="after the fact"):
         contribution.clip(np.ones((1, 2)))
+
+
+ODD = (0.0, -0.0, 5e-324, 1e-310, 1e-45, 1e-30, 1.0, 1e30, 1e38, 1e300, np.inf, np.nan)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.filterwarnings("error")
+def test_nothing_that_comes_in_makes_clipping_warn(dtype):
+    """Zero rows, tiny rows, rows that are not finite: a warning in the log would tell that a task sent one."""
+    with np.errstate(all="ignore"):
+        X = np.array([[a, b, 0.0] for a in ODD for b in ODD], dtype=dtype)
+        residuals = np.array([[b] for _ in ODD for b in ODD], dtype=dtype)
+    for norm in (1e-100, 1.0, 1e100):
+        assert np.isfinite(clip_rows(X, norm)).all()
+        assert np.isfinite(clip_factored_rows(X, residuals, norm)).all()

@@ -69,6 +69,6 @@ def path(name: str, verify: bool, as_json: bool) -> int:
         print_json({**datasets.describe(name), "verified": good})
     else:
         click.echo(str(place))
-    if good is False:
-        click.echo("this is not the published content", err=True)
+    if good is not None:
+        click.echo("its content is the published one" if good else "this is NOT the published content", err=True)
     return 1 if good is False else 0

@@ -66,7 +66,7 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
 
     options = dict(given)
     tasks = load(data, **{k: options.pop(k) for k in READING})
-    chosen, why = choose_method(options.pop("method"), tasks)
+    chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
     (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
     if why:
         click.echo(why, err=True)
@@ -111,16 +111,19 @@ def read_epsilon(text: str) -> float | None:
         raise OptionError(f"--epsilon expects a number or 'none', got {text!r}") from None
 
 
-def choose_method(name: str, tasks: Any) -> tuple[str, str]:
+def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
     """'auto' decides from public sizes and declarations alone, and says why."""
+    from taskveil.estimators.planning import FEW_TASKS
+
     if name != "auto":
         return name, ""
-    if tasks.n_tasks < 30:
-        return "mean", (
-            f"method auto: {tasks.n_tasks} tasks are few for a shared subspace; 'mean' shares one direction "
-            "(consider --unit record). Decided from the number of tasks alone."
-        )
-    return "subspace", f"method auto: {tasks.n_tasks} tasks and {tasks.n_features} features: 'subspace'."
+    sizes = f"{tasks.n_tasks} tasks, {tasks.n_features} features, unit {unit}"
+    end = "Decided from these public sizes; no row was looked at."
+    if unit == "record":
+        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
+    if tasks.n_tasks < FEW_TASKS:
+        return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
+    return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool) -> None:
@@ -148,12 +151,16 @@ def document(estimator: Any) -> dict[str, Any]:
 
 
 def summary(estimator: Any) -> str:
+    from taskveil.estimators.planning import outlook
+
     lines = [str(estimator.certificate_)]
     if estimator.method_.linear and not estimator.method_.shares_nothing:
-        kept = int(estimator.gain_.kept_shared.sum())
+        kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
+        alone = "all learn alone" if kept == 0 else "the others learn alone" if kept < m else "none learns alone"
         lines.append(
-            f"{kept} of {len(estimator.task_names_)} tasks keep the shared model, the others learn alone "
+            f"{kept} of {m} tasks keep the shared model, {alone} "
             "(each decided on its own rows; the count is for someone entitled to all of them)."
         )
+    lines += [f"outlook from public sizes: {text}" for text in outlook(estimator.record_)]
     lines += [f"note: {text}" for text in estimator.warnings_]
     return "\n".join(lines)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from taskveil.errors import OptionError
+
+# A list of texts and numbers, with no list or object in it.
+FLAT_LIST = re.compile(r"""\[\n\s*+(?:(?:"(?:[^"\\]|\\.)*+"|[^\[\]{}",\s]++),?\s*+)*+\]""")
 
 
 def stack(*options: Callable) -> Callable:
@@ -25,46 +29,55 @@ def stack(*options: Callable) -> Callable:
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 seed_option = click.option("--seed", type=int, default=None, help="Seed of splits and initialisation.")
 
-READING = ("task", "target", "targets", "person", "positive", "kind", "bounds", "missing", "bad_rows")
+READING = (
+    "task", "target", "targets", "person", "features", "leave_out", "positive", "kind", "bounds", "missing", "bad_rows",
+)  # fmt: skip
+LISTS = ("targets", "features", "leave_out")
+missing_option = click.option(
+    "--missing",
+    type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
+    default="error",
+    show_default=True,
+    help="Empty cells: refuse; the middle of the declared range; the median of the task's own rows; leave the row out.",
+)
+bad_rows_option = click.option(
+    "--bad-rows",
+    type=click.Choice(["error", "skip"]),
+    default="error",
+    show_default=True,
+    help="Rows without task or target, with text in a number column, or too short or long.",
+)
 reading_options = stack(
     click.option("--task", help="Column that says which task a row belongs to."),
     click.option("--target", help="Column to predict."),
     click.option("--targets", help="Several target columns of a wide table, comma-separated: one task each."),
     click.option("--person", help="Column that names rows of one person across tasks."),
+    click.option("--features", help="Columns to use, comma-separated; default: all others."),
+    click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text)."),
     click.option("--positive", help="Label that counts as positive: makes the target binary."),
     click.option("--kind", type=click.Choice(["regression", "classification"]), help="Default: from the target."),
     click.option("--bounds", type=click.Path(exists=True), help="File with declared public ranges (JSON or TOML)."),
-    click.option(
-        "--missing",
-        type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
-        default="error",
-        show_default=True,
-        help="What to do with missing values.",
-    ),
-    click.option(
-        "--bad-rows",
-        type=click.Choice(["error", "skip"]),
-        default="error",
-        show_default=True,
-        help="What to do with csv rows that cannot be read.",
-    ),
+    missing_option,
+    bad_rows_option,
 )
 
 data_options = stack(click.argument("data"), reading_options)
 
 privacy_options = stack(
     click.option("--delta", type=float, help="Default: min(1e-5, 1/(10 tasks))."),
-    click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True),
-    click.option(
-        "--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True
-    ),
-    click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True),
+    click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True,
+                 help="What epsilon protects: all data of a task, or one row."),
+    click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True,
+                 help="What may change: the unit becomes any other, or an empty one."),
+    click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True,
+                 help="The corrected method, or a paper's as printed (its certificate says what fails)."),
     click.option("--mechanism", help="Noise; default: the best valid one for what is released."),
     click.option(
         "--aggregation",
         type=click.Choice(["curator", "local", "secure", "local-model"]),
         default="curator",
         show_default=True,
+        help="Where the noise is added: by a trusted server, at each task, or inside a secure sum.",
     ),
     click.option(
         "--secure",
@@ -82,6 +95,7 @@ scaling_options = stack(
         type=click.Choice(["auto", "own", "declared", "none", "pooled-standard"]),
         default="auto",
         show_default=True,
+        help="How columns are scaled; auto: by declared ranges, else by each task's own statistics.",
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
 )
@@ -143,14 +157,16 @@ def load(data: str, **given: Any) -> Any:
     """The TaskSet a command works on."""
     from taskveil.tasks.load import load_tasks
 
-    targets = given.pop("targets", None)
-    if targets:
-        given["targets"] = [t.strip() for t in targets.split(",")]
+    for name in LISTS:
+        if given.get(name):
+            given[name] = [t.strip() for t in given[name].split(",")]
     return load_tasks(data, **{k: v for k, v in given.items() if v is not None})
 
 
 def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    """One document; a list of plain values stands on one line."""
+    text = json.dumps(document, indent=2, allow_nan=False)
+    click.echo(FLAT_LIST.sub(lambda found: "[" + re.sub(r"\n *", " ", found[0][1:-1]).strip() + "]", text))
 
 
 def written_page(write: Callable[[Any], Any]) -> Any:

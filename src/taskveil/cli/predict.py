@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import rich_click as click
 
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 
+REMEMBERED = ("task", "missing", "bad_rows")
+
 
 @click.command("predict", epilog="Example: taskveil predict model/ new_visits.csv -o predictions.csv")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.argument("data")
-@click.option("--task", help="Column that says which task a row belongs to.")
-@click.option("--unknown", type=click.Choice(["error", "billboard"]), default="error", show_default=True)
+@click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`.")
+@click.option("--missing", type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
+              help="What to do with empty cells; default: as in `fit`.")
+@click.option("--bad-rows", type=click.Choice(["error", "skip"]), help="Rows that cannot be used; default: as in `fit`.")
+@click.option("--unknown", type=click.Choice(["error", "billboard"]), default="error", show_default=True,
+              help="Rows of a task that was not there in `fit`: refuse, or use the model that is public.")
 @click.option("-o", "--out", type=click.Path(), help="csv file; default: stdout.")
 @json_option
-def command(directory: str, data: str, task: str | None, unknown: str, out: str | None, as_json: bool) -> None:
-    """Predict the rows of DATA with the models in DIRECTORY. Unknown tasks: an error, or the public billboard's model."""
+def command(directory: str, data: str, unknown: str, out: str | None, as_json: bool, **given: Any) -> None:
+    """Predict the rows of DATA with the models in DIRECTORY.
+
+    One line per row with its place in the file (the first row is 0), its task and the prediction; rows that were left out
+    have no line.
+    """
     import pandas as pd
 
     from taskveil.estimators.storage import load
@@ -24,15 +38,36 @@ def command(directory: str, data: str, task: str | None, unknown: str, out: str 
 
     estimator = load(directory)
     estimator.unknown = unknown
-    rows = load_rows(data, task=task, feature_names=estimator.feature_names_)
+    reading = {k: v if v is not None else as_in_fit(Path(directory)).get(k) for k, v in given.items()}
+    rows = load_rows(
+        data, feature_names=estimator.feature_names_, bounds=estimator.bounds_,
+        **{k: v for k, v in reading.items() if v is not None},
+    )  # fmt: skip
     if rows.X.shape[0] == 0:
         raise DataError(f"{data} has no rows to predict")
-    table = pd.DataFrame({"task": rows.task, "prediction": estimator.predict(rows.X, task=rows.task)})
+    table = pd.DataFrame(
+        {"row": rows.row_index, "task": rows.task, "prediction": estimator.predict(rows.X, task=rows.task)}
+    )
     if hasattr(estimator, "predict_proba"):
         for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
     text = table.to_csv(out, index=False)
     if as_json:
-        print_json({"rows": len(table), "predictions": table["prediction"].tolist(), "task": table["task"].astype(str).tolist()})
+        print_json({"rows": len(table), "predictions": table["prediction"].tolist(), "task": table["task"].astype(str).tolist(),
+                    "row": table["row"].tolist()})  # fmt: skip
     elif out is None:
         click.echo(text, nl=False)
+    else:
+        click.echo(f"{len(table)} predictions: {out}", err=True)
+
+
+def as_in_fit(folder: Path) -> dict[str, Any]:
+    """How the command that made the models read its table; nothing where they were made another way."""
+    path = folder / "run" / "command.json"
+    if not path.exists():
+        return {}
+    try:
+        options = json.loads(path.read_text())["options"]
+    except (ValueError, KeyError):
+        raise DataError(f"{path} is damaged; remove it and say --task, --missing and --bad-rows yourself") from None
+    return {k: options.get(k) for k in REMEMBERED}

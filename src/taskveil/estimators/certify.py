@@ -13,6 +13,7 @@ from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.scaling import Scaling
+from taskveil.tasks.table import SHARED_ROWS
 from taskveil.tasks.task import TaskSet
 
 SIMULATED = {"source": "simulation", "seeded": False}
@@ -56,6 +57,7 @@ def _build(
         method.name,
         executed,
         randomness,
+        public=public_facts(tasks),
         assumptions=[*assumptions(plan.budget, scaling, tasks), *method.assumptions(record.public, plan)],
         not_protected=[*not_protected(plan.budget, method), *method.not_protected(record.public, plan)],
         observers=list(dict.fromkeys(observers)),
@@ -68,26 +70,28 @@ def _build(
 
 
 def assumptions(budget: Budget, scaling: Scaling, tasks: TaskSet) -> list[str]:
-    """What every private run rests on."""
+    """What every private run rests on, beyond what the private core states."""
     if budget.epsilon is None:
         return []
-    said = [
-        "the number of tasks, the feature columns"
-        + (", the set of labels" if tasks.kind == "classification" else "")
-        + ", all options of the run and the names of the tasks are public",
-    ]
+    said = []
     if scaling.mode == "declared":
         said.append("features and target are scaled by declared public ranges, not by statistics of the data")
     elif scaling.mode == "own":
         said.append("no ranges were declared: every task scales by its own statistics, which are never sent")
-    if budget.unit is Unit.RECORD:
-        said.append("one person is one row in one task; otherwise epsilon grows with the number of rows of a person")
-    if tasks.person is not None:
+    if budget.unit is Unit.TASK and tasks.person is not None:
         said.append(
             "a person's rows inside one task are covered by unit 'task'; rows of one person in several tasks are not "
             "bounded together: epsilon grows with the number of tasks a person is in"
         )
+    if SHARED_ROWS in tasks.notes:
+        said.append(SHARED_ROWS)
     return said
+
+
+def public_facts(tasks: TaskSet) -> list[str]:
+    """What a run over a table takes as known, besides the sizes and bounds of the private core."""
+    labels = ["the set of labels"] if tasks.kind == "classification" else []
+    return ["the names of the tasks", "the feature columns", *labels, "all options of the run"]
 
 
 def not_protected(budget: Budget, method: Method) -> list[str]:

@@ -91,9 +91,10 @@ def tasks_of(
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
-    return TaskSet.from_arrays(
-        rows.X, _target(y, kind), rows.task, feature_names=rows.feature_names, kind=kind, bounds=declared, person=person
+    tasks = TaskSet.from_arrays(
+        rows.X, _target(y, kind), rows.task, feature_names=rows.feature_names, kind=kind, person=person
     )
+    return tasks if declared is None else tasks.within(declared)
 
 
 def as_bounds(bounds: Any) -> PublicBounds | None:
@@ -104,8 +105,11 @@ def as_bounds(bounds: Any) -> PublicBounds | None:
 
 
 def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> TaskSet:
-    if bounds is not None:
-        tasks = replace(tasks, bounds=bounds)
+    tasks = _of_kind(tasks, kind)
+    return tasks if bounds is None else tasks.within(bounds)
+
+
+def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     if tasks.kind == kind:
         return tasks
     if kind == "regression":

@@ -36,6 +36,16 @@ def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[st
     }
 
 
+def outlook(record: Any) -> list[str]:
+    """What `plan` would have said about a run that is over: empty where sharing could pay. From public sizes alone."""
+    plan, public = record.plan, record.public
+    if plan.budget.epsilon is None or not plan.releases:
+        return []
+    ratio = clearest_ratio([_release(planned, public) for planned in plan.releases])
+    said = advice(ratio, public, plan.budget, plan)
+    return [verdict(ratio), *said] if ratio >= WORTH else said
+
+
 def clearest_ratio(releases: list[dict[str, Any]]) -> float:
     """Noise over signal of the release that stands clearest: one kind of structure above its noise is worth sharing for.
 
@@ -79,7 +89,7 @@ def verdict(ratio: float) -> str:
         return "worth it: the shared structure stands well above the noise"
     if ratio < HOPELESS:
         return "marginal: strong common structure may show, weak structure will not"
-    return "hopeless: the noise is larger than what tasks share; they will end up learning alone"
+    return "hopeless unless the tasks are nearly alike: the noise is larger than what tasks usually share; most will learn alone"
 
 
 def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:

@@ -23,6 +23,7 @@ from taskveil.methods.base import Billboard, Models, PublicInfo
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord
+from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.scaling import Scaling
 
 FORMAT = 1
@@ -45,6 +46,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "task_names": list(estimator.task_names_),
         "feature_names": list(estimator.feature_names_),
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
+        "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
         "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
         "public": record.public.to_dict(),
         "plan": record.plan.to_dict(),
@@ -93,6 +95,7 @@ def load(directory: str | Path) -> Any:
     estimator.feature_names_ = tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
+    estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
     estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
     estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]
     estimator._set_coefficients(method, scaling, models)

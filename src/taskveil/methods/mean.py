@@ -145,14 +145,6 @@ class Mean(Method):
         intercept = billboard.values.get("intercept", np.zeros(public.n_outputs))
         return Models(billboard.values["mean"][None], np.asarray(intercept)[None])
 
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if plan.budget.unit is not Unit.RECORD:
-            return []
-        return [
-            "Personal models are fitted to their task's own rows after the last release, without noise: they "
-            "are for the task's owner only. What is protected is wbar."
-        ]
-
     def _rounds(self, public: PublicInfo, budget: Budget) -> int:
         if budget.epsilon is None:
             return MOST_ROUNDS

@@ -12,6 +12,7 @@ comparison are statistics of everybody's rows and stay off as well (THEORY secti
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,7 +63,10 @@ def cut(run: Run, audience: Audience) -> Run:
     if audience.kind == "owner":
         name = str(audience.task)
         if name not in run.task_names:
-            raise UnknownName(f"no task {name!r} in this run; it has {len(run.task_names)} tasks")
+            known = {t.casefold(): t for t in run.task_names}
+            close = difflib.get_close_matches(name.casefold(), known, n=1)
+            hint = f"did you mean {known[close[0]]!r}?" if close else f"it has {len(known)} tasks"
+            raise UnknownName(f"no task {name!r} in this run; {hint}")
         position = run.task_names.index(name)
         keep = {
             "task_names": (name,),

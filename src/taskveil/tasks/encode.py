@@ -135,16 +135,17 @@ def _found_levels(column: pd.Series, name: str) -> tuple[str, ...]:
 
     unique = [v for v in pd.unique(column) if not pd.isna(v)]
     if not unique:
-        raise DataError(f"column {name!r} is empty; leave it out with features=[...].")
+        raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(unique[0], (date, time, timedelta)):
         raise DataError(
             f"column {name!r} holds dates or times; turn it into a number (days, age), "
-            "or leave it out with features=[...]."
+            f"or leave it out (leave_out=[{name!r}], --leave-out {name})."
         )
     if len(unique) > MAX_LEVELS:
         raise DataError(
             f"text column {name!r} has more than {MAX_LEVELS} different values (an identifier?). "
-            "Leave it out with features=[...], or declare its levels in the bounds."
+            f"Leave it out (leave_out=[{name!r}], --leave-out {name}), name it as the person column (--person {name}), or "
+            "declare its levels in the bounds."
         )
     levels = sorted({task_label(v) for v in unique})
     return (*levels, MISSING_LEVEL) if bool(column.isna().any()) else tuple(levels)

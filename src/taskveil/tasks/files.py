@@ -21,7 +21,7 @@ from taskveil.errors import DataError, EnvironmentMissing, OptionError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BAD_ROWS", "TABLES", "FileTable", "read_npz", "read_table"]
+__all__ = ["BAD_ROWS", "TABLES", "FileTable", "check_bad_rows", "column_names", "read_npz", "read_table"]
 
 BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -35,28 +35,50 @@ FEW_CELLS = 3
 
 @dataclass(frozen=True)
 class FileTable:
-    """A table read from a file, and what had to be done to read it."""
+    """A table read from a file, what had to be done to read it, and which rows of the file it holds (None: all)."""
 
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
+    rows: np.ndarray | None = None
+
+
+def check_bad_rows(chosen: str) -> None:
+    """Refuse a treatment of bad rows that does not exist."""
+    if chosen not in BAD_ROWS:
+        raise OptionError(f"bad_rows must be one of {', '.join(BAD_ROWS)}; got {chosen!r}.")
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a csv, tsv or parquet file, without reading its rows."""
+    _check_file(path)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        return _parquet(path, "read_schema").names
+    names = _header(path)[1]
+    _check_header(names, path.name)
+    return names
 
 
 def read_table(
-    path: Path, *, bad_rows: str = "error", text_columns: Iterable[str] = (), id_columns: Iterable[str] = ()
+    path: Path,
+    *,
+    bad_rows: str = "error",
+    text_columns: Iterable[str] = (),
+    id_columns: Iterable[str] = (),
+    filled_columns: Iterable[str] = (),
 ) -> FileTable:
     """A csv, tsv or parquet file as a DataFrame.
 
     `text_columns` are categorical however their cells look; `id_columns` keep the text of their cells as it
-    stands ('007' is not 7).
+    stands ('007' is not 7); a csv row with an empty cell in one of the `filled_columns` is a bad row.
     """
-    if bad_rows not in BAD_ROWS:
-        raise OptionError(f"bad_rows must be one of {', '.join(BAD_ROWS)}; got {bad_rows!r}.")
+    check_bad_rows(bad_rows)
     _check_file(path)
     if path.suffix.lower() in (".parquet", ".pq"):
         return FileTable(_read_parquet(path))
     delimiter, header = _header(path)
     _check_header(header, path.name)
-    return _Csv(path, delimiter, header, bad_rows, frozenset(text_columns), frozenset(id_columns)).read()
+    texts, ids = frozenset(text_columns), frozenset(id_columns)
+    return _Csv(path, delimiter, header, bad_rows, texts, ids, tuple(filled_columns)).read()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -105,13 +127,18 @@ def _arrow(module: str) -> Any:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    pa, pq = _arrow("pyarrow"), _arrow("pyarrow.parquet")
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowException, OSError, ValueError):
-        raise DataError(f"{path.name} is damaged, truncated or not a parquet file; write it again.") from None
+    table = _parquet(path, "read_table")
     _check_header(table.column_names, path.name)
     return _to_pandas(table)
+
+
+def _parquet(path: Path, what: str) -> Any:
+    """`read_schema` or `read_table` of Arrow, with our error."""
+    pa, pq = _arrow("pyarrow"), _arrow("pyarrow.parquet")
+    try:
+        return getattr(pq, what)(path)
+    except (pa.ArrowException, OSError, ValueError):
+        raise DataError(f"{path.name} is damaged, truncated or not a parquet file; write it again.") from None
 
 
 @dataclass(frozen=True)
@@ -124,6 +151,7 @@ class _Csv:
     bad_rows: str
     text_columns: frozenset[str]
     id_columns: frozenset[str]
+    filled_columns: tuple[str, ...] = ()
 
     def read(self) -> FileTable:
         """The fast way first.
@@ -146,11 +174,18 @@ class _Csv:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
         return self._numbers(_to_pandas(table), skipped)
 
-    def _arrow_table(self, arrow: Any, reader: Any, patient: bool) -> tuple[Any, bool]:
-        skipped: list[bool] = []
+    def _arrow_table(self, arrow: Any, reader: Any, patient: bool) -> tuple[Any, list[int]]:
+        """The table, and which rows of the file were left out because their number of fields is wrong."""
+        table, skipped = self._arrow_once(arrow, reader, patient, threads=True)
+        if skipped and self.bad_rows == "skip":  # only one thread knows the numbers of rows
+            table, skipped = self._arrow_once(arrow, reader, patient, threads=False)
+        return table, skipped
+
+    def _arrow_once(self, arrow: Any, reader: Any, patient: bool, threads: bool) -> tuple[Any, list[int]]:
+        skipped: list[int] = []
 
         def skip(row: Any) -> str:
-            skipped.append(True)
+            skipped.append((row.number or 0) - 2)  # counted from 1, with the header
             return "skip"
 
         parse = reader.ParseOptions(
@@ -161,9 +196,10 @@ class _Csv:
         convert = reader.ConvertOptions(
             null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types
         )
-        return reader.read_csv(self.path, parse_options=parse, convert_options=convert), bool(skipped)
+        read = reader.ReadOptions(use_threads=threads)
+        return reader.read_csv(self.path, read_options=read, parse_options=parse, convert_options=convert), skipped
 
-    def _numbers(self, frame: pd.DataFrame, skipped: bool) -> FileTable:
+    def _numbers(self, frame: pd.DataFrame, skipped: list[int]) -> FileTable:
         """Text columns that are mostly numbers become numeric; their other cells make bad rows."""
         bad = np.zeros(len(frame), dtype=bool)
         numeric: dict[str, Any] = {}
@@ -174,6 +210,8 @@ class _Csv:
             ):
                 numeric[name] = found[0]
                 bad |= found[1]
+        for name in self.filled_columns:
+            bad |= frame[name].isna().to_numpy()
         if (bad.any() or skipped) and self.bad_rows == "error":
             raise self._bad_rows_error(tuple(numeric))
         frame = frame.assign(**numeric) if numeric else frame
@@ -181,8 +219,9 @@ class _Csv:
             return FileTable(frame)
         if bad.all():
             raise DataError(f"{self.path.name} has no row that can be read.")
-        said = f"rows of {self.path.name} that could not be read were skipped (bad_rows='skip')"
-        return FileTable(frame[~bad] if bad.any() else frame, (said,))
+        said = f"rows of {self.path.name} that could not be used were skipped (bad_rows='skip')"
+        rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
+        return FileTable(frame[~bad] if bad.any() else frame, (said,), rows)
 
     def _bad_rows_error(self, numeric: Sequence[str]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
@@ -204,8 +243,13 @@ class _Csv:
     def _faults(self, row: list[str], line: int, numeric: Sequence[str]) -> list[str]:
         if len(row) != len(self.header):
             return [f"line {line} has {len(row)} fields instead of {len(self.header)}"]
-        texts = [n for n in numeric if not _is_number(row[self.header.index(n)])]
-        return [f"line {line} has text in the numeric column {n!r}" for n in texts]
+        cells = dict(zip(self.header, row, strict=True))
+        empty = [n for n in self.filled_columns if cells[n].strip() in MISSING_MARKS]
+        texts = [n for n in numeric if not _is_number(cells[n])]
+        return [
+            *(f"line {line} has nothing in the column {n!r}" for n in empty),
+            *(f"line {line} has text in the numeric column {n!r}" for n in texts),
+        ]
 
 
 def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:

@@ -20,10 +20,10 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
-from taskveil.tasks.files import TABLES, read_npz, read_table
+from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import load_rows
-from taskveil.tasks.table import CLIPPED, Layout, tasks_from_frame
+from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["load_rows", "load_tasks", "make_binary"]
@@ -40,6 +40,7 @@ def load_tasks(
     positive: Any = None,
     features: Sequence[str] | None = None,
     *,
+    leave_out: Sequence[str] = (),
     groups: Sequence[str] = (),
     missing: str = "error",
     bad_rows: str = "error",
@@ -57,9 +58,10 @@ def load_tasks(
     kind : "regression" or "classification"; inferred from the target when not given
     positive : the label that counts as 1; every other label is 0
     features : the feature columns; all remaining columns when not given
+    leave_out : columns that are no features (identifiers, free text)
     groups : columns carried along for splitting (`split_rows(..., group=...)`), not used as features
     missing : "error", "impute-bounds", "impute-own" or "drop"
-    bad_rows : "error" or "skip", for csv lines that cannot be read
+    bad_rows : "error" or "skip", for rows without task or target and for csv lines that cannot be read
     seed : of a synthetic data set
     """
     layout = Layout(
@@ -70,10 +72,12 @@ def load_tasks(
         bounds=PublicBounds.coerce(bounds),
         kind=kind,
         features=None if features is None else _names(features, "features"),
+        leave_out=_names(leave_out, "leave_out"),
         groups=_names(groups, "groups"),
         missing=missing,
+        bad_rows=bad_rows,
     )
-    tasks = _from_any(source, layout, bad_rows, seed)
+    tasks = _from_any(source, layout, seed)
     return tasks if positive is None else make_binary(tasks, positive)
 
 
@@ -96,11 +100,11 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     return replace(tasks, y=y, classes=np.asarray([0, 1]), target_name=name, bounds=bounds)
 
 
-def _from_any(source: Any, layout: Layout, bad_rows: str, seed: int) -> TaskSet:
+def _from_any(source: Any, layout: Layout, seed: int) -> TaskSet:
     if isinstance(source, TaskSet):
         return _adjusted(source, layout)
     if isinstance(source, (str, Path)):
-        return _from_name(source, layout, bad_rows, seed)
+        return _from_name(source, layout, seed)
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return tasks_from_frame(source, layout)
     if isinstance(source, Mapping):
@@ -114,7 +118,7 @@ def _from_any(source: Any, layout: Layout, bad_rows: str, seed: int) -> TaskSet:
     )
 
 
-def _from_name(source: str | Path, layout: Layout, bad_rows: str, seed: int) -> TaskSet:
+def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
     text, path = str(source), Path(source)
     if text.startswith(synthetic.PREFIX):
         return _adjusted(synthetic.get_synthetic(text, seed).train, layout)
@@ -124,17 +128,27 @@ def _from_name(source: str | Path, layout: Layout, bad_rows: str, seed: int) -> 
     if path.suffix.lower() == ".npz":
         return _from_npz(path, layout)
     if path.suffix.lower() in TABLES:
-        levels = layout.bounds.levels if layout.bounds is not None else ()
-        ids = [layout.person, layout.task or "task"]
-        table = read_table(
-            path, bad_rows=bad_rows, text_columns=(*levels, *layout.groups), id_columns=filter(None, ids)
-        )
-        return tasks_from_frame(table.frame, replace(layout, notes=table.notes))
+        return _from_table_file(path, layout)
     if path.exists():
         known = ", ".join((*TABLES, ".npz"))
         raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {known}.")
     known = ", ".join([*datasets.names(), *synthetic.names()])
     raise UnknownName(f"{text!r} is neither a file nor a data set; data sets: {known}.")
+
+
+def _from_table_file(path: Path, layout: Layout) -> TaskSet:
+    """The columns are checked before the rows are read: a wrong name is found at once, whatever the rows hold."""
+    columns = column_names(path)
+    check_columns(columns, layout)
+    levels = layout.bounds.levels if layout.bounds is not None else ()
+    table = read_table(
+        path,
+        bad_rows=layout.bad_rows,
+        text_columns=(*levels, *layout.groups),
+        id_columns=filter(None, (layout.person, *layout.task_columns(columns))),
+        filled_columns=layout.filled_columns(columns),
+    )
+    return tasks_from_frame(table.frame, replace(layout, notes=table.notes))
 
 
 def _from_npz(path: Path, layout: Layout) -> TaskSet:
@@ -166,7 +180,7 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     X, names = X if isinstance(X, tuple) else (np.asarray(X), None)
     if X.ndim == 2 and X.dtype.kind in "OUS":
         raise DataError("X holds text or mixed values; pass a DataFrame so that columns can be told apart.")
-    if X.ndim == 2 and X.size and (layout.features is not None or _has_missing(X)):
+    if X.ndim == 2 and X.size and (layout.features is not None or layout.leave_out or _has_missing(X)):
         import pandas as pd
 
         frame = pd.DataFrame(X, columns=names or [f"x{j}" for j in range(X.shape[1])])
@@ -179,9 +193,13 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
 def _from_frame_parts(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     if not len(X) == len(y) == len(task):
         raise DataError(f"X, y and task must be equally long; got {len(X)}, {len(y)} and {len(task)} rows.")
-    columns = tuple(X.columns) if layout.features is None else layout.features
+    columns = layout.features
+    if columns is None:
+        need_columns(X.columns, layout.leave_out)
+        columns = tuple(c for c in X.columns if c not in layout.leave_out)
     frame = X.assign(__task__=np.asarray(task), __target__=np.asarray(y))
-    made = tasks_from_frame(frame, replace(layout, task="__task__", target="__target__", features=columns))
+    asked = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
+    made = tasks_from_frame(frame, asked)
     return replace(made, target_name=str(getattr(y, "name", None) or "y"))
 
 
@@ -217,20 +235,16 @@ def _stack(Xs: list[Any]) -> Any:
 
 def _adjusted(tasks: TaskSet, layout: Layout) -> TaskSet:
     """Fewer features and other bounds for tasks that are loaded already."""
-    if layout.features is not None and layout.features != tasks.feature_names:
-        lost = [f for f in layout.features if f not in tasks.feature_names]
-        if lost:
-            raise DataError(f"no feature {lost[0]!r} in this data set.")
-        at = [tasks.feature_names.index(f) for f in layout.features]
-        tasks = replace(tasks, X=np.ascontiguousarray(tasks.X[:, at]), feature_names=layout.features)
+    lost = [f for f in (*(layout.features or ()), *layout.leave_out) if f not in tasks.feature_names]
+    if lost:
+        raise DataError(f"no feature {lost[0]!r} in this data set.")
+    chosen = layout.features or tuple(f for f in tasks.feature_names if f not in layout.leave_out)
+    if chosen != tasks.feature_names:
+        at = [tasks.feature_names.index(f) for f in chosen]
+        tasks = replace(tasks, X=np.ascontiguousarray(tasks.X[:, at]), feature_names=chosen)
     if layout.kind is not None and layout.kind != tasks.kind:
         raise OptionError(f"this data set is {tasks.kind}, not {layout.kind}; leave kind out.")
-    bounds = layout.bounds
-    if bounds is None:
-        return tasks
-    X = bounds.clip_features(tasks.X, tasks.feature_names)
-    y = bounds.clip_target(tasks.y) if tasks.kind == "regression" else tasks.y
-    return replace(tasks, X=X, y=y, bounds=bounds).with_notes(CLIPPED)
+    return tasks if layout.bounds is None else tasks.within(layout.bounds)
 
 
 def _in_order(tasks: TaskSet, names: list[str]) -> TaskSet:

@@ -11,7 +11,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.encode import Encoded, encode_features, fill_missing, levels_of
-from taskveil.tasks.files import TABLES, read_npz, read_table
+from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
@@ -55,10 +55,13 @@ def load_rows(
             tasks = load_tasks(source, task=task, features=feature_names)
             names = np.asarray(tasks.task_names)[tasks.task_of_row()]
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
+        task = task or usual_column(column_names(path), TASK_NAMES, "task")
+        need_columns(column_names(path), [task])
         levels = levels_of(feature_names)
-        ids = [task or "task"]
-        source = read_table(path, bad_rows=bad_rows, text_columns=levels, id_columns=ids).frame
-    task = task or usual_column(source, TASK_NAMES, "task")
+        table = read_table(path, bad_rows=bad_rows, text_columns=levels, id_columns=[task], filled_columns=[task])
+        rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
+        return rows if table.rows is None else replace(rows, row_index=table.rows[rows.row_index])
+    task = task or usual_column(list(source.columns), TASK_NAMES, "task")
     return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
 
 
@@ -67,7 +70,7 @@ def _table_rows(
 ) -> Rows:
     levels = levels_of([n for n in names if n not in frame.columns])
     columns = list(dict.fromkeys(n if n in frame.columns else n.partition("=")[0] for n in names))
-    need_columns(frame, [*columns, task])
+    need_columns(frame.columns, [*columns, task])
     known = replace(bounds or PublicBounds(), levels=levels)
     encoded = encode_features(frame, columns, known)
     strange = sorted(set(encoded.names) - set(names))

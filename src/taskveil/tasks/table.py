@@ -15,18 +15,18 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.encode import MISSING, encode_features, fill_missing, is_number
+from taskveil.tasks.files import check_bad_rows
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import CLIPPED, TaskSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "need_columns", "tasks_from_frame", "usual_column"]
+__all__ = ["Layout", "check_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
-CLIPPED = "values outside their declared range are clipped to it"
 SHARED_ROWS = (
     "one row can serve several tasks and there is no person column, so what one "
     "person contributes is not bounded"
@@ -44,13 +44,18 @@ class Layout:
     bounds: PublicBounds | None = None
     kind: str | None = None
     features: tuple[str, ...] | None = None
+    leave_out: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     missing: str = "error"
+    bad_rows: str = "error"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
             raise OptionError(f"missing must be one of {', '.join(MISSING)}; got {self.missing!r}.")
+        check_bad_rows(self.bad_rows)
+        if self.features is not None and self.leave_out:
+            raise OptionError("features= lists the columns to use, leave_out= those not to use; give one of them.")
         if self.targets is not None and len(set(self.targets)) != max(len(self.targets), 1):
             raise OptionError("targets must name at least one column, each once.")
 
@@ -58,6 +63,21 @@ class Layout:
     def carried(self) -> tuple[str, ...]:
         """Columns that travel with the rows but are no features."""
         return (*([self.person] if self.person else []), *self.groups)
+
+    def target_columns(self, have: Sequence[str]) -> tuple[str, ...]:
+        """What is predicted."""
+        return self.targets or (self.target or usual_column(have, TARGET_NAMES, "target"),)
+
+    def task_columns(self, have: Sequence[str]) -> tuple[str, ...]:
+        """The column that names the task of a row; a wide table need not have one."""
+        if self.targets is not None:
+            return () if self.task is None else (self.task,)
+        return (self.task or usual_column(have, TASK_NAMES, "task"),)
+
+    def filled_columns(self, have: Sequence[str]) -> tuple[str, ...]:
+        """Columns in which an empty cell makes a row unusable."""
+        lone_target = self.targets is None and self.missing != "drop"
+        return (*self.task_columns(have), *(self.target_columns(have) if lone_target else ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,17 +94,26 @@ class _Rows:
 def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     """Group a table by its task column; or, with `targets`, make one task of every target column."""
     _check_table(frame)
+    check_columns(list(frame.columns), layout)
     if layout.targets is not None:
         rows, taken, target = _wide_rows(frame, layout)
     else:
         rows, taken, target = _long_rows(frame, layout)
-    columns = _feature_columns(frame, layout.features, {*taken, *layout.carried})
+    columns = _feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
     return _build(rows, columns, target, layout)
 
 
-def need_columns(frame: pd.DataFrame, wanted: Sequence[str]) -> None:
+def check_columns(have: Sequence[str], layout: Layout) -> None:
+    """Refuse a layout that names columns which are not there; needs the column names only."""
+    task, target = layout.task_columns(have), layout.target_columns(have)
+    if set(task) & set(target):
+        raise OptionError(f"the column {task[0]!r} cannot be both the task and the target.")
+    need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out])
+
+
+def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
     """Refuse columns that are not there, suggesting names that look alike."""
-    have = [str(c) for c in frame.columns]
+    have = [str(c) for c in columns]
     for name in wanted:
         if name not in have:
             close = difflib.get_close_matches(str(name), have, n=1)
@@ -94,29 +123,37 @@ def need_columns(frame: pd.DataFrame, wanted: Sequence[str]) -> None:
 
 def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
     """Every row belongs to the task its task column names."""
-    task = layout.task or usual_column(frame, TASK_NAMES, "task")
-    target = layout.target or usual_column(frame, TARGET_NAMES, "target")
-    if task == target:
-        raise OptionError(f"the column {task!r} cannot be both the task and the target.")
-    need_columns(frame, [task, target, *layout.carried])
-    there = frame[target].notna().to_numpy()
-    if not there.any():
-        raise DataError(f"the target column {target!r} is empty.")
-    if not there.all() and layout.missing != "drop":
-        raise DataError(
-            f"the target column {target!r} has missing values; "
-            "use missing='drop' (--missing drop) to leave such rows out."
-        )
+    have = list(frame.columns)
+    (task,), (target,) = layout.task_columns(have), layout.target_columns(have)
+    there = _usable_rows(frame, task, target, layout)
     frame = frame if there.all() else frame[there]
     codes, names = factorize(_plain(frame[task]), what="task")
     y = _target_values(frame[target], target, layout.kind)
     return _Rows(frame, codes, names, y, np.flatnonzero(there)), {task, target}, target
 
 
+def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) -> np.ndarray:
+    """Which rows have a task and a target; others are refused, or left out where that was asked for."""
+    skip = layout.bad_rows == "skip"
+    there = np.ones(len(frame), dtype=bool)
+    for name, what, may in ((target, "target", skip or layout.missing == "drop"), (task, "task", skip)):
+        filled = frame[name].notna().to_numpy()
+        if not filled.any():
+            raise DataError(f"the {what} column {name!r} is empty.")
+        if not (filled.all() or may):
+            raise DataError(
+                f"the {what} column {name!r} has missing values; every row needs its {what}. Fill them, or leave such "
+                "rows out with bad_rows='skip' (--bad-rows skip)."
+            )
+        there &= filled
+    if not there.any():
+        raise DataError(f"no row has both a task in {task!r} and a target in {target!r}.")
+    return there
+
+
 def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
     """One task per target column, and per value of the task column where there is one."""
     targets = list(layout.targets or ())
-    need_columns(frame, [*targets, *([layout.task] if layout.task else []), *layout.carried])
     if len({is_number(frame[t]) for t in targets}) > 1:
         raise DataError(
             "the target columns mix numbers and text; all targets of a wide table must be of one kind."
@@ -209,17 +246,18 @@ def _check_table(frame: pd.DataFrame) -> None:
         raise DataError("the table has no rows; at least one row is needed.")
 
 
-def usual_column(frame: pd.DataFrame, usual: Sequence[str], what: str) -> str:
+def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:
+    """The column with a usual name for this, or an error that asks."""
     for name in usual:
-        if name in frame.columns:
+        if name in have:
             return name
-    have = _list([str(c) for c in frame.columns])
-    raise OptionError(f"which column is the {what}? Give {what}=COLUMN. Columns: {have}.")
+    raise OptionError(
+        f"which column is the {what}? Give {what}=COLUMN (--{what} COLUMN). Columns: {_list([str(c) for c in have])}."
+    )
 
 
 def _feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
     if features is not None:
-        need_columns(frame, features)
         if len(set(features)) != len(features):
             raise DataError("a feature is named twice; feature names must be unique.")
         return list(features)

@@ -25,7 +25,9 @@ from taskveil.tasks.checks import KINDS, as_rows, as_target, check_lengths, chec
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["Task", "TaskSet", "infer_kind"]
+__all__ = ["CLIPPED", "Task", "TaskSet", "infer_kind"]
+
+CLIPPED = "values outside their declared range are clipped to it"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +191,17 @@ class TaskSet:
             person=None if self.person is None else self.person[mask],
             groups={k: v[mask] for k, v in self.groups.items()},
         )
+
+    def within(self, bounds: PublicBounds) -> TaskSet:
+        """These tasks under other declared bounds: values outside are clipped, labels outside are refused."""
+        labels = self.classes is not None and bounds.classes is not None
+        return replace(
+            self,
+            X=bounds.clip_features(self.X, self.feature_names),
+            y=bounds.clip_target(self.y) if self.kind == "regression" else self.y,
+            classes=_classes(self.y, bounds.classes) if labels else self.classes,
+            bounds=bounds,
+        ).with_notes(CLIPPED)
 
     def take_tasks(self, tasks: Sequence[int]) -> TaskSet:
         """Only these tasks, in this order."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
+import taskveil as tv
 from taskveil.errors import CheckFailed, DataError
 from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.contributions import OuterSum, RowSum, VectorSum
@@ -174,3 +176,16 @@ def test_floating_point_noise_is_listed_among_the_assumptions():
 def test_what_is_not_a_certificate_is_refused(text):
     with pytest.raises(DataError, match="not a certificate"):
         Certificate.from_json(text)
+
+
+@pytest.mark.parametrize("unit", ["task", "record"])
+def test_one_assumption_says_what_is_public_and_numbers_of_rows_only_where_rows_are_the_unit(unit):
+    X, task = np.random.default_rng(0).standard_normal((120, 2)), np.repeat(np.arange(12), 10)
+    est = tv.TaskRegressor("mean", epsilon=1.0, unit=unit, scaling="none").fit(X, X[:, 0], task=task)
+    said = [text for text in est.certificate_.assumptions if "public and fixed" in text]
+    assert len(said) == 1 and "all sizes" not in said[0]
+    for known in ("the number of tasks", "the names of the tasks", "the feature columns", "all options of the run"):
+        assert known in said[0]
+    assert ("the number of rows of every task" in said[0]) == (unit == "record")
+    assert ("not how many rows a task has" in said[0]) == (unit == "task")
+    assert (est.record_.public.task_rows is None) == (unit == "task")

@@ -17,7 +17,8 @@ from taskveil.report.audience import Audience
 from taskveil.report.page import embedded
 
 SECRET = 731846.25  # planted in the rows of one task; no other number on a page begins like it
-DIGITS = re.compile(r"731[,.]?846|7\.3184|7\.3185|7318|0\.7318")
+# Numbers that begin like it; fewer digits, or digits anywhere, would be met by chance in the noise of a billboard.
+DIGITS = re.compile(r"(?<![\d.])(?:731[,.]?846|7\.318\d*e\+?0?5|7\.31846|0\.731846)")
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +175,8 @@ def test_an_unknown_owner_is_refused_without_listing_names(fitted):
     with pytest.raises(UnknownName) as refused:
         report_folder(fitted[1], Audience("owner", "nobody"))
     assert "site-" not in str(refused.value)
+    with pytest.raises(UnknownName, match="did you mean 'site-07'"):
+        report_folder(fitted[1], Audience("owner", "Site-07"))
 
 
 def comparison() -> dict:

@@ -83,7 +83,11 @@ CASES = {
         DataError,
         "declared range for column 'x'",
     ),
-    "missing task": (lambda: long(frame(site=["a", None, "b", "b"])), DataError, "task column has missing"),
+    "missing task": (
+        lambda: long(frame(site=["a", None, "b", "b"])),
+        DataError,
+        "task column 'site' has missing.*--bad-rows skip",
+    ),
     "infinite": (lambda: long(frame(x=[1, np.inf, 3, 4])), DataError, "infinite values in column 'x'"),
     "huge": (lambda: arrays(huge()), DataError, "beyond 1e\\+150"),
     "huge target": (lambda: arrays(y=[1e200, 2, 3, 4.5]), DataError, "target has missing, infinite or huge"),

@@ -92,6 +92,7 @@ class AsyncMTL(Method):
     step : step length alpha; None: from public sizes, or from the tasks' curvatures without privacy.
     relaxation : "safeguarded", "delays" (the proved rule) or a number in (0, 1]; see relaxation.py.
     noises : 1, or 2 for the two-noise form (one noisy gradient moves q, a second one moves p).
+    first_share : two noises only: share of a message's epsilon that goes to the first noise (the paper's epsilon_1).
     semi_exact : solve q_t exactly at the task; None: where the unit is the task.
     refine : refit q_t at the end, for the owner's eyes only.
     budgets : epsilon of each node where they differ (a sequence in task order); a node stops at its own.
@@ -118,6 +119,7 @@ class AsyncMTL(Method):
         step: float | None = None,
         relaxation: str | float = "safeguarded",
         noises: int = 1,
+        first_share: float = 0.5,
         semi_exact: bool | None = None,
         refine: bool = True,
         budgets: Sequence[float] | None = None,
@@ -135,6 +137,7 @@ class AsyncMTL(Method):
         self.step = step
         self.relaxation = relaxation
         self.noises = noises
+        self.first_share = first_share
         self.semi_exact = semi_exact
         self.refine = refine
         self.budgets = budgets
@@ -176,6 +179,8 @@ class AsyncMTL(Method):
             raise OptionError(
                 f"noises is 1 or 2 and row_rate in (0, 1]; got {self.noises!r} and {self.row_rate!r}"
             )
+        if not 0 < self.first_share < 1:
+            raise OptionError(f"first_share must lie strictly between 0 and 1, got {self.first_share!r}")
         if self.budgets is not None and len(self.budgets) != public.n_tasks:
             raise OptionError(
                 f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}"
@@ -187,10 +192,16 @@ class AsyncMTL(Method):
         rate = self.row_rate if form.rows and form.private and not form.paper else None
         total = self.messages(budget) * form.noises
         return [
-            Request(name, number + 1, self._contribution(name, form, public), rate=rate)
+            Request(name, number + 1, self._contribution(name, form, public), self._weight(name, form), rate)
             for number in range(total)
             for name in form.due(number)
         ]
+
+    def _weight(self, name: str, form: Form) -> float:
+        """Relative share of the budget: all messages alike, the two noises of one as `first_share` says."""
+        if form.noises == 1:
+            return 1.0
+        return 1.0 - self.first_share if name == "gradient" else self.first_share
 
     def messages(self, budget: Budget) -> int:
         if self.rounds is not None:
@@ -236,7 +247,7 @@ class AsyncMTL(Method):
         ]
         if form.rows:
             notes.append(
-                "the number of rows of each task is fixed and public; which rows are drawn is secret"
+                "which rows are drawn for a message is secret"
             )
         if self.refine and not form.own_at_task:
             notes.append(

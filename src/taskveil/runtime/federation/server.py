@@ -172,7 +172,7 @@ def certificate_of(
         *map(Observer, method.also_protects(plan.budget)),
     ]
     assumptions = [
-        "federation.toml (sites, tasks, columns, label sets, ranges, sizes, method and budget) is public",
+        "federation.toml is public: the sites, their tasks, and all it declares",
         "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",
         *method.assumptions(public, plan),
     ]
@@ -180,7 +180,8 @@ def certificate_of(
     if not randomness.get("samplers"):  # all noise was drawn at the sites
         randomness = {**randomness, "samplers": ["operating system, at the sites"]}
     return build_certificate(
-        method.name, executed, randomness, assumptions=assumptions,
+        method.name, executed, randomness,
+        public=["the names of the tasks", "columns, label sets, ranges and options"], assumptions=assumptions,
         not_protected=[*method.not_protected(public, plan), "a site's own model, which it keeps"],
         observers=list(dict.fromkeys(observers)),
     )  # fmt: skip
