@@ -6,6 +6,7 @@ by hand. A claim about a shape is an inequality over our numbers with its signif
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Callable
@@ -83,15 +84,18 @@ def summary(scores: list[float]) -> dict[str, Any]:
     return {"mean": float(values.mean()), "std": float(values.std(ddof=1)) if values.size > 1 else 0.0, "scores": scores}
 
 
-def execute(item: Callable[..., Result], quick: bool, seed: int, folder: Path) -> dict[str, Any]:
-    """Run one item; write its JSON and its picture."""
+def execute(item: Callable[..., Result], quick: bool, seed: int, folder: Path, repeats: int | None = None) -> dict[str, Any]:
+    """Run one item; write its JSON and its picture. `repeats` overrides the number of replications of items that have one."""
     from experiments.svg import write_chart
 
-    started = time.perf_counter()
-    result = item(quick=quick, seed=seed)
+    started, busy = time.perf_counter(), time.process_time()
+    if repeats is not None and "repeats" not in inspect.signature(item).parameters:
+        raise ValueError(f"{item.__name__} has no number of replications to set")
+    result = item(quick=quick, seed=seed, **({} if repeats is None else {"repeats": repeats}))
     result.verdict = result.verdict or verdict(result.checks)
     result.run = {
-        "seed": seed, "quick": quick, "seconds": round(time.perf_counter() - started, 2),
+        "seed": seed, "quick": quick, "repeats": repeats, "seconds": round(time.perf_counter() - started, 2),
+        "cpu_seconds": round(time.process_time() - busy, 2),
         "date": datetime.now(UTC).date().isoformat(), "versions": versions(),
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
@@ -107,10 +111,19 @@ def verdict(checks: list[Check]) -> str:
     """In words: what holds, what does not, what our repeats cannot decide."""
     said = []
     for word, value in (("holds", True), ("FAILS", False), ("undecided", None)):
-        claims = [c.claim for c in checks if c.holds is value]
+        claims = together([c.claim for c in checks if c.holds is value])
         if claims:
             said.append(f"{word}: " + "; ".join(claims))
     return ". ".join(said) or "a picture, no claim"
+
+
+def together(claims: list[str]) -> list[str]:
+    """Claims that differ in epsilon only are said once: "a at epsilon 1", "a at epsilon 3" -> "a at epsilon 1, 3"."""
+    said: dict[str, list[str]] = {}
+    for claim in claims:
+        start, found, value = claim.partition(" at epsilon ")
+        said.setdefault(start, []).extend([value] if found else [])
+    return [f"{start} at epsilon {', '.join(values)}" if values else start for start, values in said.items()]
 
 
 def versions() -> dict[str, str]:

@@ -1,53 +1,74 @@
-"""Small line charts as SVG, so that results have pictures without a plotting service. Light and dark readable."""
+"""Small line charts as SVG, so that results have pictures without a plotting service. White ground, readable in light and dark pages.
+
+A line is {"x": [...], "y": [...]} with optional "std" (drawn as bars), "panel" (lines of one panel share a frame) and "label" (the
+legend's word, its name otherwise). Lines of one label have one colour in all panels.
+"""
 
 from __future__ import annotations
 
 import math
+import textwrap
 from html import escape
 from pathlib import Path
 from typing import Any
 
-COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#9d174d")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 70, 210, 44, 54
+COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#9d174d", "#4d7c0f")
+DASHES = ("", "6 3", "2 3", "8 3 2 3")
+PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP, LEGEND = 430, 300, 74, 30, 58, 24, 250
+TITLE = 40
 
 
 def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, str]) -> None:
-    """`series`: name -> {"x": [...], "y": [...], "std": [...] or absent}; x numbers or words; axes: x, y, log."""
-    lines = {k: v for k, v in series.items() if isinstance(v, dict) and "x" in v and "y" in v}
+    """`series`: name -> line; x numbers or words; `axes`: x, y (what they show) and log ("x", "y" or "xy")."""
+    lines = {k: v for k, v in series.items() if isinstance(v, dict) and len(v.get("x", ())) and "y" in v}
     if not lines:
         return
-    words = [x for v in lines.values() for x in v["x"] if isinstance(x, str)]
-    places = {w: i for i, w in enumerate(dict.fromkeys(words))}
-    log = axes.get("log", "")
-    points = {
-        name: [(_place(x, places, "x" in log), _scale(y, "y" in log), s) for x, y, s in _triples(v)]
-        for name, v in lines.items()
-    }
-    xs = [p[0] for v in points.values() for p in v]
-    ys = [p[1] for v in points.values() for p in v if math.isfinite(p[1])]
-    if not xs or not ys:
-        return
-    frame = _Frame(min(xs), max(xs), min(ys), max(ys))
-    body = [_axes(frame, lines, places, axes, log)]
-    for number, (name, chosen) in enumerate(points.items()):
-        body.append(_line(frame, chosen, COLOURS[number % len(COLOURS)], name, number))
+    panels: dict[str, dict[str, Any]] = {}
+    for name, line in lines.items():
+        panels.setdefault(line.get("panel") or "", {})[line.get("label") or name] = line
+    labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
+    columns = min(2, len(panels))
+    rows = -(-len(panels) // columns)
+    width = columns * PANEL_WIDTH + LEGEND
+    height = TITLE + max(rows * PANEL_HEIGHT, 18 * len(labels) + 40)
+    body = [_legend(labels, columns * PANEL_WIDTH)]
+    for place, (heading, panel) in enumerate(panels.items()):
+        across, down = place % columns * PANEL_WIDTH, TITLE + place // columns * PANEL_HEIGHT
+        body.append(f'<g transform="translate({across} {down})">{_panel(heading, panel, labels, axes)}</g>')
     path.write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{escape(title)}" '
         'font-family="system-ui, sans-serif" font-size="12">'
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>'
-        f'<text x="{LEFT}" y="24" font-size="15" fill="#111">{escape(title)}</text>' + "".join(body) + "</svg>\n"
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+        f'<text x="16" y="26" font-size="15" font-weight="600" fill="#111">{escape(title)}</text>' + "".join(body) + "</svg>\n"
     )
 
 
+def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[str, str]) -> str:
+    words = [x for v in lines.values() for x in v["x"] if isinstance(x, str)]
+    places = {w: i for i, w in enumerate(dict.fromkeys(words))}
+    log = axes.get("log", "")
+    points = {name: [_point(x, y, s, places, log) for x, y, s in _triples(v)] for name, v in lines.items()}
+    points = {name: [p for p in found if math.isfinite(p[1])] for name, found in points.items()}
+    every = [p for found in points.values() for p in found]
+    if not every:
+        return ""
+    frame = _Frame([p[0] for p in every], [e for p in every for e in p[1:]], bool(places))
+    head = f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
+    drawn = "".join(_line(frame, found, labels.index(name)) for name, found in points.items() if found)
+    return head + _axes(frame, lines, places, axes, log) + drawn
+
+
 class _Frame:
-    def __init__(self, x0: float, x1: float, y0: float, y1: float) -> None:
+    def __init__(self, xs: list[float], ys: list[float], words: bool) -> None:
+        y0, y1 = min(ys), max(ys)
         pad = 0.06 * (y1 - y0 or abs(y1) or 1.0)
-        self.x0, self.x1 = (x0, x1) if x1 > x0 else (x0 - 1, x1 + 1)
+        side = 0.5 if words else 0.04 * (max(xs) - min(xs)) or 0.5
+        self.x0, self.x1 = min(xs) - side, max(xs) + side
         self.y0, self.y1 = y0 - pad, y1 + pad
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        across = LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT)
-        down = HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM)
+        across = LEFT + (x - self.x0) / (self.x1 - self.x0) * (PANEL_WIDTH - LEFT - GAP)
+        down = PANEL_HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (PANEL_HEIGHT - TOP - BOTTOM)
         return round(across, 1), round(down, 1)
 
 
@@ -56,49 +77,90 @@ def _triples(v: dict[str, Any]) -> list[tuple[Any, float, float]]:
     return list(zip(v["x"], v["y"], spread, strict=True))
 
 
-def _place(x: Any, places: dict[str, int], log: bool) -> float:
-    return float(places[x]) if isinstance(x, str) else _scale(float(x), log)
+def _point(x: Any, y: float, std: float, places: dict[str, int], log: str) -> tuple[float, float, float, float]:
+    """Place, value, and one standard deviation below and above, on the axis' scale."""
+    place = float(places[x]) if isinstance(x, str) else _scale(float(x), "x" in log)
+    low = y - std if "y" not in log or y - std > 0 else y / 2
+    return place, _scale(y, "y" in log), _scale(low, "y" in log), _scale(y + std, "y" in log)
 
 
 def _scale(value: float, log: bool) -> float:
+    if value is None or not math.isfinite(value):
+        return math.nan
     return math.log10(max(value, 1e-300)) if log else float(value)
 
 
-def _line(frame: _Frame, points: list[tuple[float, float, float]], colour: str, name: str, number: int) -> str:
-    chosen = [frame.at(x, y) for x, y, _ in points if math.isfinite(y)]
-    path = " ".join(f"{x},{y}" for x, y in chosen)
-    dots = "".join(f'<circle cx="{x}" cy="{y}" r="3" fill="{colour}"/>' for x, y in chosen)
-    top = TOP + 10 + 18 * number
-    legend = (
-        f'<rect x="{WIDTH - RIGHT + 14}" y="{top - 8}" width="12" height="4" fill="{colour}"/>'
-        f'<text x="{WIDTH - RIGHT + 32}" y="{top - 2}" fill="#111">{escape(name[:28])}</text>'
-    )
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>{dots}{legend}'
+def _style(number: int) -> tuple[str, str]:
+    return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+
+
+def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number: int) -> str:
+    colour, dash = _style(number)
+    path = " ".join(f"{a},{b}" for a, b in (frame.at(x, y) for x, y, _, _ in points))
+    parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>']
+    few = len(points) <= 12
+    for x, y, low, high in points:
+        (a, b), (_, b_low), (_, b_high) = frame.at(x, y), frame.at(x, low), frame.at(x, high)
+        if b_low - b_high > 1 and few:
+            parts.append(f'<line x1="{a}" y1="{b_low}" x2="{a}" y2="{b_high}" stroke="{colour}" stroke-width="1.2" opacity="0.7"/>')
+        if few:
+            parts.append(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>')
+    return "".join(parts)
+
+
+def _legend(labels: list[str], left: int) -> str:
+    parts = []
+    for number, label in enumerate(labels):
+        colour, dash = _style(number)
+        y = TITLE + TOP + 18 * number
+        parts.append(f'<line x1="{left + 6}" y1="{y}" x2="{left + 28}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>')
+        parts.append(f'<text x="{left + 36}" y="{y + 4}" fill="#111">{escape(textwrap.shorten(label, 36, placeholder="..."))}</text>')
+    return "".join(parts)
 
 
 def _axes(frame: _Frame, lines: dict[str, Any], places: dict[str, int], axes: dict[str, str], log: str) -> str:
+    base, right = PANEL_HEIGHT - BOTTOM, PANEL_WIDTH - GAP
     parts = [
-        f'<line x1="{LEFT}" y1="{HEIGHT - BOTTOM}" x2="{WIDTH - RIGHT}" y2="{HEIGHT - BOTTOM}" stroke="#333"/>',
-        f'<line x1="{LEFT}" y1="{TOP}" x2="{LEFT}" y2="{HEIGHT - BOTTOM}" stroke="#333"/>',
+        f'<line x1="{LEFT}" y1="{base}" x2="{right}" y2="{base}" stroke="#333"/>',
+        f'<line x1="{LEFT}" y1="{TOP}" x2="{LEFT}" y2="{base}" stroke="#333"/>',
     ]
-    marks = [(float(i), w) for w, i in places.items()]
-    if not marks:
-        numbers = sorted({float(x) for v in lines.values() for x in v["x"]})
-        numbers = numbers if len(numbers) <= 8 else [numbers[round(i * (len(numbers) - 1) / 6)] for i in range(7)]
-        marks = [(_scale(x, "x" in log), f"{x:g}") for x in numbers]
-    for x, text in marks:
+    for x, text in _x_marks(lines, places, log):
         across, _ = frame.at(x, frame.y0)
-        parts.append(f'<text x="{across}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle" fill="#333">{escape(text)}</text>')
-    for k in range(5):
-        y = frame.y0 + (frame.y1 - frame.y0) * k / 4
+        for k, part in enumerate(textwrap.wrap(text, 13)[:3] if places else [text]):
+            parts.append(f'<text x="{across}" y="{base + 16 + 12 * k}" text-anchor="middle" fill="#333" font-size="11">{escape(part)}</text>')
+    for y, text in _y_marks(frame, "y" in log):
         _, down = frame.at(frame.x0, y)
-        shown = 10**y if "y" in log else y
-        parts.append(f'<text x="{LEFT - 8}" y="{down + 4}" text-anchor="end" fill="#333">{shown:.3g}</text>')
-        parts.append(f'<line x1="{LEFT}" y1="{down}" x2="{WIDTH - RIGHT}" y2="{down}" stroke="#ddd"/>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 12}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>')
+        parts.append(f'<text x="{LEFT - 8}" y="{down + 4}" text-anchor="end" fill="#333" font-size="11">{text}</text>')
+        parts.append(f'<line x1="{LEFT}" y1="{down}" x2="{right}" y2="{down}" stroke="#e2e2e2"/>')
+    middle, centre = (LEFT + right) / 2, (TOP + base) / 2
+    if not places:
+        parts.append(f'<text x="{middle}" y="{PANEL_HEIGHT - 22}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>')
     parts.append(
-        f'<text x="16" y="{HEIGHT / 2}" transform="rotate(-90 16 {HEIGHT / 2})" text-anchor="middle" fill="#111">'
-        f"{escape(axes.get('y', ''))}</text>"
+        f'<text x="16" y="{centre}" transform="rotate(-90 16 {centre})" text-anchor="middle" fill="#111">{escape(axes.get("y", ""))}</text>'
     )
     return "".join(parts)
+
+
+def _x_marks(lines: dict[str, Any], places: dict[str, int], log: str) -> list[tuple[float, str]]:
+    if places:
+        return [(float(i), w) for w, i in places.items()]
+    numbers = sorted({float(x) for v in lines.values() for x in v["x"]})
+    numbers = numbers if len(numbers) <= 8 else [numbers[round(i * (len(numbers) - 1) / 6)] for i in range(7)]
+    marks: list[tuple[float, str]] = []
+    span = (_scale(numbers[-1], "x" in log) - _scale(numbers[0], "x" in log)) or 1.0
+    for number in numbers:  # marks that would touch the one before are left out
+        place = _scale(number, "x" in log)
+        if not marks or place - marks[-1][0] > 0.07 * span:
+            marks.append((place, f"{number:g}"))
+    return marks
+
+
+def _y_marks(frame: _Frame, log: bool) -> list[tuple[float, str]]:
+    if not log:
+        return [(y, f"{y:.3g}") for y in (frame.y0 + (frame.y1 - frame.y0) * k / 4 for k in range(5))]
+    decades = range(math.floor(frame.y0), math.ceil(frame.y1) + 1)
+    narrow = frame.y1 - frame.y0 < 1.5
+    steps = (1, 1.5, 2, 3, 4, 5, 7) if frame.y1 - frame.y0 < 0.7 else (1, 2, 5) if narrow or frame.y1 - frame.y0 < 3 else (1,)
+    marks = [(math.log10(s) + d, f"{s * 10.0**d:g}") for d in decades for s in steps]
+    inside = [m for m in marks if frame.y0 <= m[0] <= frame.y1]
+    return inside or [(y, f"{10**y:.3g}") for y in (frame.y0, frame.y1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -10,16 +11,17 @@ from typing import Any
 import click
 
 from taskveil.cli.options import json_option, print_json
-from taskveil.errors import EnvironmentMissing, UnknownName
+from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 
 
 @click.command("reproduce", epilog="Example: taskveil reproduce mp-mtl-fig6 --quick")
 @click.argument("name")
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--repeats", type=click.IntRange(2), help="Replications; default: the paper's number, few with --quick.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
 @json_option
-def command(name: str, quick: bool, seed: int, out: str | None, as_json: bool) -> None:
+def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | None, as_json: bool) -> None:
     """Reproduce NAME ('list' for all names, 'all' for everything)."""
     registry = experiments()
     if name == "list":
@@ -29,24 +31,31 @@ def command(name: str, quick: bool, seed: int, out: str | None, as_json: bool) -
     unknown = [n for n in chosen if n not in registry.ITEMS]
     if unknown:
         raise UnknownName(f"nothing to reproduce under {unknown[0]!r}; names: {', '.join(registry.ITEMS)}")
-    documents = [one(registry, n, quick, seed, out, as_json) for n in chosen]
+    if repeats is not None:
+        fixed = [n for n in chosen if "repeats" not in inspect.signature(registry.get(n)).parameters]
+        if fixed:
+            raise OptionError(f"{fixed[0]} has no number of replications to set; leave --repeats out")
+    documents = [one(registry, n, quick, seed, repeats, out, as_json) for n in chosen]
     if as_json:
         print_json(documents if name == "all" else documents[0])
 
 
-def one(registry: Any, name: str, quick: bool, seed: int, out: str | None, quiet: bool) -> dict[str, Any]:
+def one(
+    registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool
+) -> dict[str, Any]:
     from experiments.common import execute
 
     root = Path(registry.__file__).parent
     folder = Path(out) if out else root / registry.folder_of(name) / "results"
     click.echo(f"{name} ...", err=True)
-    document = execute(registry.get(name), quick, seed, folder)
+    document = execute(registry.get(name), quick, seed, folder, repeats)
     if not quiet:
         click.echo(f"{name}: {document['claim']}")
         for label, key in (("paper", "paper_value"), ("as printed", "as_printed"), ("sound", "sound"), ("verdict", "verdict")):
             if document[key]:
                 click.echo(f"  {label:<11}{document[key]}")
-        click.echo(f"  {'seconds':<11}{document['run']['seconds']}")
+        run = document["run"]
+        click.echo(f"  {'seconds':<11}{run['seconds']:g} ({run['cpu_seconds']:g} of processor time)")
     return document
 
 

@@ -1,0 +1,117 @@
+"""MP-MTL Fig. 4 (how the budget is spread over rounds) and Fig. 8 (the number of tasks), both at epsilon 0.1 on low-rank data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.common import Result, below, not_above, summary
+from experiments.liang_2020 import runs
+from experiments.liang_2020.tradeoff import ALONE, LOW_RANK, OURS, PAPER
+from taskveil.tasks.synthetic import get_synthetic
+
+EPSILON = 0.1
+ALPHAS = (-2.0, -1.0, 0.0, 0.4, 1.0, 2.0)
+POWERS = (-10.0, -3.0, 0.0, 0.2, 1.0, 3.0)  # Q = Q0^power: positive means budgets that grow over the rounds
+
+
+def fig4(quick: bool, seed: int, repeats: int | None = None) -> Result:
+    """Budgets eps_t ~ t^alpha (a), and eps_t ~ Q^-t with strong convexity (b); with and without acceleration; cross-validated."""
+    repeats, folds = (repeats or 4, 1) if quick else (repeats or 100, 5)
+    errors: dict[str, dict[float, list[float]]] = {}
+    for r in range(repeats):
+        train = get_synthetic("low-rank", seed=seed + r).train
+        for name, place, options in _allocations():
+            error = runs.cross_validated(train, "low-rank", options, EPSILON, seed + r, "nmse", folds)
+            errors.setdefault(name, {}).setdefault(place, []).append(error)
+    checks = []
+    for panel, best, ends in (("t^alpha", 0.4, (-2.0, 2.0)), ("Q^-t", 0.2, (-10.0, 3.0))):
+        fast, slow = errors[f"{panel}: with acceleration"], errors[f"{panel}: without acceleration"]
+        over = [np.mean([v[r] for v in fast.values()]) for r in range(repeats)]
+        checks.append(below(f"{panel}: acceleration helps (mean over the axis)", over, [np.mean([v[r] for v in slow.values()]) for r in range(repeats)]))
+        checks.append(not_above(f"{panel}: a small positive value ({best:g}) is no worse than 0", fast[best], fast[0.0]))
+        checks += [below(f"{panel}: a small positive value ({best:g}) is better than {end:g}", fast[best], fast[end]) for end in ends]
+    lowest = {name: min(v, key=lambda place: np.mean(v[place])) for name, v in errors.items()}
+    return Result(
+        "fig4", PAPER, "acceleration helps; the best allocation has a small positive exponent",
+        "local optimum at small positive values (non-private MTL 0.0140)",
+        as_printed="; ".join(f"{name}: lowest nMSE {np.mean(errors[name][p]):.4f} at {p:g}" for name, p in lowest.items()),
+        sound="one release, so nothing to spread", checks=checks, series=_lines(errors),
+        axes={"x": "alpha, or log of Q to base Q0 = 0.9684", "y": "nMSE, cross-validated"},
+        settings={"repeats": repeats, "folds of five": folds, "tasks": 320, "epsilon": EPSILON, "rounds": 50, "penalty": 0.1, "step": 0.25,
+                  "clip": runs.CLIP, "strong convexity in the second panel": runs.MU},
+    )  # fmt: skip
+
+
+def _allocations() -> list[tuple[str, float, dict[str, Any]]]:
+    common = {"rounds": 50, "penalty": 0.1, "step": 0.25, "clip": runs.CLIP}
+    found = []
+    for words, plain, strong in (("with acceleration", "accelerated", "strong"), ("without acceleration", "none", "none")):
+        for alpha in ALPHAS:
+            found.append((f"t^alpha: {words}", alpha, {**common, "momentum": plain, "allocation": "power", "exponent": alpha}))
+        for power in POWERS:
+            spread = {"allocation": "geometric", "exponent": float(runs.Q0**power), "strong_convexity": runs.MU}
+            found.append((f"Q^-t: {words}", power, {**common, "momentum": strong, **spread}))
+    return found
+
+
+def _lines(errors: dict[str, dict[float, list[float]]]) -> dict[str, Any]:
+    lines = {}
+    for name, by_place in errors.items():
+        panel, _, label = name.partition(": ")
+        found = [summary(v) for v in by_place.values()]
+        lines[name] = {"x": list(by_place), "y": [s["mean"] for s in found], "std": [s["std"] for s in found], "panel": panel, "label": label}
+    return lines
+
+
+def fig8(quick: bool, seed: int, repeats: int | None = None) -> Result:
+    """Mean error of 20 fixed tasks when they train together with more and more others, at the paper's epsilon 0.1 and at 1."""
+    sizes, repeats = ((20, 80, 320), repeats or 5) if quick else ((20, 40, 80, 160, 320), repeats or 100)
+    found: dict[str, dict[str, dict[int, list[float]]]] = {}
+    chosen = {e: _tuned_at(e, seed, quick) for e in (0.1, 1.0)}
+    for r in range(repeats):
+        data = get_synthetic("low-rank", seed=seed + r)
+        order = np.random.default_rng(seed + r).permutation(320)  # the blocks of related tasks come in any order
+        twenty = data.test.take_tasks(order[:20])
+        for m in sizes:
+            train = data.train.take_tasks(order[:m])
+            alone = runs.score(train, twenty, "local", None, r)
+            for epsilon, options in chosen.items():
+                lines = found.setdefault(f"epsilon {epsilon:g}", {})
+                printed = runs.as_printed("low-rank", options, train, twenty, epsilon, r)
+                for name, value in ((ALONE, alone), (LOW_RANK, printed), (OURS, runs.sound(train, twenty, epsilon, r))):
+                    lines.setdefault(name, {}).setdefault(m, []).append(value)
+    checks, first, last = [], sizes[0], sizes[-1]
+    for at, lines in found.items():
+        checks.append(below(f"as printed: error falls from {first} to {last} tasks, {at}", lines[LOW_RANK][last], lines[LOW_RANK][first]))
+        checks.append(below(f"sound: error falls from {first} to {last} tasks, {at}", lines[OURS][last], lines[OURS][first], about="ours"))
+        checks += [
+            not_above(f"sound default at least as good as {LOW_RANK} with {m} tasks, {at}", lines[OURS][m], lines[LOW_RANK][m], about="ours")
+            for m in sizes
+        ]
+    series = {
+        f"{at}: {name}": {"x": list(v), "y": [summary(s)["mean"] for s in v.values()], "std": [summary(s)["std"] for s in v.values()],
+                          "panel": at, "label": name}
+        for at, lines in found.items() for name, v in lines.items()
+    }  # fmt: skip
+    return Result(
+        "fig8", PAPER, "accuracy on 20 tasks grows with the number of tasks that train along", "error falls significantly with m (epsilon 0.1)",
+        as_printed=_from_to(found, LOW_RANK, first, last), sound=_from_to(found, OURS, first, last), checks=checks, series=series,
+        axes={"x": "tasks in training", "y": "nMSE of 20 tasks", "log": "x"},
+        settings={"repeats": repeats, "epsilons": [0.1, 1.0], "chosen by cross-validation": {str(e): o for e, o in chosen.items()},
+                  "delta": "1/(m log m)", "neighbours": "add-remove", "unit": "task", "observer": "other-tasks"},
+    )  # fmt: skip
+
+
+def _tuned_at(epsilon: float, seed: int, quick: bool) -> dict[str, Any]:
+    extra = get_synthetic("low-rank", seed=seed + 1000).train
+    return runs.tuned("low-rank", extra, epsilon, seed, "nmse", 1 if quick else 5, runs.proximal_grid(quick))
+
+
+def _from_to(found: dict[str, dict[str, dict[int, list[float]]]], name: str, first: int, last: int) -> str:
+    said = []
+    for at, lines in found.items():
+        a, b = summary(lines[name][first]), summary(lines[name][last])
+        said.append(f"{at}: nMSE {a['mean']:.4f} ± {a['std']:.4f} with {first} tasks, {b['mean']:.4f} ± {b['std']:.4f} with {last}")
+    return "; ".join(said)
