@@ -97,7 +97,7 @@ def _pillow(path: Path) -> np.ndarray:
 def load_stackoverflow(
     questions: str | Path, vocabulary: Sequence[str], tags: Sequence[str], *, min_rows: int = 1, max_rows: int | None = None
 ) -> TaskSet:
-    """Tag prediction by user: shares of vocabulary words; the label is the first listed tag, a question without one is left out."""
+    """Tag prediction by user: shares of vocabulary words; the label is the first listed tag, questions without one are out."""
     place, known = {w.lower(): j for j, w in enumerate(vocabulary)}, {t: i for i, t in enumerate(tags)}
     if len(place) != len(vocabulary) or len(known) != len(tags):
         raise DataError("the vocabulary and the list of tags must name every entry once.")
