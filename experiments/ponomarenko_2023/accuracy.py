@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,13 @@ from taskveil import methods
 from taskveil.estimators.metrics import evaluate
 from taskveil.tasks.task import TaskSet
 
-COSTS = (0.01, 0.03, 0.1)
+COSTS = {"svm": (0.01, 0.03, 0.1), "mocha": (0.003, 0.01, 0.03)}
 ALONE_COSTS = (0.003, 0.01, 0.03, 0.1, 0.3)
-SIMILARITIES = (2.0, 5.0, 30.0)
+SIMILARITIES = {"svm": (5.0, 30.0, 100.0), "mocha": (5.0, 30.0)}
 TOLERANCE = 1e-3
+MOCHA_ROUNDS = 120
+METHODS = ("svm", "local", "pooled", "mocha", "mocha same time")
+SETTINGS = {"har-20": (20, None), "har-30": (30, None), "light-20": (20, 100)}
 
 
 def classifier(name: str, **options: Any) -> tv.TaskClassifier:
@@ -25,53 +29,58 @@ def classifier(name: str, **options: Any) -> tv.TaskClassifier:
     return tv.TaskClassifier(method=method, epsilon=None, scaling="none")
 
 
-def candidates(name: str) -> list[dict[str, Any]]:
+def candidates(name: str, quick: bool) -> list[dict[str, Any]]:
+    """What each method may choose from."""
+    kept = slice(1, None, 2) if quick else slice(None)  # every second value
     if name in ("local", "pooled"):
-        return [{"scope": name, "mode": "sequential", "C1": c, "C2": 1.0, "tol": TOLERANCE} for c in ALONE_COSTS]
+        return [{"scope": name, "mode": "sequential", "C1": c, "C2": 1.0, "tol": TOLERANCE} for c in ALONE_COSTS[kept]]
+    pairs = product(COSTS[name], SIMILARITIES[name][kept])
     if name == "svm":
-        return [{"mode": "sequential", "C1": a, "C2": b, "tol": TOLERANCE} for a in COSTS for b in SIMILARITIES]
-    return [{"C1": a, "C2": b, "relationship": "learned", "rounds": 40} for a in COSTS for b in SIMILARITIES]
+        return [{"mode": "sequential", "C1": a, "C2": b, "tol": TOLERANCE} for a, b in pairs]
+    return [{"C1": a, "C2": b, "relationship": "learned", "rounds": 40} for a, b in pairs]
 
 
-def choose(name: str, split: Split, seed: int) -> dict[str, Any]:
-    """The candidate with the best balanced accuracy on an inner split by recordings; the test part is not touched."""
-    fit, held = inner_split(split, seed)
+def choose(name: str, split: Split, seed: int, quick: bool) -> dict[str, Any]:
+    """The candidate with the best mean balanced accuracy over inner splits by recordings; the test part is not touched."""
     registered = "mocha" if name == "mocha" else "svm"
-    scores = [evaluate(classifier(registered, **c).fit(fit), held, "balanced-accuracy") for c in candidates(name)]
-    return candidates(name)[int(np.argmax(scores))]
+    offered = candidates(name, quick)
+    scores = np.zeros(len(offered))
+    for number in range(1 if quick else 2):
+        fit, held = inner_split(split, 100 * number + seed)
+        scores += [evaluate(classifier(registered, **c).fit(fit), held, "balanced-accuracy") for c in offered]
+    return offered[int(np.argmax(scores))]
 
 
-def har_table(setting: str, seeds: int) -> dict[str, Any]:
-    """One row per method: mean and standard deviation over splits."""
-    n_tasks, light = {"har-20": (20, None), "har-30": (30, None), "light-20": (20, 100)}[setting]
-    names = ("svm", "local", "pooled", "mocha", "mocha same time")
-    scores: dict[str, list[float]] = {n: [] for n in names}
-    chosen: dict[str, list[Any]] = {n: [] for n in names}
-    seconds: dict[str, list[float]] = {"svm": [], "mocha": []}
-    for seed in range(seeds):
-        split = har_split(seed, n_tasks, light)
-        for name in ("svm", "local", "pooled"):
-            options = choose(name, split, seed)
-            chosen[name].append({k: options[k] for k in ("C1", "C2")})
-            scores[name].append(evaluate(classifier("svm", **options).fit(split.train), split.test, "balanced-accuracy"))
-        best = {k: chosen["svm"][-1][k] for k in ("C1", "C2")}
-        rounds, used = federated_seconds(split.train, best)
-        seconds["svm"].append(used)
-        options = choose("mocha", split, seed)
-        chosen["mocha"].append({k: options[k] for k in ("C1", "C2")})
-        est, mocha_used = timed(classifier("mocha", **{**options, "rounds": 120}), split.train)
-        scores["mocha"].append(evaluate(est, split.test, "balanced-accuracy"))
-        allowed = max(1, int(120 * used / mocha_used))
-        seconds["mocha"].append(mocha_used / 120)
-        est = classifier("mocha", **{**options, "rounds": min(allowed, 120)}).fit(split.train)
-        scores["mocha same time"].append(evaluate(est, split.test, "balanced-accuracy"))
-        chosen["mocha same time"].append({"rounds": min(allowed, 120), "svm rounds": rounds, "svm seconds": used})
+def har_scores(setting: str, seed: int, quick: bool, by_recording: bool = True) -> dict[str, Any]:
+    """One split: balanced accuracy of every method, the constants it chose, and the processor seconds of the federated ones."""
+    n_tasks, light = SETTINGS[setting]
+    split = har_split(seed, n_tasks, light, by_recording=by_recording)
+    scores, chosen = {}, {}
+    for name in ("svm", "local", "pooled", "mocha"):
+        options = choose(name, split, seed, quick)
+        chosen[name] = {k: options[k] for k in ("C1", "C2")}
+        if name == "mocha":
+            est, mocha_used = timed(classifier("mocha", **{**options, "rounds": MOCHA_ROUNDS}), split.train)
+        else:
+            est = classifier("svm", **options).fit(split.train)
+        scores[name] = evaluate(est, split.test, "balanced-accuracy")
+    rounds, used = federated_seconds(split.train, chosen["svm"])
+    allowed = min(max(1, int(MOCHA_ROUNDS * used / mocha_used)), MOCHA_ROUNDS)
+    est = classifier("mocha", **{**options, "rounds": allowed}).fit(split.train)
+    scores["mocha same time"] = evaluate(est, split.test, "balanced-accuracy")
+    chosen["mocha same time"] = {"rounds": allowed}
+    seconds = {"svm": used, "mocha same time": mocha_used * allowed / MOCHA_ROUNDS, "mocha": mocha_used}
+    return {"scores": scores, "chosen": chosen, "seconds": seconds, "rounds": {"svm": rounds, "mocha same time": allowed}}
+
+
+def har_table(setting: str, seeds: int, quick: bool, by_recording: bool = True) -> dict[str, Any]:
+    """One row per method: scores over splits."""
+    splits = [har_scores(setting, seed, quick, by_recording) for seed in range(seeds)]
     return {
-        "scores": {n: [float(v) for v in s] for n, s in scores.items()},
-        "chosen": chosen,
-        "mean": {n: float(np.mean(s)) for n, s in scores.items()},
-        "std": {n: float(np.std(s)) for n, s in scores.items()},
-        "seconds": {n: [float(v) for v in s] for n, s in seconds.items()},
+        "scores": {n: [float(s["scores"][n]) for s in splits] for n in METHODS},
+        "chosen": {n: [s["chosen"][n] for s in splits] for n in METHODS},
+        "seconds": {n: [float(s["seconds"][n]) for s in splits] for n in ("svm", "mocha", "mocha same time")},
+        "rounds": {n: [int(s["rounds"][n]) for s in splits] for n in ("svm", "mocha same time")},
     }
 
 
@@ -88,30 +97,31 @@ def timed(est: Any, train: TaskSet) -> tuple[Any, float]:
     return est, time.process_time() - start
 
 
-def synthetic_table(seeds: int) -> dict[str, Any]:
+def synthetic_table(seeds: int) -> dict[str, dict[str, list[float]]]:
     """R^2 on the synthetic regression, homogeneous and heterogeneous; constants chosen on half of the training rows."""
-    table: dict[str, Any] = {}
+    table: dict[str, dict[str, list[float]]] = {}
     for heterogeneous in (False, True):
         scores: dict[str, list[float]] = {"svm": [], "local": [], "pooled": []}
         for seed in range(seeds):
             split = synthetic_regression(seed, heterogeneous)
             odd = np.arange(split.train.n_rows) % 2 == 1
             fit, held = split.train.select(odd), split.train.select(~odd)
-            for name in scores:
-                grid = [
-                    {"scope": "joint" if name == "svm" else name, "mode": "sequential", "C1": a, "C2": b, "tol": TOLERANCE}
-                    for a in (0.003, 0.03, 0.3) for b in ((1.0, 5.0, 10.0, 30.0) if name == "svm" else (1.0,))
-                ]  # fmt: skip
-                make = lambda o: tv.TaskRegressor(method=methods.get("svm", **o), epsilon=None)  # noqa: E731
-                inner = [evaluate(make(o).fit(fit), held, "r2") for o in grid]
-                best = grid[int(np.argmax(inner))]
-                scores[name].append(mean_r2(make(best).fit(split.train), split.test))
-        key = "heterogeneous" if heterogeneous else "homogeneous"
-        table[key] = {
-            "mean": {n: float(np.mean(s)) for n, s in scores.items()},
-            "std": {n: float(np.std(s)) for n, s in scores.items()},
-        }
+            for name, found in scores.items():
+                grid = regression_candidates(name)
+                inner = [evaluate(regressor(o).fit(fit), held, "r2") for o in grid]
+                found.append(mean_r2(regressor(grid[int(np.argmax(inner))]).fit(split.train), split.test))
+        table["heterogeneous" if heterogeneous else "homogeneous"] = scores
     return table
+
+
+def regressor(options: dict[str, Any]) -> tv.TaskRegressor:
+    return tv.TaskRegressor(method=methods.get("svm", **options), epsilon=None)
+
+
+def regression_candidates(name: str) -> list[dict[str, Any]]:
+    similarities = (1.0, 5.0, 10.0, 30.0) if name == "svm" else (1.0,)
+    common = {"scope": "joint" if name == "svm" else name, "mode": "sequential", "tol": TOLERANCE}
+    return [{**common, "C1": a, "C2": b} for a in (0.003, 0.03, 0.3) for b in similarities]
 
 
 def mean_r2(est: Any, test: TaskSet) -> float:

@@ -22,10 +22,13 @@ class Split:
     runs: np.ndarray
 
 
-def har_split(seed: int, n_tasks: int = 20, light: int | None = None, train_fraction: float = 0.7) -> Split:
+def har_split(
+    seed: int, n_tasks: int = 20, light: int | None = None, train_fraction: float = 0.7, by_recording: bool = True
+) -> Split:
     """Whole recordings go to one side: windows of one recording overlap by half. Stratified by activity within a subject.
 
-    `light` keeps that many training rows per task ("light UCIHAR": 100).
+    `light` keeps that many training rows per task ("light UCIHAR": 100). `by_recording=False` deals out single windows, so that
+    halves of the same second land on both sides: wrong, and kept to see what it does to the comparison.
     """
     arrays = read_npz(find("har"))
     y, task = arrays["y"].astype(int), arrays["task"]
@@ -35,7 +38,11 @@ def har_split(seed: int, n_tasks: int = 20, light: int | None = None, train_frac
     train, test = [], []
     for k in range(n_tasks):
         rows = np.flatnonzero(task == k)
-        chosen = stratified_runs(recording[rows], y[rows], train_fraction, rng)
+        chosen = (
+            stratified_runs(recording[rows], y[rows], train_fraction, rng)
+            if by_recording
+            else rng.random(rows.size) < train_fraction
+        )
         kept = rows[chosen]
         if light is not None:
             kept = np.sort(rng.permutation(kept)[:light])

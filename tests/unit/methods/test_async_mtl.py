@@ -227,6 +227,14 @@ def test_the_paper_variant_prints_the_true_epsilon_over_ten_thousand_messages():
     assert noise.mechanism.scale == pytest.approx(2 * noise.contribution.bound / 0.25, rel=1e-6)
 
 
+def test_the_two_noises_of_a_message_may_share_its_epsilon_unequally():
+    method = AsyncMTL(rounds=2, first_share=0.2)
+    plan = plan_of(method, public_of(make_block()), epsilon=1.0, variant="paper", neighbours="replace-one")
+    assert [r.event.pure_epsilon() for r in plan.releases[:2]] == pytest.approx([0.2, 0.8], rel=1e-6)
+    with pytest.raises(OptionError, match="first_share"):
+        plan_of(AsyncMTL(first_share=1.0), public_of(make_block()), epsilon=1.0)
+
+
 def test_theorem_3_6_sensitivity_for_regression_and_lemma_2_for_classification():
     for kind, expected in (("regression", 4 * 1.5 * (1.5 * 2.0 + 1)), ("classification", 2 * 1.5)):
         public = public_of(make_block(kind=kind))
