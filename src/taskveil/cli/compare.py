@@ -81,7 +81,8 @@ def splits_of(
             return drawn.train, drawn.test
 
         return draw
-    tasks = load(data, **reading)
+    with progress_bar(f"reading {Path(data).name}"):
+        tasks = load(data, **reading)
     return lambda repeat: split_rows(tasks, fraction, seed + repeat, group=group)
 
 

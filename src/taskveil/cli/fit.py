@@ -51,6 +51,8 @@ def command(data: str | None, out: str | None, resume: str | None, as_json: bool
         begin(Path(out), data, given)
     folder = resume or out
     estimator = train(data, folder, given)
+    with progress_bar("each task compares on its own rows"):
+        estimator.gain_ if estimator.method_.linear else None  # noqa: B018  (computed here, kept for page and summary)
     if folder:
         write_results(estimator, Path(folder), as_json)
     if as_json:
@@ -65,7 +67,8 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     from taskveil.estimators import TaskClassifier, TaskRegressor
 
     options = dict(given)
-    tasks = load(data, **{k: options.pop(k) for k in READING})
+    with progress_bar(f"reading {Path(data).name}"):
+        tasks = load(data, **{k: options.pop(k) for k in READING})
     chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
     (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
     if why:

@@ -7,6 +7,7 @@ alone. The counts and means over tasks are private statistics of all of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +17,11 @@ from taskveil.losses import LOSSES
 from taskveil.methods.base import Method, Models
 from taskveil.runtime.in_process import replay
 from taskveil.runtime.record import RunRecord
+from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 
 FOLDS = 5
+ENOUGH = 2500  # rows over which the smallest task's errors are measured; more of them would tell it nothing new
 CAUTION = 0.25  # standard errors by which sharing must win; favours learning alone where rows are few
 
 
@@ -49,14 +52,15 @@ class Gain:
 def measure_gain(
     method: Method, block: TaskBlock, record: RunRecord, models: Models, names: tuple[str, ...]
 ) -> Gain:
-    """k-fold errors alone and shared; five replays of the public billboards."""
+    """k-fold errors alone and shared; at most five replays of the public billboards."""
     if not method.linear:
         return _recorded_gain(method, block, models, names)
-    alone, shared = held_out_losses(method, block, record)
+    with small_matrix_threads(block.n_features):
+        alone, shared, held = held_out_losses(method, block, record)
     kept = models.kept if models.kept is not None else np.full(block.n_tasks, not method.shares_nothing)
     metric = "mean squared error (scaled target)" if block.kind == "regression" else "log loss"
     factor = 2.0 if block.kind == "regression" else 1.0  # the squared loss carries a factor one half
-    mean = block.means_by_task
+    mean = held.means_by_task
     return Gain(names, factor * mean(alone), factor * mean(shared), np.asarray(kept, dtype=bool), metric)
 
 
@@ -73,11 +77,11 @@ def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tupl
 
 def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:
     """Each task keeps the shared model only where it beats learning alone on held-out rows of its own."""
-    alone, shared = held_out_losses(method, block, record)
+    alone, shared, held = held_out_losses(method, block, record)
     difference = shared - alone
-    mean = block.means_by_task(difference)
-    spread = np.sqrt(np.maximum(block.means_by_task(difference**2) - mean**2, 0.0))
-    error = spread / np.sqrt(np.maximum(block.counts - 1.0, 1.0))
+    mean = held.means_by_task(difference)
+    spread = np.sqrt(np.maximum(held.means_by_task(difference**2) - mean**2, 0.0))
+    error = spread / np.sqrt(np.maximum(held.counts - 1.0, 1.0))
     keep = mean + CAUTION * error <= 0.0
     local = alone_models(block, record)
     models = record.models
@@ -90,18 +94,22 @@ def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Mode
     )
 
 
-def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
-    """Loss of every row (N,) under models that did not see it: learnt alone, and with the billboards."""
+def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray, TaskBlock]:
+    """Loss of rows (N,) under models that did not see them, learnt alone and with the billboards; and the rows it is of.
+
+    Every row is held out once, but in tasks of thousands of rows the first folds are enough.
+    """
     folds = block.folds(FOLDS)
+    used = min(FOLDS, max(1, math.ceil(ENOUGH / max(int(block.sizes.min()), 1))))
     losses = np.zeros((2, block.n_rows))
-    for k in range(FOLDS):
+    for k in range(used):
         held = folds == k
         seen = block.with_mask(~held)
         alone = alone_models(seen, record)
         shared = replay(method, seen, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
             losses[row, held] = row_losses(block, models)[held]
-    return losses[0], losses[1]
+    return losses[0], losses[1], block if used == FOLDS else block.with_mask(folds < used)
 
 
 def alone_models(block: TaskBlock, record: RunRecord) -> Models:

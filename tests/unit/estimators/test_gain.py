@@ -1,0 +1,39 @@
+"""What a task thinks it gained: measured on rows it held out, as many as it takes and no more."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import taskveil as tv
+from taskveil.estimators import gain
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """Three tasks, the smallest of 300 rows."""
+    rng = np.random.default_rng(0)
+    sizes = [300, 400, 500]
+    X, task = rng.standard_normal((sum(sizes), 3)), np.repeat(["a", "b", "c"], sizes)
+    y = X @ np.array([1.0, -1.0, 0.5]) + 0.5 * rng.standard_normal(sum(sizes))
+    return tv.TaskRegressor("mean", epsilon=None).fit(X, y, task=task)
+
+
+@pytest.mark.parametrize(("enough", "rows"), [(2500, 1200), (301, 480), (300, 240), (1, 240)])
+def test_a_large_task_is_measured_on_as_many_rows_as_tell_it_something(fitted, monkeypatch, enough, rows):
+    """Folds of a fifth: five of them below `enough`, else as many as reach it in the smallest task."""
+    monkeypatch.setattr(gain, "ENOUGH", enough)
+    alone, shared, held = gain.held_out_losses(fitted.method_, fitted._training, fitted.record_)
+    assert held.counts.sum() == rows
+    unmeasured = held.row_weights == 0
+    assert not alone[unmeasured].any() and not shared[unmeasured].any()
+
+def test_the_first_folds_agree_with_all_of_them(fitted, monkeypatch):
+    """Squared errors of 60 and more rows: within 4 standard errors, sqrt(2 / rows) each, of the full figure."""
+    args = (fitted.method_, fitted._training, fitted.record_, fitted.models_, fitted.task_names_)
+    full = gain.measure_gain(*args)
+    monkeypatch.setattr(gain, "ENOUGH", 1)
+    part = gain.measure_gain(*args)
+    spread = 4 * np.sqrt(2 / np.array([60, 80, 100]))
+    assert (np.abs(part.error_alone / full.error_alone - 1) < spread).all()
+    assert (part.kept_shared == full.kept_shared).all()
