@@ -4,6 +4,7 @@
     python -m experiments.hu_2023.run plans FILE        only the calibrated plans (needs dp-accounting)
     python -m experiments.hu_2023.run train FILE OUT    only the training, from plans (needs JAX; made for a GPU)
     python -m experiments.hu_2023.run control           adds the empty and noise-only billboards to results.json
+    python -m experiments.hu_2023.run replicate         five new seeds where `mean` looked worse than a global model
     python -m experiments.hu_2023.run report            README.md and curves from results.json
 
 Accuracy is over all test rows of all writers. `local` is the same model, features and local solver without a billboard.
@@ -88,6 +89,24 @@ def train(plans: dict[str, Any], out: Path, seeds: tuple[int, ...] = settings.SE
             out.write_text(json.dumps(results))  # after every data set, so that an interrupted run leaves something
 
 
+def replicate(out: Path, name: str = "femnist", epsilons: tuple[float, ...] = (1.6, 4.0)) -> None:
+    """`mean` against `fedprox` on new seeds, where the table shows the largest gap in a fine-tuned column."""
+    from taskveil.privacy.plan import Budget, make_plan
+
+    results: list[dict[str, Any]] = []
+    for seed in settings.NEW_SEEDS:
+        block, test = load(name, seed)
+        for epsilon in epsilons:
+            for method_name in ("mean", "fedprox"):
+                public, method = public_of(name, seed), settings.method_for(method_name, name, epsilon)
+                budget = Budget(epsilon, 1 / public.n_tasks, neighbours=settings.NEIGHBOURS)
+                plan = make_plan(method.requests(public, budget), budget)
+                stored = {"plan": plan.to_dict(), "certified": plan.epsilon()}
+                results.append(one_run(name, method_name, epsilon, seed, block, test, stored))
+                print(json.dumps({k: v for k, v in results[-1].items() if k != "correct"}), flush=True)
+        out.write_text(json.dumps(results))
+
+
 def one_run(
     name: str, method_name: str, epsilon: float | None, seed: int, block: Any, test: tuple[np.ndarray, ...], stored: dict
 ) -> dict[str, Any]:
@@ -118,30 +137,31 @@ def one_run(
 
 def local_result(name: str, seed: int, block: Any, test: tuple[np.ndarray, ...]) -> dict[str, Any]:
     """Every writer alone."""
+    method, public = settings.method_for("mean", name, None), public_of(name, seed)
+    correct = learned_alone(method, public, block, test)
+    tested = np.bincount(test[2], minlength=block.n_tasks)
+    return {
+        "data": name, "method": "local", "epsilon": None, "seed": seed, "parameters": method.built(public).n_parameters,
+        "accuracy": {"none": float(correct.sum() / len(test[1]))}, "correct": {"none": correct.tolist()},
+        "tested": tested.tolist(),
+    }  # fmt: skip
+
+
+def learned_alone(method: Any, public: Any, block: Any, test: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Correct test rows of every writer whose model has never seen a billboard."""
+    from types import SimpleNamespace
+
     from taskveil.engine.clients import Clients, tuner_of
     from taskveil.engine.features import FeatureMap
     from taskveil.engine.personalise import Option
 
-    method, public = settings.method_for("mean", name, None), public_of(name, seed)
     model = method.built(public)
-    clients = Clients(block, FeatureMap(None, public.n_features), model, seed)
+    clients = Clients(block, FeatureMap(None, public.n_features), model, public.seed)
     nothing = np.zeros((1, model.n_parameters), np.float32)
     params, _, _ = clients.personalise(
         tuner_of(model, method.tuning()), (Option("alone"),), nothing, np.ones((block.n_tasks, 1)), model.start(0), 2
     )
-
-    class Record:
-        pass
-
-    record: Any = Record()
-    record.public, record.models = public, None
-    correct = correct_by_writer(method, record, params, test)
-    tested = np.bincount(test[2], minlength=block.n_tasks)
-    return {
-        "data": name, "method": "local", "epsilon": None, "seed": seed, "parameters": model.n_parameters,
-        "accuracy": {"none": float(correct.sum() / len(test[1]))}, "correct": {"none": correct.tolist()},
-        "tested": tested.tolist(),
-    }  # fmt: skip
+    return correct_by_writer(method, SimpleNamespace(public=public), params, test)
 
 
 def controls(results: list[dict[str, Any]], names: tuple[str, ...], seeds: tuple[int, ...]) -> list[dict[str, Any]]:
@@ -167,8 +187,9 @@ def controls(results: list[dict[str, Any]], names: tuple[str, ...], seeds: tuple
 
 
 def personalised(
-    method: Any, record: Any, block: Any, test: tuple[np.ndarray, ...], kinds: tuple[str, ...] = settings.KINDS
-) -> dict[str, np.ndarray]:
+    method: Any, record: Any, block: Any, test: tuple[np.ndarray, ...], kinds: tuple[str, ...] = settings.KINDS,
+    stretches: tuple[float, ...] = settings.STRETCHES,
+) -> dict[str, np.ndarray]:  # fmt: skip
     """Correct test rows per writer, for every fine-tuning objective and for the writer's own choice.
 
     Within each column a writer picks the stretch of the anchor on its own folds; "chosen" is the library's default, the
@@ -183,7 +204,7 @@ def personalised(
     clients = Clients(block, FeatureMap(None, public.n_features), model, public.seed)
     anchor = np.repeat(np.asarray(record.billboards[-1].values["mean"], np.float32)[None], block.n_tasks, 0)
     options = [Option("alone")]
-    options += [Option(k, settings.STRENGTHS[k], s) for k in kinds for s in settings.STRETCHES]
+    options += [Option(k, settings.STRENGTHS[k], s) for k in kinds for s in stretches]
     everybody, first = np.arange(block.n_tasks), model.start(0)
     losses, errors, weights = clients.held_out(tuner, tuple(options), anchor, everybody, first, settings.FOLDS)
     fitted = [np.asarray(tuner.fit(o, anchor, clients._whole(), clients.rows, everybody, first, public.seed)) for o in options]
@@ -218,6 +239,8 @@ def main() -> None:
         file = HERE / "results.json"
         kept = [r for r in json.loads(file.read_text()) if not r["method"].startswith("control")]
         file.write_text(json.dumps(controls(kept, tuple(settings.DATA), settings.SEEDS)))
+    if stage in ("all", "replicate"):
+        replicate(HERE / "replication.json")
     if stage in ("all", "report"):
         from experiments.hu_2023.report import write_report
 

@@ -15,6 +15,7 @@ from typing import Any
 
 EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 4.0, None)
 SEEDS = (100, 101, 102)
+NEW_SEEDS = (103, 104, 105, 106, 107)
 TRAIN_FRACTION = 0.7
 NEIGHBOURS = "add-remove"  # as in the paper; replace-one at epsilon is about add-remove at epsilon / 2
 STRETCHES = (1.0, 3.0, 10.0, 30.0)
@@ -25,6 +26,9 @@ DATA: dict[str, dict[str, Any]] = {
     "femnist": {"first": 0, "n_tasks": 206, "classes": 62, "server_rate": 30.0},
     "mnist_writers": {"first": 339, "n_tasks": 200, "classes": 10, "server_rate": 3.0},
 }
+
+TAGS = {"first": 0, "n_tasks": 400, "classes": 20, "server_rate": 10.0}  # synthetic, see data.py
+ALL_DATA: dict[str, dict[str, Any]] = {**DATA, "tags": TAGS}
 
 CHOICE = "symmetrised-kl"
 KINDS = ("vanilla", "mean", "symmetrised-kl", "ewc")
@@ -41,7 +45,7 @@ def method_for(name: str, data: str, epsilon: float | None) -> Any:
     from taskveil import methods
     from taskveil.methods.naive_dp import NaiveDP
 
-    options = COMMON | {"server_rate": DATA[data]["server_rate"], "personalise": "none"}
+    options = COMMON | {"server_rate": ALL_DATA[data]["server_rate"], "personalise": "none"}
     if epsilon is None:
         options |= {"clip": UNCLIPPED, "server_rate": 3.0, "rounds": 300}
     if name == "mean" and epsilon is None:
@@ -53,9 +57,24 @@ def method_for(name: str, data: str, epsilon: float | None) -> Any:
     if name == "fedavg":
         return methods.get("fedavg", **options, local_steps=20)
     if name == "pp-sgd":
-        gradient = {"clip": 0.2, "server_rate": 10 * DATA[data]["server_rate"]} if epsilon else {"server_rate": 30.0}
+        gradient = {"clip": 0.2, "server_rate": 10 * ALL_DATA[data]["server_rate"]} if epsilon else {"server_rate": 30.0}
         return methods.get("pp-sgd", **(options | gradient))
     return NaiveDP(**(options | {"rounds": 1, "local_steps": 50, "server_rate": 1.0}))
+
+
+PAPER: dict[str, Any] = {  # Algorithm 1 as printed: cohorts of 100, the mean message added as it is, no shrinking, own start
+    "model": "softmax", "learning_rate": 10.0, "batch_size": None, "clip": 1.0, "local_steps": 10, "server_rate": 1.0,
+    "personalise": "none", "tune_steps": 60, "tune_rate": 10.0, "tune_batch": None, "folds": FOLDS,
+}  # fmt: skip
+PAPER_STRENGTH = 0.01
+
+
+def paper_method(name: str, rounds: int, clip: float = 1.0) -> Any:
+    """`mean`, `fedavg` or `fedprox` for variant="paper"."""
+    from taskveil import methods
+
+    held = {} if name == "fedavg" else {"strength": PAPER_STRENGTH}
+    return methods.get(name, **(PAPER | {"rounds": rounds, "clip": clip} | held))
 
 
 METHODS = ("mean", "fedavg", "fedprox", "pp-sgd", "naive-dp")
