@@ -62,7 +62,7 @@ test-network: $(VENV)/.stamp-test
 	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s $(ARGS)
 
 reproduce-quick: $(VENV)/.stamp-test
-	@$(BIN)/taskveil reproduce all --quick
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/taskveil reproduce all --quick --out test-artefacts/reproduce
 
 clean:
 	rm -rf $(VENV) demo-report test-artefacts .pytest_cache .mypy_cache .ruff_cache build dist site

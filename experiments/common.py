@@ -65,7 +65,7 @@ def not_above(claim: str, left: Any, right: Any, margin: float = 0.0, about: str
     """Is `left` at most `right` (1 + margin)? False only where it is significantly above."""
     a, b = np.asarray(left, dtype=float), (1 + margin) * np.asarray(right, dtype=float)
     if a.size < 2 or np.allclose(a, b):
-        return Check(claim, float(a.mean()), float(b.mean()), 1.0, bool(a.mean() <= b.mean() * (1 + 1e-9)), about)
+        return Check(claim, float(a.mean()), float(b.mean()), 1.0, bool(a.mean() <= b.mean() + 1e-9 * abs(b.mean())), about)
     p = float(ttest_rel(a, b, alternative="greater").pvalue)
     return Check(claim, float(a.mean()), float(b.mean()), p, not p < ALPHA, about)
 

@@ -19,7 +19,10 @@ TITLE = 40
 
 
 def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, str]) -> None:
-    """`series`: name -> line; x numbers or words; `axes`: x, y (what they show) and log ("x", "y" or "xy")."""
+    """`series`: name -> line; x numbers or words; `axes`: x, y (what they show), log ("x", "y" or "xy"), y_max (where the frame ends).
+
+    What lies above `y_max` is named at the top of its panel instead of squeezing the rest.
+    """
     lines = {k: v for k, v in series.items() if isinstance(v, dict) and len(v.get("x", ())) and "y" in v}
     if not lines:
         return
@@ -38,6 +41,7 @@ def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, 
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{escape(title)}" '
         'font-family="system-ui, sans-serif" font-size="12">'
+        f'<clipPath id="inside"><rect x="{LEFT}" y="{TOP}" width="{PANEL_WIDTH - LEFT - GAP + 4}" height="{PANEL_HEIGHT - TOP - BOTTOM}"/></clipPath>'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
         f'<text x="16" y="26" font-size="15" font-weight="600" fill="#111">{escape(title)}</text>' + "".join(body) + "</svg>\n"
     )
@@ -52,10 +56,16 @@ def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[st
     every = [p for found in points.values() for p in found]
     if not every:
         return ""
-    frame = _Frame([p[0] for p in every], [e for p in every for e in p[1:]], bool(places))
+    top = _scale(float(axes["y_max"]), "y" in log) if "y_max" in axes else math.inf
+    above = [name for name, found in points.items() if found and min(p[1] for p in found) > top]
+    inside = [e for p in every for e in p[1:] if p[1] <= top] or [e for p in every for e in p[1:]]
+    frame = _Frame([p[0] for p in every], [min(e, top) for e in inside], bool(places))
     head = f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
-    drawn = "".join(_line(frame, found, labels.index(name)) for name, found in points.items() if found)
-    return head + _axes(frame, lines, places, axes, log) + drawn
+    drawn = "".join(_line(frame, found, labels.index(name), not places) for name, found in points.items() if found and name not in above)
+    if above:
+        words = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
+        head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(words)}</text>'
+    return head + _axes(frame, lines, places, axes, log) + f'<g clip-path="url(#inside)">{drawn}</g>'
 
 
 class _Frame:
@@ -94,17 +104,23 @@ def _style(number: int) -> tuple[str, str]:
     return COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
 
 
-def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number: int) -> str:
+def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number: int, joined: bool) -> str:
+    """Few points: dots with bars of one standard deviation; many: a band. Points over words are not joined."""
     colour, dash = _style(number)
-    path = " ".join(f"{a},{b}" for a, b in (frame.at(x, y) for x, y, _, _ in points))
-    parts = [f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>']
-    few = len(points) <= 12
+    parts = []
+    if joined:
+        path = " ".join(f"{a},{b}" for a, b in (frame.at(x, y) for x, y, _, _ in points))
+        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
+    if joined and len(points) > 12:
+        edge = [frame.at(x, low) for x, _, low, _ in points] + [frame.at(x, high) for x, _, _, high in reversed(points)]
+        if any(p[2] != p[3] for p in points):
+            parts.append(f'<polygon points="{" ".join(f"{a},{b}" for a, b in edge)}" fill="{colour}" opacity="0.15"/>')
+        return "".join(parts)
     for x, y, low, high in points:
         (a, b), (_, b_low), (_, b_high) = frame.at(x, y), frame.at(x, low), frame.at(x, high)
-        if b_low - b_high > 1 and few:
+        if b_low - b_high > 1:
             parts.append(f'<line x1="{a}" y1="{b_low}" x2="{a}" y2="{b_high}" stroke="{colour}" stroke-width="1.2" opacity="0.7"/>')
-        if few:
-            parts.append(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>')
+        parts.append(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>')
     return "".join(parts)
 
 
@@ -157,7 +173,11 @@ def _x_marks(lines: dict[str, Any], places: dict[str, int], log: str) -> list[tu
 
 def _y_marks(frame: _Frame, log: bool) -> list[tuple[float, str]]:
     if not log:
-        return [(y, f"{y:.3g}") for y in (frame.y0 + (frame.y1 - frame.y0) * k / 4 for k in range(5))]
+        rough = (frame.y1 - frame.y0) / 4
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= 0.999 * rough)
+        first = math.ceil(frame.y0 / step)
+        return [(k * step, f"{k * step:.4g}") for k in range(first, math.floor(frame.y1 / step) + 1)]
     decades = range(math.floor(frame.y0), math.ceil(frame.y1) + 1)
     narrow = frame.y1 - frame.y0 < 1.5
     steps = (1, 1.5, 2, 3, 4, 5, 7) if frame.y1 - frame.y0 < 0.7 else (1, 2, 5) if narrow or frame.y1 - frame.y0 < 3 else (1,)

@@ -35,9 +35,20 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | N
         fixed = [n for n in chosen if "repeats" not in inspect.signature(registry.get(n)).parameters]
         if fixed:
             raise OptionError(f"{fixed[0]} has no number of replications to set; leave --repeats out")
-    documents = [one(registry, n, quick, seed, repeats, out, as_json) for n in chosen]
+    documents, missing = [], []
+    for n in chosen:
+        below = str(Path(out) / registry.folder_of(n)) if out and name == "all" else out  # papers share names of figures
+        try:
+            documents.append(one(registry, n, quick, seed, repeats, below, as_json))
+        except EnvironmentMissing as problem:
+            if name != "all":
+                raise
+            missing.append(n)
+            click.echo(f"{n} left out: {problem}", err=True)
     if as_json:
         print_json(documents if name == "all" else documents[0])
+    if missing:
+        raise EnvironmentMissing(f"{len(missing)} of {len(chosen)} items could not run here: {', '.join(missing)}")
 
 
 def one(

@@ -1,0 +1,16 @@
+"""A hook of the documentation's build: the pictures of the experiments appear under reproduction/ of the site, without copies in docs/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
+    for picture in sorted(HERE.glob("*/results/*.svg")):
+        files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
+    return files

@@ -1,0 +1,64 @@
+"""The MP-MTL experiments: scores, shares and claims, on few and small draws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from experiments.common import execute
+from experiments.liang_2020 import runs, tradeoff
+from experiments.liang_2020.tradeoff import ALONE, FREE, LOW_RANK, MTL, OURS, STL, Claims, Setting
+from experiments.registry import ITEMS, get
+
+from taskveil.tasks.synthetic import get_synthetic
+
+
+def small(r: int):
+    data = get_synthetic("low-rank", seed=r, n_tasks=60, n_test=40)
+    return data.train, data.test
+
+
+@pytest.fixture(scope="module")
+def measured():
+    setting = Setting(small, (1.0, 10.0), 3, quick=True, single=("l2",), folds=1)
+    return tradeoff.measure(setting), setting
+
+
+def test_all_methods_of_the_paper_and_ours_are_scored_in_every_replication(measured):
+    scores, setting = measured
+    assert set(scores) == {STL, ALONE, MTL, FREE, OURS, *tradeoff.PRINTED}
+    assert all(len(v) == setting.repeats for by_epsilon in scores.values() for v in by_epsilon.values())
+
+
+def test_replications_differ_and_tuning_is_recorded(measured):
+    scores, setting = measured
+    assert len(set(scores[LOW_RANK][1.0])) == setting.repeats
+    assert set(setting.options[LOW_RANK]) == {"1", "10"}
+
+
+def test_closing_the_whole_gap_is_a_share_of_one(measured):
+    scores, _ = measured
+    best = tradeoff.best_free(scores, 1).tolist()
+    assert tradeoff.shares({**scores, "x": {1.0: best}}, "x", 1.0, 1) == pytest.approx(1.0)
+    assert tradeoff.shares({**scores, "x": {1.0: scores[ALONE][None]}}, "x", 1.0, 1) == pytest.approx(0.0)
+
+
+def test_where_more_is_better_claims_turn_around():
+    setting = Setting(small, (1.0,), 3, True, metric="auc")
+    claims = Claims({STL: {None: [0.6, 0.61, 0.62]}, LOW_RANK: {1.0: [0.8, 0.82, 0.81]}}, setting)
+    claims.better("better", LOW_RANK, STL, (1.0,))
+    claims.no_worse("no worse", STL, LOW_RANK, (1.0,))
+    claims.no_worse("nearly as good", STL, LOW_RANK, (1.0,), margin=0.5)
+    assert [c.holds for c in claims.checks] == [True, False, True]
+    assert claims.checks[0].left == pytest.approx(0.81)
+
+
+def test_the_papers_delta():
+    assert runs.paper_delta(320) == pytest.approx(1 / (320 * np.log(320)))
+
+
+@pytest.mark.reproduce
+@pytest.mark.parametrize("name", [n for n in ITEMS if n.startswith("mp-mtl-")])
+def test_every_quick_item_runs_in_its_time(name, tmp_path):
+    document = execute(get(name), quick=True, seed=1, folder=tmp_path)
+    assert document["checks"]
+    assert document["run"]["cpu_seconds"] < 40
