@@ -109,6 +109,10 @@ class _Recorder(ServerSide):
     def __init__(self, inner: ServerSide, transcript: Transcript, observer: str):
         self.inner, self.transcript, self.observer = inner, transcript, observer
 
+    def __getattr__(self, name: str) -> Any:
+        """What only some servers have, such as the last billboard of an asynchronous one, passes through."""
+        return getattr(self.inner, name)
+
     def start(self) -> tuple[State, Billboard]:
         return self.inner.start()
 
