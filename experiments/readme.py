@@ -1,7 +1,7 @@
 """experiments/README.md and docs/reproduction.md, generated from the results: what holds, what does not, what we ship instead.
 
-`python -m experiments.readme` writes both; `--check` only says whether they are what the results make (exit 1 where not). Text that
-is typed here explains; every number comes from the JSON files.
+`python -m experiments.readme` writes both; `--check` only says whether they are what the results make (exit 1 where not); `--redraw`
+draws all pictures again from the JSON files first. Text that is typed here explains; every number comes from the JSON files.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from experiments.registry import FOLDERS, ITEMS, folder_of
+from experiments.svg import write_chart
 
 HERE = Path(__file__).parent
 README, PAGE = HERE / "README.md", HERE.parent / "docs" / "reproduction.md"
@@ -85,7 +86,16 @@ def results() -> list[Found]:
     return found
 
 
+def redraw() -> None:
+    for found in results():
+        document = found.document
+        if document["series"]:
+            write_chart(found.picture, f"{document['paper']}, {document['name']}", document["series"], document["axes"])
+
+
 def main(arguments: list[str]) -> int:
+    if "--redraw" in arguments:
+        redraw()
     pages = {README: page("experiments"), PAGE: page("docs")}
     if "--check" in arguments:
         stale = [p.name for p, text in pages.items() if not p.exists() or p.read_text() != text]

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#9d174d", "#4d7c0f")
+COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#111827", "#4d7c0f")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP, LEGEND = 430, 300, 74, 30, 58, 24, 250
 TITLE = 40

@@ -123,7 +123,7 @@ def privately_tuned(train: TaskSet, test: TaskSet, epsilon: float, seed: int, me
     return evaluate(TaskSearch(base, PRIVATE_GRID).fit(train).best_estimator_, test, metric)
 
 
-STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+STRENGTHS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 
 
 def single_task_options(

@@ -56,7 +56,7 @@ class Setting:
         return {
             "repeats": self.repeats, "epsilons": list(self.epsilons), "metric": self.metric, "unit": "task",
             "neighbours": "add-remove", "observer": "other-tasks", "delta": "1/(m log m)", "folds of five": self.folds,
-            "repeats with private tuning": self.private_repeats, "chosen by cross-validation": self.options,
+            "repeats with private tuning": self.private_repeats, "non-private penalties": "from the size of the gradient noise", "chosen by cross-validation": self.options,
         }  # fmt: skip
 
 
