@@ -50,7 +50,7 @@ bench: $(VENV)/.stamp-test
 	@$(BIN)/python -m benchmarks.run
 
 docs: $(VENV)/.stamp-test
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 faults: $(VENV)/.stamp-test
 	@$(BIN)/python -m pytest -m faults -s $(ARGS)
