@@ -20,6 +20,7 @@ import taskveil as tv
 from taskveil.estimators.metrics import evaluate
 from taskveil.estimators.search import TaskSearch
 from taskveil.tasks.split import k_fold
+from taskveil.tasks.synthetic import get_synthetic
 from taskveil.tasks.task import TaskSet
 
 Options = dict[str, Any]
@@ -106,6 +107,19 @@ def cross_validated(train: TaskSet, name: str, options: Options, epsilon: float,
 
 def as_printed(name: str, options: Options, train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse") -> float:
     return score(train, test, paper_method(name, options, train), epsilon, seed, metric, **paper_budget(train.n_tasks))
+
+
+def certain_of_absence(options: Options, tasks: int, epsilon: float) -> float:
+    """Share of runs in which Algorithm 2's printed noise shows for certain that a task (models of norm K) is not there.
+
+    The noise of round t is W(d+1, K^2/(2 eps_t) I), positive semidefinite: the sum can only look larger than it is. An absent task is
+    unmasked in a round with probability 1 - exp(-eps_t), in every dimension, independently over rounds. Only public sizes matter,
+    so the plan is made on a few made-up rows.
+    """
+    train = get_synthetic("low-rank", n_tasks=tasks, n_train=3, n_test=1, n_features=2).train
+    plan = estimator(train, paper_method("low-rank", options, train), epsilon, 0, **paper_budget(tasks)).fit(train).record_.plan
+    spent = sum(options["clip"] ** 2 / (2 * p.mechanism.scale) for p in plan.releases)
+    return float(1 - np.exp(-spent))
 
 
 def sound(train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse") -> float:

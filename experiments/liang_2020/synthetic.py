@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.common import Result, below, not_above, summary
 from experiments.liang_2020 import runs
-from experiments.liang_2020.tradeoff import ALONE, LOW_RANK, OURS, PAPER
+from experiments.liang_2020.tradeoff import ALONE, CERTAIN, LOW_RANK, OURS, PAPER
 from taskveil.tasks.synthetic import get_synthetic
 
 EPSILON = 0.1
@@ -100,7 +100,8 @@ def fig8(quick: bool, seed: int, repeats: int | None = None) -> Result:
         as_printed=_from_to(found, LOW_RANK, first, last), sound=_from_to(found, OURS, first, last), checks=checks, series=series,
         axes={"x": "tasks in training", "y": "nMSE of 20 tasks", "log": "x"},
         settings={"repeats": repeats, "epsilons": [0.1, 1.0], "chosen by cross-validation": {str(e): o for e, o in chosen.items()},
-                  "delta": "1/(m log m)", "neighbours": "add-remove", "unit": "task", "observer": "other-tasks"},
+                  "delta": "1/(m log m)", "neighbours": "add-remove", "unit": "task", "observer": "other-tasks",
+                  CERTAIN: {f"{e:g}": runs.certain_of_absence(o, 320, e) for e, o in chosen.items()}},
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ OURS, TUNED = "subspace, sound", "MP-MTL-LR sound, tuned privately"
 PRINTED = {LOW_RANK: "low-rank", GROUP: "group-sparse", MTRL: "dp-mtrl", AGGR: "dp-aggr"}
 EVERY_EPSILON = (0.1, 0.3, 1.0, 3.0, 10.0)
 QUICK_EPSILONS = (0.1, 1.0, 10.0)
+CERTAIN = "share of runs in which LR as printed shows for certain that a task is absent"
 RIVALS = 0.1  # "rivals": within ten per cent
 
 Scores = dict[str, dict[Any, list[float]]]  # name -> epsilon (None: without a budget) -> one score per replication
@@ -46,6 +47,7 @@ class Setting:
     single: tuple[str, ...] = ("l2", "l1")
     folds: int = 5
     options: dict[str, dict[str, Any]] = field(default_factory=dict)  # what tuning chose
+    certain: dict[str, float] = field(default_factory=dict)  # by epsilon: how often LR's printed noise betrays an absent task
 
     @property
     def sign(self) -> int:
@@ -56,7 +58,7 @@ class Setting:
         return {
             "repeats": self.repeats, "epsilons": list(self.epsilons), "metric": self.metric, "unit": "task",
             "neighbours": "add-remove", "observer": "other-tasks", "delta": "1/(m log m)", "folds of five": self.folds,
-            "repeats with private tuning": self.private_repeats, "non-private penalties": "from the size of the gradient noise", "chosen by cross-validation": self.options,
+            "repeats with private tuning": self.private_repeats, "non-private penalties": "from the size of the gradient noise", "chosen by cross-validation": self.options, CERTAIN: self.certain,
         }  # fmt: skip
 
 
@@ -69,6 +71,8 @@ def measure(setting: Setting, tuning_draw: int = 1000) -> Scores:
             grid = runs.grid_of(PRINTED[name], setting.quick)
             chosen = runs.tuned(PRINTED[name], extra, epsilon, tuning_draw, setting.metric, setting.folds, grid)
             setting.options.setdefault(name, {})[f"{epsilon:g}"] = chosen
+            if name == LOW_RANK:
+                setting.certain[f"{epsilon:g}"] = runs.certain_of_absence(chosen, extra.n_tasks, epsilon)
     setting.options[STL] = runs.single_task_options(extra, tuning_draw, setting.metric, setting.folds, setting.single)
     for r in range(setting.repeats):
         train, test = setting.draw(r)

@@ -52,6 +52,12 @@ def test_where_more_is_better_claims_turn_around():
     assert claims.checks[0].left == pytest.approx(0.81)
 
 
+def test_one_printed_round_betrays_absence_as_often_as_the_formula_says():
+    options = {"rounds": 1, "penalty": 1.0, "clip": 7.0}
+    assert runs.certain_of_absence(options, 60, 1.0) == pytest.approx(1 - np.exp(-1.0), rel=1e-3)
+    assert runs.certain_of_absence({**options, "rounds": 20}, 60, 1.0) > 1 - np.exp(-1.0)
+
+
 def test_the_papers_delta():
     assert runs.paper_delta(320) == pytest.approx(1 / (320 * np.log(320)))
 
