@@ -100,3 +100,16 @@ def test_a_wide_table_makes_a_task_of_every_target(visits, tmp_path, capsys):
     assert any("one row can serve several tasks" in text for text in without["certificate"]["assumptions"])
     assert call("fit", str(tmp_path / "wide.csv"), *options, "--person", "who") == 0
     assert any("rows of one person" in text for text in json.loads(capsys.readouterr().out)["certificate"]["assumptions"])
+
+
+def test_models_of_a_wide_table_predict_every_target_of_every_row(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 2))
+    wide = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "q0": X @ [1.0, 2.0], "q1": X @ [-2.0, 1.0]})
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    model = str(tmp_path / "model")
+    assert call("fit", str(tmp_path / "wide.csv"), "--targets", "q0,q1", "--epsilon", "none", "-o", model) == 0
+    assert call("predict", model, str(tmp_path / "wide.csv"), "-o", str(tmp_path / "p.csv")) == 0
+    predicted = pd.read_csv(tmp_path / "p.csv").pivot(index="row", columns="task", values="prediction")
+    assert predicted.shape == (60, 2)
+    np.testing.assert_allclose(predicted[["q0", "q1"]], wide[["q0", "q1"]], atol=0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.require import require
 
-from taskveil.cli.demo import private_run
+from taskveil.cli.demo import attacks, private_run
 from taskveil.cli.demo import run as compare_hospitals
 from taskveil.report import report_folder, write_comparison
 from taskveil.report.audience import Audience
@@ -22,6 +23,7 @@ WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("demo")
+    (place / "audit.json").write_text(json.dumps(attacks(0)))
     write_comparison(compare_hospitals(seed=0, repeats=2), place, private_run(0, place))
     return place
 
@@ -60,6 +62,8 @@ def test_the_demo_page_shows_its_verdict_and_its_charts(browser, folder, width):
     assert "at most epsilon 1" in page.inner_text("#verdict") and page.locator("#verdict").is_visible()
     boxes = [c.bounding_box() for c in page.locator(".chart .main-svg:first-child").all() if c.is_visible()]
     assert len([b for b in boxes if b and b["width"] > 200 and b["height"] > 100]) >= 5
+    drawn = {c.get_attribute("data-chart") for c in page.locator(".chart").all()}
+    assert {"curves", "gain", "budget", "noise", "audit"} < drawn and len(drawn) >= 7  # the rest: the shared structure
     assert page.evaluate(CONTRAST) >= 7
     assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width][0]  # nothing sticks out sideways
     page.context.close()

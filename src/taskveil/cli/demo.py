@@ -8,11 +8,17 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.compare import table
 from taskveil.cli.options import json_option, print_json, written_page
 from taskveil.cli.progress import progress_bar
 
 EPSILONS = (0.3, 1.0, 3.0, None)
+NAMES = {"local": "each hospital alone", "pooled": "all rows in one place, one model", "subspace": "together"}
+ATTACKED = {
+    "gaussian": "noise of the mean",
+    "matrix-gaussian": "noise of the second moment",
+    "paper-wishart": "noise a paper printed, not used here",
+}
+TRIALS = 200_000
 
 
 @click.command("demo", epilog="Example: taskveil demo --out demo-report")
@@ -26,6 +32,7 @@ def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     result = run(seed, repeats)
     (folder / "results.json").write_text(json.dumps(result, indent=1))
+    (folder / "audit.json").write_text(json.dumps(attacks(seed), indent=1))
     estimator = private_run(seed, folder)
     certificate = estimator.certificate_
     page = written_page(lambda report: report.write_comparison(result, folder, estimator))
@@ -37,7 +44,7 @@ def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
     click.echo("")
     click.echo(table(result))
     click.echo("")
-    click.echo("A run with real randomness, saved in full:")
+    click.echo("One run with real randomness was saved in full. Its certificate:")
     click.echo(str(certificate))
     click.echo("")
     for line in (f"page:         {page}" if page else "", f"certificate:  {folder / 'model' / 'certificate.json'}"):
@@ -60,7 +67,19 @@ def run(seed: int, repeats: int) -> dict[str, Any]:
     with progress_bar("training") as progress:
         result = compare(draw, chosen, EPSILONS, repeats=repeats, metric="nmse", seed=seed, progress=progress)
     result["data"]["name"] = "synthetic:hospitals"
+    result["title"] = f"Demo: {result['data']['tasks']} made-up hospitals predict the length of a stay"
     return result
+
+
+def attacks(seed: int) -> list[dict[str, Any]]:
+    """The two kinds of noise the demo uses, and for contrast one that a paper printed, each attacked at epsilon 1."""
+    from taskveil.audits import audit_mechanism
+
+    found = []
+    for mechanism, said in ATTACKED.items():
+        result = audit_mechanism(mechanism, 1.0, trials=TRIALS, seed=seed, neighbours="replace-one").to_dict()
+        found.append({**result, "target": f"{mechanism} ({said})"})
+    return found
 
 
 def private_run(seed: int, folder: Path) -> Any:
@@ -71,6 +90,17 @@ def private_run(seed: int, folder: Path) -> Any:
     estimator = TaskRegressor(method="subspace", epsilon=1.0, seed=seed).fit(get_synthetic("hospitals", seed=seed).train)
     estimator.save(folder / "model")
     return estimator
+
+
+def table(result: dict[str, Any]) -> str:
+    """One row per setting, in words."""
+    lines = [f"{'':<34}{'epsilon for one whole hospital':<33}error on new patients"]
+    for r in result["results"]:
+        without = "- (nothing is shared)" if r["method"] == "local" else "- (no privacy)"
+        epsilon = without if r["epsilon"] is None else f"{r['epsilon']:g}"
+        lines.append(f"{NAMES[r['method']]:<34}{epsilon:<33}{r['mean']:.3f} +- {r['std']:.3f}")
+    said = "Each epsilon: all data of one hospital, replaced by any other, against all other hospitals together; delta 1e-05."
+    return "\n".join(lines) + f"\n(mean +- spread over {result['repeats']} draws of the hospitals)\n{said}"
 
 
 def words(result: dict[str, Any]) -> str:

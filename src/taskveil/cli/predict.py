@@ -11,7 +11,7 @@ import rich_click as click
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 
-REMEMBERED = ("task", "missing", "bad_rows")
+REMEMBERED = ("task", "targets", "missing", "bad_rows")
 
 
 @click.command("predict", epilog="Example: taskveil predict model/ new_visits.csv -o predictions.csv")
@@ -29,7 +29,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     """Predict the rows of DATA with the models in DIRECTORY.
 
     One line per row with its place in the file (the first row is 0), its task and the prediction; rows that were left out
-    have no line.
+    have no line. Models of a wide table (`fit --targets`) predict every target of every row.
     """
     import pandas as pd
 
@@ -38,7 +38,10 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
 
     estimator = load(directory)
     estimator.unknown = unknown
-    reading = {k: v if v is not None else as_in_fit(Path(directory)).get(k) for k, v in given.items()}
+    fitted = as_in_fit(Path(directory))
+    reading = {k: v if v is not None else fitted.get(k) for k, v in given.items()}
+    if fitted.get("targets") and not reading["task"]:
+        reading["every_task"] = [t.strip() for t in fitted["targets"].split(",")]
     rows = load_rows(
         data, feature_names=estimator.feature_names_, bounds=estimator.bounds_,
         **{k: v for k, v in reading.items() if v is not None},

@@ -6,7 +6,7 @@ from typing import Any
 
 from taskveil.report.chart import COLOURS, Chart, axis, level, number
 from taskveil.report.records import Run
-from taskveil.report.words import LOWER_IS_BETTER
+from taskveil.report.words import LOWER_IS_BETTER, METRICS
 
 
 def curves(run: Run) -> list[Chart]:
@@ -56,18 +56,19 @@ def curves(run: Run) -> list[Chart]:
         Chart(
             "curves",
             "Privacy against error" if better == "lower" else "Privacy against score",
-            f"{metric} on held-out rows for {len(lines)} private method(s) at {len(epsilons)} budgets; {better} is better.",
+            f"{METRICS.get(metric, metric).capitalize()} on held-out rows: {len(lines)} private method(s), "
+            f"{len(epsilons)} budget(s); {better} is better.",
             traces,
             {
                 "xaxis": axis("epsilon (more privacy to the left)", **ticks),
-                "yaxis": axis(f"{metric} ({better} is better)"),
+                "yaxis": axis(METRICS.get(metric, metric)),
                 "shapes": shapes,
                 "annotations": labels,
                 "showlegend": len(traces) > 1,
             },
             ("method", "variant", "epsilon", metric, "spread"),
             [(r["method"], r["variant"], number(r["epsilon"]), number(r["mean"]), number(r["std"])) for r in rows],
-            f"Mean and standard deviation over {run.comparison['repeats']} repeats, on rows nobody trained on. "
+            f"Bars: standard deviation over {run.comparison['repeats']} repeats. Dashed: what needs no epsilon. "
             "Choosing a method by these figures is not covered by any epsilon.",
             380,
             True,

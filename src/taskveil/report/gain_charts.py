@@ -27,7 +27,7 @@ def gain(run: Run) -> list[Chart]:
         else "Error alone and shared."
     )
     note = (
-        f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own (five folds). Estimates that also "
+        f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own. Estimates that also "
         "choose flatter a little; only fresh rows tell."
     )
     if len(tasks) > NAMED:

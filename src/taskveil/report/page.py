@@ -12,7 +12,10 @@ from taskveil.errors import EnvironmentMissing
 from taskveil.report.audience import Audience
 from taskveil.report.charts import charts
 from taskveil.report.records import Run
-from taskveil.report.words import verdict
+from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, plain_words, verdict
+
+FIRST = ("curves", "gain", "model")
+"""Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
 
 
 def render(run: Run, audience: Audience) -> str:
@@ -24,7 +27,9 @@ def render(run: Run, audience: Audience) -> str:
         banner=audience.banner(),
         verdict=verdict(run, audience),
         good=run.certificate is None or run.holds,
-        charts=drawn,
+        first=[chart for chart in drawn if chart.name in FIRST],
+        charts=[chart for chart in drawn if chart.name not in FIRST],
+        plain_words=plain_words(run),
         figures=embedded({chart.name: chart.figure() for chart in drawn}),
         plotly=plotly_script(),
         style=text("page.css"),
@@ -32,6 +37,7 @@ def render(run: Run, audience: Audience) -> str:
         certificate=run.certificate,
         statements=statements(run),
         events=events(run),
+        audits=run.audits,
         withheld=audience.kind != "all" and run.certificate is not None and not run.holds,
         settings=settings(run),
         software=dict(run.certificate.software) if run.certificate is not None else {"taskveil": taskveil.__version__},
@@ -42,7 +48,9 @@ def render(run: Run, audience: Audience) -> str:
 
 
 def title(run: Run, audience: Audience) -> str:
-    about = run.comparison["data"]["name"] if run.comparison and "name" in run.comparison["data"] else ""
+    about = ""
+    if run.comparison is not None:
+        about = run.comparison.get("title") or run.comparison["data"].get("name", "")
     if audience.kind == "owner":
         about = str(audience.task)
     elif not about and run.certificate is not None:
@@ -56,20 +64,20 @@ def statements(run: Run) -> list[dict[str, str]]:
         return []
     return [
         {
-            "protected": {"task": "all data of one task", "record": "one row"}[s.unit],
-            "neighbours": s.neighbours,
-            "observer": s.observer,
+            "protected": UNITS[s.unit],
+            "neighbours": f"{NEIGHBOURS[s.neighbours]} ({s.neighbours})",
+            "observer": OBSERVERS[s.observer] + ("" if s.colluders is None else f", up to {s.colluders} of them"),
             "epsilon": f"{s.epsilon:.6g}",
             "delta": f"{s.delta:.3g}",
             "accountant": s.accountant,
-            "holds": "holds" if s.holds else "does not hold",
+            "holds": "holds" if s.holds else "DOES NOT HOLD",
         }
         for s in run.certificate.statements
     ]
 
 
 def events(run: Run) -> list[tuple[str, ...]]:
-    """Release, times, mechanism, scale: what the accountant added up."""
+    """Release, times, what is summed and its bound, mechanism, scale: what the accountant added up."""
     if run.certificate is None:
         return []
     rows: list[tuple[str, ...]] = []
@@ -81,6 +89,7 @@ def events(run: Run) -> list[tuple[str, ...]]:
                 str(e.get("name", "")),
                 str(e.get("count", "")),
                 str(e.get("contribution", {}).get("kind", "")),
+                _plain(e.get("contribution", {}).get("bound", "-")),
                 str(mechanism.get("name", "")),
                 f"{scale:.4g}" if isinstance(scale, (int, float)) else "-",
             )
@@ -96,7 +105,7 @@ def settings(run: Run) -> list[tuple[str, str]]:
     if run.comparison is not None:
         data = run.comparison["data"]
         lines += [(f"data: {k.replace('_', ' ')}", str(v)) for k, v in data.items()]
-        lines += [("repeats", str(run.comparison["repeats"])), ("seed", str(run.comparison["seed"]))]
+        lines += [(f"comparison: {k}", str(run.comparison[k])) for k in ("repeats", "seed")]
     return lines
 
 

@@ -148,22 +148,29 @@ def audit(run: Run) -> list[Chart]:
     rows = [r for r in rows if isinstance(r[1], (int, float)) and isinstance(r[2], (int, float))]
     if not rows:
         return []
-    names = [r[0] for r in rows]
-    traces = [
+    names = [r[0].replace(" (", "<br>(", 1).replace(", ", ",<br>") for r in rows]
+    traces: list[dict[str, Any]] = [
         {
             "type": "bar",
-            "name": "attack shows at least",
-            "x": names,
-            "y": [r[1] for r in rows],
-            "marker": {"color": ["@red" if r[3] == "refuted" else "@blue" for r in rows]},
-        },
+            "orientation": "h",
+            "name": name,
+            "y": [n for n, r in zip(names, rows) if (r[3] == "refuted") == bad],
+            "x": [r[1] for r in rows if (r[3] == "refuted") == bad],
+            "marker": {"color": colour},
+            "hovertemplate": "at least %{x:.3g}<extra></extra>",
+        }
+        for bad, name, colour in ((False, "attack shows at least", "@blue"), (True, "attack refutes the claim", "@red"))
+        if any((r[3] == "refuted") == bad for r in rows)
+    ]
+    traces += [
         {
             "type": "scatter",
             "mode": "markers",
             "name": "claimed at most",
-            "x": names,
-            "y": [r[2] for r in rows],
-            "marker": {"symbol": "line-ew-open", "size": 46, "line": {"width": 3, "color": "@orange"}, "color": "@orange"},
+            "y": names,
+            "x": [r[2] for r in rows],
+            "marker": {"symbol": "line-ns-open", "size": 34, "line": {"width": 3, "color": "@orange"}, "color": "@orange"},
+            "hovertemplate": "claimed: at most %{x:.3g}<extra></extra>",
         },
     ]
     refuted = sum(r[3] == "refuted" for r in rows)
@@ -173,9 +180,17 @@ def audit(run: Run) -> list[Chart]:
             "Attacked: lower bound against claim",
             f"{refuted} of {len(rows)} audit(s) refute their claim.",
             traces,
-            {"yaxis": axis("epsilon", rangemode="tozero"), "xaxis": axis("", type="category"), "bargap": 0.6},
+            {
+                "xaxis": axis("epsilon", rangemode="tozero"),
+                "yaxis": axis(
+                    "", type="category", tickfont={"size": 11}, categoryorder="array", categoryarray=names[::-1]
+                ),
+                "barmode": "overlay",
+                "bargap": 0.55,
+            },
             ("target", "attack shows at least", "claimed at most", "verdict"),
             [(r[0], number(r[1]), number(r[2]), r[3]) for r in rows],
             "An attack can refute a claim, never prove it. Simulated on made-up neighbours; no private rows were read.",
+            max(260, 130 + 64 * len(rows)),
         )
     ]

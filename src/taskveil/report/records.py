@@ -62,6 +62,8 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     """The records of a fitted (or loaded) estimator."""
     record = estimator.record_
     gain = gain or {}
+    own = estimator.certificate_.audit  # what `tv.audit(estimator)` found
+    more["audits"] = (*([own] if own else []), *more.get("audits", ()))
     linear = bool(estimator.method_.linear)
     return Run(
         certificate=estimator.certificate_,

@@ -11,6 +11,20 @@ from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
 LOWER_IS_BETTER = ("nmse", "mse", "error-rate")
+METRICS = {
+    "nmse": "error (share of variance left)",
+    "mse": "mean squared error",
+    "r2": "share of variance explained",
+    "auc": "area under the curve of hits over false alarms (AUC)",
+    "accuracy": "share of right labels",
+    "balanced-accuracy": "share of right labels, each class alike",
+    "error-rate": "share of wrong labels",
+}
+UNITS = {"task": "all data of one task", "record": "one row of one task"}
+NEIGHBOURS = {"replace-one": "replaced by any other", "add-remove": "there or not"}
+OBSERVERS = {
+    "other-tasks": "all other tasks together", "server": "the server and all other tasks", "public": "everybody",
+}  # fmt: skip
 
 
 def verdict(run: Run, audience: Audience) -> list[str]:
@@ -88,8 +102,23 @@ def _against(row: Any, alone: Any, metric: str) -> str:
     unit = next((s["unit"] for s in row["statements"]), "task")
     much = f"{share:.0%}".replace("%", " %")
     return (
-        f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} has {metric} {row['mean']:.3g} on rows nobody trained "
-        f"on, {much} {'lower' if lower else 'higher'} than each task alone ({alone['mean']:.3g})."
+        f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} reaches {row['mean']:.3g} on rows nobody trained on, "
+        f"{much} {'lower' if lower else 'higher'} than each task alone ({alone['mean']:.3g}). The figure is the "
+        f"{METRICS.get(metric, metric)}: {'lower' if metric in LOWER_IS_BETTER else 'higher'} is better."
+    )
+
+
+def plain_words(run: Run) -> str:
+    """What epsilon means for a reader without mathematics; empty where no claim holds."""
+    said = [s for s in run.certificate.statements if s.holds and 0 < s.epsilon < math.inf] if run.certificate else []
+    if not said:
+        return ""
+    worst = max(said, key=lambda s: s.epsilon)
+    odds = math.exp(min(worst.epsilon, 700.0))
+    except_ = f", but for a chance of about {worst.delta:.0e}" if worst.delta else ""
+    return (
+        f"In plain words: whatever an observer guesses about {UNITS[worst.unit]}, seeing all that this run gave them multiplies "
+        f"the odds of the guess by at most {odds:.3g}{except_}. With epsilon 0 it would be 1: nothing learnt."
     )
 
 

@@ -39,12 +39,17 @@ def load_rows(
     bounds: Any = None,
     missing: str = "error",
     bad_rows: str = "error",
+    every_task: Sequence[str] = (),
 ) -> Rows:
     """Rows of a file, a table or a built-in data set, for a model with these features.
+
+    With `every_task` the rows belong to no task: each stands once for every task named (the targets of a wide table).
 
     One-hot columns are rebuilt from their names ('sex=male'); a category the model never saw is an error.
     Missing cells are treated as in `load_tasks`.
     """
+    if every_task:
+        return _for_every_task(source, tuple(feature_names), PublicBounds.coerce(bounds), missing, bad_rows, every_task)
     if isinstance(source, (str, Path)):
         path = Path(source)
         if path.suffix.lower() == ".npz":
@@ -63,6 +68,24 @@ def load_rows(
         return rows if table.rows is None else replace(rows, row_index=table.rows[rows.row_index])
     task = task or usual_column(list(source.columns), TASK_NAMES, "task")
     return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
+
+
+def _for_every_task(
+    source: Any,
+    names: tuple[str, ...],
+    bounds: PublicBounds | None,
+    missing: str,
+    bad_rows: str,
+    tasks: Sequence[str],
+) -> Rows:
+    at = None
+    if isinstance(source, (str, Path)):
+        table = read_table(Path(source), bad_rows=bad_rows, text_columns=levels_of(names))
+        source, at = table.frame, table.rows
+    rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
+    place = rows.row_index if at is None else at[rows.row_index]
+    n, m = len(place), len(tasks)
+    return Rows(np.repeat(rows.X, m, axis=0), np.tile(np.asarray(tasks), n), np.repeat(place, m))
 
 
 def _table_rows(

@@ -144,7 +144,7 @@ def test_an_attached_audit_stands_beside_the_claim(fitted, tmp_path):
         json.dumps({"target": "gaussian", "lower_bound": 0.7, "claimed_epsilon": 1.0, "verdict": "consistent"})
     )
     chart = figures(report_folder(folder).read_text())["audit"]
-    assert [trace["y"] for trace in chart["data"]] == [[0.7], [1.0]]
+    assert [trace["x"] for trace in chart["data"]] == [[0.7], [1.0]]
 
 
 def test_names_from_the_data_cannot_become_markup(tmp_path):
