@@ -57,8 +57,8 @@ class ConcatenatedTasks(NeuralTasks):
     def start(self) -> State:
         return {}
 
-    def unchanged(self, state: State, shared: np.ndarray) -> np.ndarray:
-        return shared
+    def unchanged(self, state: State, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._shared(anchors, member)
 
     def _anchors(self, view: View) -> np.ndarray:
         return np.asarray(view["models"], np.float32)

@@ -350,7 +350,7 @@ class NeuralTasks(TaskSide):
 
         anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options(self.public)
         if not options:
-            return self._models(self.unchanged(state, (member @ anchors).astype(np.float32)), None, None, ())
+            return self._models(self.unchanged(state, anchors, member), None, None, ())
         tuner = tuner_of(self.model, self.method.tuning())
         own = self._own_models(state)
         out = own if isinstance(own, np.ndarray) and own.nbytes > 2**28 else None
@@ -359,11 +359,26 @@ class NeuralTasks(TaskSide):
         )
         return self._models(params, chosen, errors, options)
 
-    def unchanged(self, state: State, shared: np.ndarray) -> np.ndarray:
-        """The model of Algorithm 1 itself: the client's own, or what is shared where it has none."""
+    def unchanged(self, state: State, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """The model of Algorithm 1 itself: the client's own, or what is shared where it has none.
+
+        A state too large to copy is completed in place: it is the last one.
+        """
+        from taskveil.engine import store
+        from taskveil.engine.clients import pieces
+
         if self.method.work_start != "own":
-            return shared
-        return np.where(state["started"][:, None], np.asarray(self._own_models(state)), shared)
+            return self._shared(anchors, member)
+        models = np.asarray(self._own_models(state))
+        if models.nbytes < store.COPY_BELOW or not models.flags.writeable:
+            models = models.copy()
+        for part in pieces(np.flatnonzero(~state["started"]), 256):
+            models[part] = self._shared(anchors, member[part])
+        return models
+
+    def _shared(self, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
+        """What the billboard shows each task, (tasks, p); float32, because with many tasks it is the largest array."""
+        return member.astype(np.float32) @ anchors
 
     def _models(self, params: np.ndarray, chosen: Any, errors: Any, options: tuple[Any, ...]) -> Models:
         m, r = self.block.n_tasks, self.public.n_outputs

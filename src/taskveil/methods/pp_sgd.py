@@ -41,8 +41,8 @@ class PPSGD(NeuralMethod):
 
 
 class ResidualTasks(NeuralTasks):
-    def unchanged(self, state: State, shared: np.ndarray) -> np.ndarray:
-        return shared + np.asarray(self._own_models(state))
+    def unchanged(self, state: State, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
+        return self._shared(anchors, member) + np.asarray(self._own_models(state))
 
 
 class DescendingServer(NeuralServer):
