@@ -19,7 +19,7 @@ SECRET = "48151623"
 MODEL_OPTIONS = ["--task", "site", "--target", "days", "--epsilon", "2"]
 
 
-def call(arguments: list[str]) -> int:
+def call(arguments: list[str] | None) -> int:
     """The command in this process; its exit code."""
     with pytest.raises(SystemExit) as stopped:
         run(arguments)
@@ -219,6 +219,37 @@ def test_json_writes_a_list_of_plain_values_on_one_line(capsys):
 def test_json_is_one_document_on_stdout(command, folder, capsys):
     assert call([a.replace("{}", str(folder)) for a in JSON[command]]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+COMMANDS = (
+    "demo", "fit", "predict", "compare", "plan", "certify", "audit", "serve", "join", "report", "reproduce",
+    "ledger set", "ledger show", "ledger export", "ledger verify", "ledger close", "data list", "data fetch", "data path",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_json_and_an_example_in_its_help(command, capsys):
+    assert call([*command.split(), "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--json" in text and f"taskveil {command.split()[0]}" in text.split("Example", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("begun", "offered"),
+    [
+        ("taskveil fi", "plain,fit"),
+        ("taskveil fit --method low", "plain,low-rank"),
+        ("taskveil compare sch", "plain,school"),
+        ("taskveil compare school --methods local,po", "plain,local,pooled"),
+    ],
+)
+def test_the_shell_completes_commands_methods_and_data(begun, offered, capsys, monkeypatch):
+    monkeypatch.setenv("_TASKVEIL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", begun)
+    monkeypatch.setenv("COMP_CWORD", str(len(begun.split()) - 1))
+    monkeypatch.setattr("sys.argv", ["taskveil"])
+    assert call(None) == 0
+    assert offered in capsys.readouterr().out.split()
 
 
 def test_the_owner_comes_before_or_after_the_folder(folder, capsys):

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-import click
+import rich_click as click
 
 from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
 from taskveil.cli.progress import progress_bar

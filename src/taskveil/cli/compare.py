@@ -10,8 +10,12 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.options import (
+    DATA_PANEL,
+    PRIVACY_PANEL,
     READING,
+    complete_methods,
     data_options,
+    help_panels,
     json_option,
     load,
     methods_with,
@@ -30,8 +34,15 @@ from taskveil.errors import OptionError
     "compare",
     epilog="Example: taskveil compare school --methods local,pooled,subspace --epsilons 0.3,1,10 --train-fraction 0.3",
 )
+@help_panels(
+    your_table=DATA_PANEL,
+    comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --normalise --seed",
+    privacy=PRIVACY_PANEL,
+    results="--out --json --help",
+)
 @data_options
-@click.option("--methods", "names", default="local,pooled,subspace", show_default=True, help="Comma-separated names.")
+@click.option("--methods", "names", default="local,pooled,subspace", show_default=True, shell_complete=complete_methods,
+              help="Comma-separated names.")
 @click.option("--epsilons", default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated.")
 @click.option("--train-fraction", type=float, default=0.5, show_default=True, help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")

@@ -10,7 +10,12 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.options import (
+    DATA_PANEL,
+    PRIVACY_PANEL,
     READING,
+    complete_data,
+    complete_methods,
+    help_panels,
     json_option,
     ledger_options,
     load,
@@ -28,9 +33,16 @@ from taskveil.errors import BudgetExceeded, OptionError
 
 
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
-@click.argument("data", required=False)
+@help_panels(
+    your_table=DATA_PANEL,
+    model="--method --set --scaling --normalise --seed --strict",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
+    results="--out --resume --json --help",
+)
+@click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
-@click.option("--method", default="subspace", show_default=True, help="Name of a method, or 'auto'.")
+@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
+              help="Name of a method, or 'auto', which chooses by public sizes and says why.")
 @click.option("--epsilon", default="1.0", show_default=True, help="A number, or 'none' to train without privacy.")
 @privacy_options
 @scaling_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import click
+import rich_click as click
 
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError

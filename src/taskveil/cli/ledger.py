@@ -91,10 +91,11 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
         click.echo(f"\ntogether: epsilon {result['together']['epsilon']:.4g}. {EXPLAIN_PARALLEL}")
 
 
-@command.command("export")
+@command.command("export", epilog="Example: taskveil ledger export hospitals-2026 -o entries.json")
 @click.argument("name", required=False)
 @ledger_url
 @click.option("-o", "--out", type=click.Path(), help="File; default: stdout.")
+@click.option("--json", is_flag=True, expose_value=False, help="As always: the export is one JSON document.")
 def export(name: str | None, url: str, out: str | None) -> None:
     """All entries as JSON, with their hashes."""
     from taskveil.privacy.ledger import Book
@@ -117,7 +118,7 @@ def export(name: str | None, url: str, out: str | None) -> None:
             file.write(text)
 
 
-@command.command("verify")
+@command.command("verify", epilog="Example: taskveil ledger verify --ledger sqlite:///budget.db")
 @ledger_url
 @json_option
 def verify(url: str, as_json: bool) -> int:
@@ -134,19 +135,23 @@ def verify(url: str, as_json: bool) -> int:
     return 1 if problems else 0
 
 
-@command.command("close")
+@command.command("close", epilog="Example: taskveil ledger close RUN --account hospitals-2026")
 @click.argument("run")
 @click.option("--account", required=True)
 @sentence[0]
 @sentence[1]
 @sentence[2]
 @ledger_url
-def close(run: str, account: str, unit: str, neighbours: str, observer: str, url: str) -> None:
+@json_option
+def close(run: str, account: str, unit: str, neighbours: str, observer: str, url: str, as_json: bool) -> None:
     """End a run that was killed and will not be resumed: what it reserved and never used goes back."""
     from taskveil.privacy.ledger import Book, Key
 
     Book(url).finish(Key(account, unit, neighbours, observer), run)
-    click.echo(f"run {run} is finished; it can make no further release")
+    if as_json:
+        print_json({"run": run, "account": account, "finished": True})
+    else:
+        click.echo(f"run {run} is finished; it can make no further release")
 
 
 def describe(book: Any, row: Any) -> dict[str, Any]:

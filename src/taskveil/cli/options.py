@@ -61,7 +61,7 @@ reading_options = stack(
     bad_rows_option,
 )
 
-data_options = stack(click.argument("data"), reading_options)
+data_options = stack(click.argument("data", shell_complete=lambda *asked: complete_data(*asked)), reading_options)
 
 privacy_options = stack(
     click.option("--delta", type=float, help="Default: min(1e-5, 1/(10 tasks))."),
@@ -99,6 +99,37 @@ scaling_options = stack(
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
 )
+
+def complete_methods(context: Any, option: Any, begun: str) -> list[str]:
+    """Names of methods for the shell; of a comma-separated list, the last one."""
+    from taskveil import methods
+
+    done, comma, last = begun.rpartition(",")
+    return [done + comma + name for name in ("auto", *methods.names()) if name.startswith(last)]
+
+
+def complete_data(context: Any, option: Any, begun: str) -> list[Any]:
+    """Names of data sets, and files."""
+    from click.shell_completion import CompletionItem
+
+    from taskveil.tasks import datasets, synthetic
+
+    names = [n for n in (*datasets.names(), *synthetic.names()) if n.startswith(begun)]
+    return [*map(CompletionItem, names), CompletionItem(begun, type="file")]
+
+
+def help_panels(**panels: str) -> Callable:
+    """Options under headings, so that a long help page can be read: title="--a --b"."""
+    import rich_click
+
+    made = [
+        rich_click.option_panel(title.replace("_", " ").capitalize(), options=names.split()) for title, names in panels.items()
+    ]
+    return stack(*made)
+
+
+DATA_PANEL = "--task --target --targets --person --features --leave-out --positive --kind --bounds --missing --bad-rows"
+PRIVACY_PANEL = "--epsilon --epsilons --delta --unit --neighbours --variant --mechanism --aggregation --secure"
 
 ledger_options = stack(
     click.option("--ledger", help="Where spending is recorded, for example sqlite:///budget.db."),

@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
-from taskveil.cli.options import json_option, methods_with, parse_settings, print_json, privacy_options
+from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
 from taskveil.errors import OptionError
 
 
@@ -17,7 +17,7 @@ from taskveil.errors import OptionError
 @click.option("--tasks", "n_tasks", type=int, required=True, help="Number of tasks.")
 @click.option("--features", "n_features", type=int, required=True, help="Number of features.")
 @click.option("--epsilon", required=True, help="A number, or 'none'.")
-@click.option("--method", default="subspace", show_default=True)
+@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods)
 @click.option("--rounds", type=int, help="Releases; default: the method's own.")
 @click.option("--rows", type=int, help="Rows of a task, for the calculators of the papers' theorems.")
 @click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
@@ -27,7 +27,7 @@ from taskveil.errors import OptionError
 def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
             theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
-    from taskveil.estimators.planning import describe_plan
+    from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
     from taskveil.privacy.plan import Budget
     from taskveil.privacy.secure_options import SecureOptions
@@ -46,21 +46,24 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
     result = describe_plan(chosen, public, budget)
-    result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows)
+    result["spending"] = spending(chosen, public, budget)
+    result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
     if as_json:
         print_json(result)
     else:
         click.echo(words(result, n_tasks, n_features))
 
 
-def calculations(wanted: tuple[str, ...], n_tasks: int, n_features: int, budget: Any, rows: int | None) -> list[dict]:
+def calculations(
+    wanted: tuple[str, ...], n_tasks: int, n_features: int, budget: Any, rows: int | None, rounds: int | None
+) -> list[dict]:
     """The papers' bounds, each with its number and its caveat."""
     if not wanted:
         return []
     from taskveil.calculators import evaluate
 
     return evaluate(
-        wanted, n_tasks=n_tasks, n_features=n_features, epsilon=budget.epsilon, delta=budget.delta, rows=rows
+        wanted, n_tasks=n_tasks, n_features=n_features, epsilon=budget.epsilon, delta=budget.delta, rows=rows, rounds=rounds,
     )
 
 
@@ -78,6 +81,8 @@ def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
             f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}"
             f"{r['signal']:>10.4g}{ratio:>14}"
         )
+    if len(result["spending"]) > 1:
+        lines += ["", "epsilon spent after rounds: " + ", ".join(f"{s['round']}: {s['epsilon']:.3g}" for s in result["spending"])]
     lines += ["", result["verdict"], *(f"- {text}" for text in result["advice"])]
     for item in result["theorems"]:
         lines += ["", f"{item['name']}: " + ", ".join(f"{k} = {_short(v)}" for k, v in item["values"].items())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
+import rich_click as click
 
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
