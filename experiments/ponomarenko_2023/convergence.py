@@ -96,7 +96,7 @@ def mask_distances(quick: bool) -> list[dict[str, Any]]:
     rounds, rows = 100 if quick else 1500, []
     for data, light in (("light HAR", 100),) if quick else (("HAR", None), ("light HAR", 100)):
         split = har_split(0, 20, light)
-        for mask in (None, ("bernoulli", 0.5), ("bernoulli", 0.25), ("beta", 2.0, 0.5)):
+        for mask in (None, ("bernoulli", 0.5), ("beta", 2.0, 0.5)):
             for mode in ("consistent", "paper") if mask else ("consistent",):
                 method = Svm(
                     **{**HAR, "C1": 0.01, "C2": 2.0}, mask=mask, mask_mode=mode, mask_seed=0, coordinator="safe",

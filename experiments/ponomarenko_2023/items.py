@@ -175,7 +175,7 @@ def synthetic(quick: bool, seed: int) -> Result:
 
 @lru_cache(maxsize=8)
 def straggler_table(name: str, quick: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    return stragglers.repeated(name, 3 if quick else 5, 25 if quick else 60)
+    return stragglers.repeated(name, 3 if quick else 4, 25 if quick else 40)
 
 
 def straggler_result(name: str, quick: bool, claim: str, value: str) -> Result:
@@ -250,7 +250,7 @@ def fig10(quick: bool, seed: int) -> Result:
 
 
 def mask_result(name: str, quick: bool, masks: dict[str, Any], claim: str, value: str) -> tuple[Result, dict[str, Any]]:
-    table = masking.table(masks, 2 if quick else 5, 25 if quick else 60)
+    table = masking.table(masks, 2 if quick else 4, 20 if quick else 40)
     words = {
         mode: "; ".join(f"{data}: {listed(part[mode])}" + f", local {spread(part['local'])}" for data, part in table.items())
         for mode in ("consistent", "paper")
@@ -268,7 +268,7 @@ def mask_result(name: str, quick: bool, masks: dict[str, Any], claim: str, value
         settings={
             "table": {d: {k: v for k, v in part.items() if k != "curves"} for d, part in table.items()},
             "split": SPLIT,
-            "rounds": 25 if quick else 60,
+            "rounds": 20 if quick else 40,
             "protection": "none: see svm-attack",
         },
     )

@@ -20,7 +20,7 @@ UNCLEAR = "epsilons shown are ours: the paper's figures are pictures; epsilon_1 
 
 def runs(name: str, variant: str, epsilon: float | None, quick: bool) -> list[dict[str, Any]]:
     """Repeats over data and noise."""
-    return [trace(name, variant, epsilon, seed, 15 if quick else 100) for seed in range(3 if quick else 5)]
+    return [trace(name, variant, epsilon, seed, 15 if quick else 60) for seed in range(3 if quick else 4)]
 
 
 def epsilons(name: str, quick: bool) -> tuple[float | None, ...]:

@@ -1,0 +1,70 @@
+"""The reproduced figures of two papers: every name leads to a function, and claims are judged the right way round."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import numpy as np
+import pytest
+from experiments.paper_page import section
+from experiments.ponomarenko_2023 import stragglers
+from experiments.xie_2017 import items, privacy_runs
+
+
+@pytest.mark.parametrize("folder", ["xie_2017", "ponomarenko_2023"])
+def test_every_item_leads_to_a_function_and_has_its_own_name(folder):
+    listed = import_module(f"experiments.{folder}").ITEMS
+    for name, where in listed.items():
+        module, _, attribute = where.partition(":")
+        assert callable(getattr(import_module(f"experiments.{folder}.{module}"), attribute)), name
+        assert "-" not in name  # files in results/ are found by the last part of a command's name
+
+
+def test_the_printed_epsilon_of_one_message_is_refuted_over_ten_thousand():
+    result = items.composition(quick=True, seed=0)
+    assert [c.holds for c in result.checks] == [False]
+    assert result.series["composed: 0.1 a message"]["y"][-1] > 50
+    assert result.series["composed: 1 a message"]["y"][0] == pytest.approx(1.0, rel=1e-3)
+
+
+def test_seconds_to_the_level_count_double_where_it_is_never_reached():
+    found = {
+        "All": {"x": [1.0, 2.0, 3.0], "y": [0.5, 0.9, 0.9], "answered": 1.0},
+        "10%": {"x": [1.0, 2.0, 3.0], "y": [0.5, 0.6, 0.5], "answered": 0.1},
+    }
+    figures = stragglers.figures(found)
+    assert figures["All"]["seconds"] == 2.0 and figures["10%"]["seconds"] == 6.0
+    assert figures["10%"]["fallen"] == pytest.approx(0.1)
+
+
+def test_claims_of_a_figure_hold_or_fail_with_the_numbers():
+    rng = np.random.default_rng(0)
+
+    def row(seconds: float, final: float) -> dict[str, list[float]]:
+        draw = lambda v: (v + 1e-3 * rng.standard_normal(4)).tolist()  # noqa: E731
+        return {"seconds": draw(seconds), "final": draw(final), "spread": draw(0.1), "fallen": draw(0.0)}
+
+    table = {"All": row(2.0, 0.9), "75%": row(1.0, 0.9), "45%": row(1.0, 0.9), "20%": row(1.0, 0.5)}
+    holds = {c.claim: c.holds for c in stragglers.claims("fig10", table)}
+    assert holds["waiting for 75% converges sooner than for All"] is True
+    assert holds["waiting for 45% is not sooner than for All"] is False
+    assert holds["20 % ends lower than waiting for all"] is True
+    assert holds["waiting for 20% ends within 1 % of waiting for all"] is False
+
+
+def test_the_made_data_have_the_sizes_of_the_papers_table():
+    for name, setting in privacy_runs.SETTINGS.items():
+        train, test = privacy_runs.make_data(setting, 0)
+        sizes = train.sizes + test.sizes
+        assert train.n_tasks == 20 and train.n_features == (248 if setting.adni else 28), name
+        assert (15 <= sizes.min() and sizes.max() <= 27) if setting.adni else set(sizes) == {200}
+        assert np.linalg.norm(train.X, axis=1).max() <= 1.0 + 1e-12
+
+
+def test_the_page_shows_a_failed_claim_as_failed():
+    result = items.composition(quick=True, seed=0)
+    document = {
+        **vars(result), "checks": [vars(c) for c in result.checks],
+        "run": {"quick": True, "date": "2000-01-01", "seconds": 1.0},
+    }  # fmt: skip
+    assert "**fails**" in section("async", "composition", document, None)
