@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from taskveil.methods.base import Method, PublicInfo
+from taskveil.methods.base import Method, PublicInfo, record_methods
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
 
@@ -44,6 +44,16 @@ def outlook(record: Any) -> list[str]:
     ratio = clearest_ratio([_release(planned, public) for planned in plan.releases])
     said = advice(ratio, public, plan.budget, plan)
     return [verdict(ratio), *said] if ratio >= WORTH else said
+
+
+def spending(method: Method, public: PublicInfo, budget: Budget, points: int = 8) -> list[dict[str, float]]:
+    """Epsilon spent after 1, 2, 4, ... rounds and after the last one, at the noise of the whole plan."""
+    if budget.epsilon is None or budget.variant != "sound":
+        return []
+    plan = make_plan(method.requests(public, budget), budget)
+    last = len(plan.rounds())
+    rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
+    return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]
 
 
 def clearest_ratio(releases: list[dict[str, Any]]) -> float:
@@ -102,7 +112,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
             said.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         said.append(
-            f"{public.n_tasks} tasks are few to hide one in: consider unit='record' (methods mean, pooled, fedavg, async)"
+            f"{public.n_tasks} tasks are few to hide one in: consider unit='record' (methods {', '.join(record_methods())})"
         )
     return said
 

@@ -203,7 +203,7 @@ class Method(BaseEstimator):
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
-                f"Methods that protect records: mean, pooled, fedavg, async."
+                f"Methods that protect records: {', '.join(record_methods())}."
             )
         if public.kind not in self.kinds:
             raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}")
@@ -211,3 +211,10 @@ class Method(BaseEstimator):
             raise OptionError(
                 f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}"
             )
+
+
+def record_methods() -> list[str]:
+    """Names of the methods that can protect single rows; `local`, which sends nothing, aside."""
+    from taskveil import methods
+
+    return [name for name in methods.names() if name != "local" and "record" in methods.get(name).units]
