@@ -4,7 +4,7 @@
     python -m experiments.hu_2023.run plans FILE        only the calibrated plans (needs dp-accounting)
     python -m experiments.hu_2023.run train FILE OUT    only the training, from plans (needs JAX; made for a GPU)
     python -m experiments.hu_2023.run control           adds the empty and noise-only billboards to results.json
-    python -m experiments.hu_2023.run replicate         five new seeds where `mean` looked worse than a global model
+    python -m experiments.hu_2023.run replicate         three new seeds where `mean` looked worse than a global model
     python -m experiments.hu_2023.run report            README.md and curves from results.json
 
 Accuracy is over all test rows of all writers. `local` is the same model, features and local solver without a billboard.

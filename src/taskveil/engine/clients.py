@@ -185,7 +185,7 @@ class Clients:
             held = usable_rows(self.block.offsets, (usable & (fold == f)).astype(float))
             of_fold = []
             for option in options:
-                fitted = tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed)
+                fitted = tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed, width)
                 values, weights = tuner.row_losses(fitted, self._whole(), held, part, width)
                 of_fold.append(np.asarray(values))
             scored.append(np.stack(of_fold))  # (options, clients, 2, rows)

@@ -98,9 +98,13 @@ class Tuner:
         return twin
 
     def fit(
-        self, option: Option, anchor: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, first: np.ndarray, seed: int
-    ) -> Any:
-        """Models (k, p) of some clients under one option; `anchor` (k, p), `first` (p,) the data-independent start."""
+        self, option: Option, anchor: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, first: np.ndarray, seed: int,
+        width: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Models (k, p) of some clients under one option; `anchor` (k, p), `first` (p,) the data-independent start.
+
+        Without batches a step takes all rows, padded to `width`: folds of one client set share it, and one compilation.
+        """
         anchor = jnp.asarray(anchor) if option.scale == 1 else option.scale * jnp.asarray(anchor)
         if option.kind == "shared":
             return anchor
@@ -108,7 +112,7 @@ class Tuner:
         if kind == "alone":
             kind, start = "vanilla", jnp.broadcast_to(first, anchor.shape)
             steps = self.tuning.alone_steps or steps
-        width = self.tuning.batch_size or int(max(rows.sizes.max(initial=1), 1))
+        width = self.tuning.batch_size or width or int(max(rows.sizes.max(initial=1), 1))
         index, weights = row_batches(rows, tasks, steps, width, seed, AFTER_TRAINING)
         some = (rows.sizes[tasks] > 0).astype(np.float32)  # a client without rows keeps its start
         knobs = np.asarray([self.tuning.learning_rate, option.strength, self.tuning.decay], np.float32)
