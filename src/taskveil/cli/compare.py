@@ -117,7 +117,20 @@ def table(result: dict[str, Any]) -> str:
         holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
         score = f"{r['mean']:.4f} +- {r['std']:.4f}"
         lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}  {holds:<6}")
-    return head + "\n".join(lines) + "\n(mean +- spread over " + f"{result['repeats']} repeats; epsilon '-': no noise)"
+    return head + "\n".join(lines) + f"\n{explained(result)}"
+
+
+def explained(result: dict[str, Any]) -> str:
+    """What the columns mean."""
+    from taskveil.report.words import LOWER_IS_BETTER, METRICS
+
+    metric = result["metric"]
+    better = "lower" if metric in LOWER_IS_BETTER else "higher"
+    repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
+    return (
+        f"{metric}: {METRICS.get(metric, metric)}, {better} is better; mean +- spread over {repeats}.\n"
+        "epsilon '-': no noise. holds: whether the privacy claim is true ('-': none is made; learning alone shares nothing)."
+    )
 
 
 def write(result: dict[str, Any], folder: Path, quiet: bool) -> None:

@@ -145,7 +145,11 @@ class Certificate:
                 dict(data["software"]),
                 data.get("audit"),
             )
-        except (KeyError, TypeError) as problem:
+        except KeyError as lost:
+            raise DataError(
+                f"this is not a certificate: the entry {lost} is missing. Expected certificate.json of a saved run"
+            ) from None
+        except TypeError as problem:
             raise DataError(f"this is not a certificate: {problem}") from None
 
     @staticmethod

@@ -178,18 +178,12 @@ def hospitals(
 
     A common pattern, two directions in which hospitals differ, and a few outsiders.
     """
-    W, sizes = (
-        _hospital_weights(rng, n_tasks, rank, n_outsiders),
-        rng.integers(min_rows, max_rows + 1, n_tasks),
-    )
-    base = 16.0 + 2.0 * rng.standard_normal(n_tasks)
-    parts = []
-    for n in (sizes, np.full(n_tasks, n_test)):
-        Z, X = _patients(rng, int(n.sum()))
-        of = np.repeat(np.arange(n_tasks), n)
-        days = base[of] + np.einsum("nd,nd->n", Z, W[of]) + noise * rng.standard_normal(of.size)
-        parts.append(_hospital_tasks(X, np.round(np.clip(days, *DAYS), 1), of, n_tasks, "days"))
-    return SyntheticData(parts[0], parts[1], W)
+
+    def days(score: np.ndarray, base: np.ndarray) -> np.ndarray:
+        y = 16.0 + 2.0 * base + score + noise * rng.standard_normal(score.size)
+        return np.round(np.clip(y, *DAYS), 1)
+
+    return _hospital_data(rng, n_tasks, (min_rows, max_rows), n_test, rank, n_outsiders, days, "days")
 
 
 def hospitals_readmission(
@@ -204,19 +198,12 @@ def hospitals_readmission(
     sharpness: float = 0.35,
 ) -> SyntheticData:
     """The same hospitals, asked whether a patient comes back within 30 days ('no', 'yes')."""
-    W, sizes = (
-        _hospital_weights(rng, n_tasks, rank, n_outsiders),
-        rng.integers(min_rows, max_rows + 1, n_tasks),
-    )
-    base = -0.4 + 0.4 * rng.standard_normal(n_tasks)
-    parts = []
-    for n in (sizes, np.full(n_tasks, n_test)):
-        Z, X = _patients(rng, int(n.sum()))
-        of = np.repeat(np.arange(n_tasks), n)
-        score = base[of] + sharpness * np.einsum("nd,nd->n", Z, W[of])
-        label = np.where(rng.random(of.size) < 1 / (1 + np.exp(-score)), "yes", "no")
-        parts.append(_hospital_tasks(X, label, of, n_tasks, "readmitted"))
-    return SyntheticData(parts[0], parts[1], W)
+
+    def back(score: np.ndarray, base: np.ndarray) -> np.ndarray:
+        chance = 1 / (1 + np.exp(-(-0.4 + 0.4 * base + sharpness * score)))
+        return np.where(rng.random(score.size) < chance, "yes", "no")
+
+    return _hospital_data(rng, n_tasks, (min_rows, max_rows), n_test, rank, n_outsiders, back, "readmitted")
 
 
 def _linear(
@@ -243,6 +230,29 @@ def _linear(
         bounds = PublicBounds.same(-1.0, 1.0) if unit_rows else None
         names = [f"task_{i:03d}" for i in range(m)]
         parts.append(TaskSet.from_arrays(X, y, of, task_names=names, kind="regression", bounds=bounds))
+    return SyntheticData(parts[0], parts[1], W)
+
+
+def _hospital_data(
+    rng: np.random.Generator,
+    m: int,
+    rows: tuple[int, int],
+    n_test: int,
+    rank: int,
+    n_outsiders: int,
+    outcome: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    target: str,
+) -> SyntheticData:
+    """Patients of m hospitals; `outcome` makes their target of the score and of the hospital's standard normal base."""
+    W = _hospital_weights(rng, m, rank, n_outsiders)
+    sizes = rng.integers(rows[0], rows[1] + 1, m)
+    base = rng.standard_normal(m)
+    parts = []
+    for n in (sizes, np.full(m, n_test)):
+        Z, X = _patients(rng, int(n.sum()))
+        of = np.repeat(np.arange(m), n)
+        y = outcome(np.einsum("nd,nd->n", Z, W[of]), base[of])
+        parts.append(_hospital_tasks(X, y, of, m, target))
     return SyntheticData(parts[0], parts[1], W)
 
 
