@@ -33,6 +33,12 @@ command that made it. *As printed* is `variant="paper"`: what the paper computes
 ship. Numbers are mean ± standard deviation over replications. A claim is an inequality over our numbers, paired by replication, at the
 5 % level; one that fails is listed as failed, one that our replications cannot decide as undecided. Rows marked *quick* come from
 `--quick`: few replications, wide intervals.
+
+`taskveil reproduce list` names all items, `taskveil reproduce NAME` runs one with the paper's number of replications, `--repeats` sets
+another, `make reproduce-quick` runs all of them briefly. School, HAR and the handwriting sets must be in `$TASKVEIL_DATA` (`taskveil data
+fetch`). LSOA II, StackOverflow and CelebA images are not available here: stand-ins are named in the rows, and loaders for the
+originals are in `taskveil.tasks.survey` and `taskveil.tasks.clients`. A new item is a function `(quick, seed) -> Result`, listed in its
+folder's `__init__.py`.
 """
 
 SHIPPED = """## What we ship instead
@@ -112,7 +118,8 @@ def page(where: str) -> str:
         HEAD, headline(found), counted(found), overview(found), claims(found), SHIPPED, not_as_good(found), tables(found),
         pictures(found, where), made(found),
     ]  # fmt: skip
-    return "\n".join(part.strip() + "\n" for part in parts if part.strip())
+    wide = "---\nhide: [toc]\n---\n\n" if where == "docs" else ""  # the tables need the room
+    return wide + "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
 
 def headline(found: list[Found]) -> str:
@@ -220,7 +227,7 @@ def counted(found: list[Found]) -> str:
         checks = [c for f in mine for c in f.document["checks"]]
         counts = [sum(c.get("about", "paper") == about and c["holds"] is v for c in checks) for about in ("paper", "ours") for _, v in OUTCOMES]
         if mine:
-            lines.append(f"| {title} | {len(mine)} | " + " | ".join(map(str, counts)) + " |")
+            lines.append(f"| {title.partition(':')[0]} | {len(mine)} | " + " | ".join(map(str, counts)) + " |")
     return head + "\n" + "\n".join(lines)
 
 
