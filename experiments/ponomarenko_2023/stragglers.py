@@ -15,7 +15,7 @@ from taskveil.runtime.stragglers import waiting_time
 
 ALL = "All"
 LEVEL = 0.99  # "converged": this share of what waiting for all reaches in the end
-DRAWS = 25  # points of a curve that are kept
+DRAWS = 15  # points of a curve that are kept
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from taskveil.methods.svm.method import Svm
 
 UPDATE, FIGURES, PERSONAL = "update", "figures", "personal"
+REFRESH = 20  # rounds after which sums are added up afresh, so that rounding does not build up
 EXACT = {"cycles": 60, "passes": 200, "shrink": 0.1, "precision": 1e-3}
 
 
@@ -93,8 +94,9 @@ class SvmTasks(TaskSide):
         for o, problem in enumerate(self.problems):
             shared = self._shared(view, o)
             before = self._flat(dual, o)
-            after = self._solve(problem, shared, sums[:, o], before, scaling, view, damping if consistent else EMPTY, active)
-            new_sums = problem.sums(after)
+            step_damping = damping if consistent else EMPTY
+            after, moved = self._solve(problem, shared, sums[:, o], before, scaling, view, step_damping, active)
+            new_sums = problem.sums(after) if view.round % REFRESH == 0 else sums[:, o] + moved
             update[:, o] = new_sums - sums[:, o] if consistent else problem.sums(damping * (after - before))
             if not self.private:
                 figures[:, o] = self._figures(problem, shared, before, after, sums[:, o], new_sums)
@@ -118,7 +120,7 @@ class SvmTasks(TaskSide):
         for o, problem in enumerate(self.problems):
             shared = self._shared(view, o)
             dual = self._flat(state["dual"], o)
-            dual = self._solve(problem, shared, state["sums"][:, o], dual, 0.0, view, EMPTY, everyone)
+            dual, _ = self._solve(problem, shared, state["sums"][:, o], dual, 0.0, view, EMPTY, everyone)
             coef[:, o] = shared + problem.inverse * problem.sums(dual)
         d = self.block.n_features
         return Models(coef[:, :, :d], coef[:, :, d])
@@ -135,20 +137,23 @@ class SvmTasks(TaskSide):
         view: View,
         damping: np.ndarray,
         active: np.ndarray,
-    ) -> np.ndarray:
-        """New duals (N,) of all active participants; `sums` belong to `dual`."""
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """New duals (N,) of all active participants and how far their sums moved; `sums` belong to `dual`.
+
+        The steps move a participant's point by scale times the change of its sum, so the sum needs no pass of its own.
+        """
         from taskveil.solvers.dual_coordinate import visit_tasks
 
         points = np.ascontiguousarray(shared + problem.inverse * sums)
         scales = np.full(self.block.n_tasks, scaling + problem.inverse)
         effort = EXACT if scaling == 0.0 else self.method.effort()
-        new = dual.copy()
+        new, before = dual.copy(), points.copy()
         self.work += visit_tasks(  # type: ignore[call-arg]
             *problem.rows, *problem.boxes, damping, problem.offsets, scales, new, points,
             effort["cycles"], effort["passes"], effort["shrink"], effort["precision"],
             limits(view, active), view.round + 1,
         )  # fmt: skip
-        return new
+        return new, (points - before) / scales[:, None]
 
     def _figures(
         self,
