@@ -167,14 +167,15 @@ def document(estimator: Any) -> dict[str, Any]:
 
 def summary(estimator: Any) -> str:
     from taskveil.estimators.planning import outlook
+    from taskveil.report.words import gain_verdict
 
     lines = [str(estimator.certificate_)]
     if estimator.method_.linear and not estimator.method_.shares_nothing:
         kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
         alone = "all learn alone" if kept == 0 else "the others learn alone" if kept < m else "none learns alone"
         lines.append(
-            f"{kept} of {m} tasks keep the shared model, {alone} "
-            "(each decided on its own rows; the count is for someone entitled to all of them)."
+            f"{kept} of {m} tasks keep the shared model, {alone}; {gain_verdict(estimator.gain_.to_dict())} "
+            "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
         )
     lines += [f"outlook from public sizes: {text}" for text in outlook(estimator.record_)]
     lines += [f"note: {text}" for text in estimator.warnings_]

@@ -16,12 +16,12 @@ from taskveil.report.records import Run
 def charts(run: Run) -> list[Chart]:
     """All charts that this run has figures for."""
     makers: list[Callable[[Run], list[Chart]]] = [curves, gain, own_model, budget, noise, audit, pictures, timings]
-    return paired([chart for make in makers for chart in make(run)])
+    return [chart for make in makers for chart in make(run)]
 
 
 def paired(made: list[Chart]) -> list[Chart]:
-    """No narrow chart stands alone in a row of two."""
-    narrow = 0
+    """The charts of one section; no narrow one stands alone in a row of two."""
+    made, narrow = list(made), 0
     for k, chart in enumerate(made):
         last = k + 1 == len(made) or made[k + 1].wide
         if not chart.wide and last and narrow % 2 == 0:

@@ -10,7 +10,7 @@ from typing import Any
 import taskveil
 from taskveil.errors import EnvironmentMissing
 from taskveil.report.audience import Audience
-from taskveil.report.charts import charts
+from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
 from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, plain_words, verdict
 
@@ -27,8 +27,8 @@ def render(run: Run, audience: Audience) -> str:
         banner=audience.banner(),
         verdict=verdict(run, audience),
         good=run.certificate is None or run.holds,
-        first=[chart for chart in drawn if chart.name in FIRST],
-        charts=[chart for chart in drawn if chart.name not in FIRST],
+        first=paired([chart for chart in drawn if chart.name in FIRST]),
+        charts=paired([chart for chart in drawn if chart.name not in FIRST]),
         plain_words=plain_words(run),
         figures=embedded({chart.name: chart.figure() for chart in drawn}),
         plotly=plotly_script(),
@@ -54,7 +54,7 @@ def title(run: Run, audience: Audience) -> str:
     if audience.kind == "owner":
         about = str(audience.task)
     elif not about and run.certificate is not None:
-        about = f"method {run.certificate.method}"
+        about = f"method {run.certificate.method}" + (f", {run.public.n_tasks} tasks" if run.public is not None else "")
     return about or "comparison"
 
 

@@ -20,6 +20,9 @@ METRICS = {
     "balanced-accuracy": "share of right labels, each class alike",
     "error-rate": "share of wrong labels",
 }
+NO_GAIN_SHOWN = (
+    " Held-out rows show no gain here: few rows tell little, and the choice was made by how well all of them fit each belief."
+)
 UNITS = {"task": "all data of one task", "record": "one row of one task"}
 NEIGHBOURS = {"replace-one": "replaced by any other", "add-remove": "there or not"}
 OBSERVERS = {
@@ -71,12 +74,13 @@ def change(task: Any) -> float:
 def owner_verdict(run: Run, name: str) -> list[str]:
     mine = run.gain.get(name)
     if mine is None:
-        return [f"{name}: no estimate of the gain is stored with this run."]
+        return [f"Task {name}: no estimate of the gain is stored with this run."]
     alone, shared = float(mine["error_alone"]), float(mine["error_shared"])
     kept = "keeps the shared model" if mine["kept"] == "shared" else "keeps the model it learnt alone"
     return [
-        f"{name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
+        f"Task {name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
         f"({run.gain_metric}; estimated on its own rows)."
+        + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else "")
     ]
 
 
