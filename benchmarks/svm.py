@@ -198,9 +198,25 @@ def epoch_bandwidth(repeats: int) -> dict[str, Any]:
     )
 
 
+def synthetic_r2(repeats: int) -> dict[str, Any]:
+    """R^2 on the paper's synthetic regression (20 x 200 x 200, 20 dB), over draws; stated, nothing is promised."""
+    from experiments.ponomarenko_2023.accuracy import mean_r2, regressor
+    from experiments.ponomarenko_2023.data import synthetic_regression
+
+    options = {"mode": "sequential", "C1": 0.03, "C2": 10.0, "tol": 1e-3}
+    found: dict[str, list[float]] = {"joint": [], "local": [], "pooled": []}
+    for seed in range(max(repeats // 3, 2)):
+        split = synthetic_regression(seed, heterogeneous=False)
+        for scope, values in found.items():
+            est = regressor({**options, "scope": scope, "C2": options["C2"] if scope == "joint" else 1.0})
+            values.append(mean_r2(est.fit(split.train), split.test))
+    return measured(found["joint"], **{scope: float(np.median(values)) for scope, values in found.items()})
+
+
 BENCHMARKS = {
     "svm_sequential_over_liblinear": against_liblinear,
     "svm_federated_over_liblinear": federated_against_liblinear,
     "svm_epoch_over_mocha": epoch_against_mocha,
     "svm_epoch_of_read_speed": epoch_bandwidth,
+    "svm_synthetic_r2": synthetic_r2,
 }
