@@ -63,6 +63,14 @@ def test_the_pages_build_without_a_warning(tmp_path):
     assert (tmp_path / "index.html").is_file()
 
 
+def test_the_api_page_has_every_public_name():
+    import taskveil
+
+    text = (ROOT / "docs" / "api.md").read_text()
+    missing = [n for n in taskveil.__all__ if not re.search(rf"^::: taskveil\.[\w.]*\b{n}\b", text, re.M)]
+    assert not missing
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
