@@ -47,7 +47,7 @@ def masks(quick: bool, seed: int) -> Result:
     }
     sound = [r["above optimum"] for r in rows if r["mode"] == "consistent" and r["mask"] != "none"]
     off = [r["above optimum"] for r in rows if r["mode"] == "paper"]
-    checks = [below("masked runs as printed reach the optimum (1e-3)", off, [1e-3] * len(off))]
+    checks = [below("masked runs as printed reach the optimum (1e-3)", [max(off)], [1e-3])]
     if not quick:  # a quick run is too short to arrive
         checks.append(below("masking the dual step reaches the optimum (1e-3)", [max(sound)], [1e-3], about="ours"))
     return Result(
