@@ -27,9 +27,9 @@ STEPS, BATCH, CLASSES, PIXELS = 5, 16, 62, 784
 class Other:
     """A program in another interpreter that runs one round per line it is sent."""
 
-    def __init__(self, interpreter: str, script: str, *arguments: str):
+    def __init__(self, interpreter: str, script: str, *arguments: str, **environment: str):
         self.process = subprocess.Popen(
-            [interpreter, str(ROOT / "benchmarks" / script), *arguments],
+            [interpreter, str(ROOT / "benchmarks" / script), *arguments], cwd=ROOT, env={**os.environ, **environment},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.about = json.loads(self.process.stdout.readline())
@@ -109,6 +109,31 @@ def _against(path: str, script: str, repeats: int, promise: float) -> dict:
     )
 
 
+def on_one_thread(repeats: int) -> dict:
+    """Processor seconds of the torch loop over ours, on one thread, and those of pfl beside: a busy machine cannot distort them."""
+    paths = {
+        "torch": (interpreter("TASKVEIL_TORCH_PYTHON", ".venv-bench/bin/python"), "neural_torch.py"),
+        "pfl": (interpreter("TASKVEIL_PFL_PYTHON", ".venv-pfl/bin/python"), "neural_pfl.py"),
+    }
+    there = {name: (path, script) for name, (path, script) in paths.items() if path is not None}
+    if not there:
+        return unavailable("no interpreter with torch or pfl")
+    single = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "PYTHONPATH": str(ROOT)}
+    others = {name: Other(path, script, "--clients", "64", "--processor", **single) for name, (path, script) in there.items()}
+    others["ours"] = Other(sys.executable, "neural_ours.py", "--clients", "64", **single)
+    try:
+        turns = [{name: other() for name, other in others.items()} for _ in range(min(repeats, 5) + 1)][1:]
+    finally:
+        for other in others.values():
+            other.close()
+    medians = {name: float(np.median([t[name] for t in turns])) for name in others}
+    rival = "torch" if "torch" in there else "pfl"
+    return measured(
+        [t[rival] / t["ours"] for t in turns], at_least=1.0, against=rival, processor_seconds=medians,
+        times_ours={name: medians[name] / medians["ours"] for name in there}, about={name: o.about for name, o in others.items()},
+    )  # fmt: skip
+
+
 def compile_time(repeats: int) -> dict:
     """Seconds of the first call, compiling included."""
     _, about = compiled_round(64)
@@ -137,6 +162,7 @@ def peak_of_many(clients: int) -> None:
 BENCHMARKS = {
     "neural-against-torch": against_torch,
     "neural-against-pfl": against_pfl,
+    "neural-one-thread": on_one_thread,
     "neural-compile-time": compile_time,
     "neural-memory-10000": memory_of_many_clients,
 }
