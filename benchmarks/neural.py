@@ -110,7 +110,7 @@ def _against(path: str, script: str, repeats: int, promise: float) -> dict:
 
 
 def on_one_thread(repeats: int) -> dict:
-    """Processor seconds of the torch loop over ours, on one thread, and those of pfl beside: a busy machine cannot distort them."""
+    """Processor seconds of the torch loop over ours, on one thread; pfl beside it. A busy machine cannot distort them."""
     paths = {
         "torch": (interpreter("TASKVEIL_TORCH_PYTHON", ".venv-bench/bin/python"), "neural_torch.py"),
         "pfl": (interpreter("TASKVEIL_PFL_PYTHON", ".venv-pfl/bin/python"), "neural_pfl.py"),
