@@ -71,11 +71,11 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     result["data"]["name"] = data
     if out:
         write(result, Path(out), as_json)
+    click.echo(result["note"], err=True)
     if as_json:
         print_json(result)
-        return
-    click.echo(result["note"], err=True)
-    click.echo(table(result))
+    else:
+        click.echo(table(result))
 
 
 def splits_of(
