@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,7 @@ __all__ = ["Layout", "check_columns", "need_columns", "tasks_from_frame", "usual
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
+LEFT_OUT = "rows without a task or a target were left out"
 SHARED_ROWS = (
     "one row can serve several tasks and there is no person column, so what one "
     "person contributes is not bounded"
@@ -99,6 +100,8 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
         rows, taken, target = _wide_rows(frame, layout)
     else:
         rows, taken, target = _long_rows(frame, layout)
+        if len(rows.position) < len(frame):
+            layout = replace(layout, notes=(*layout.notes, LEFT_OUT))
     columns = _feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
     return _build(rows, columns, target, layout)
 

@@ -307,3 +307,19 @@ def test_a_person_is_kept_in_at_most_the_allowed_number_of_tasks():
     pairs = set(zip(kept.person.tolist(), kept.task_of_row().tolist(), strict=True))
     whole = [p for p in zip(tasks.person.tolist(), tasks.task_of_row().tolist(), strict=True) if p in pairs]
     assert len(whole) == kept.n_rows, "a person stays in a task with all rows or none"
+
+
+def test_rows_without_task_or_target_are_left_out_of_a_table_when_asked_and_that_is_said():
+    table = pd.DataFrame({"site": ["a", "a", "b", None, "b"], "x": range(5), "days": [1.5, None, 3.1, 4.2, 5.3]})
+    tasks = load_tasks(table, task="site", target="days", bad_rows="skip")
+    assert tasks.row_index.tolist() == [0, 2, 4] and tasks.notes == ("rows without a task or a target were left out",)
+
+
+def test_columns_can_be_left_out_of_anything_that_is_loaded():
+    table = pd.DataFrame({"site": ["a", "b"] * 3, "x": range(6), "note": list("uvwxyz"), "days": np.arange(6) / 7})
+    assert load_tasks(table, task="site", target="days", leave_out=["note"]).feature_names == ("x",)
+    assert load_tasks("synthetic:tiny", leave_out=["x0"]).feature_names[0] == "x1"
+    arrays = (np.arange(12.0).reshape(6, 2), np.arange(6) / 7, list("ababab"))
+    assert load_tasks(arrays, leave_out=["x0"]).feature_names == ("x1",)
+    with pytest.raises(DataError, match="no column 'remark'"):
+        load_tasks(table, task="site", target="days", leave_out=["remark"])
