@@ -149,24 +149,25 @@ class Claims:
 
     def better(self, said: str, left: str, right: str, epsilons: Sequence[float], about: str = "paper") -> None:
         for e in epsilons:
-            self._add(below(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), about))
+            self.add(below(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), about))
 
     def no_worse(self, said: str, left: str, right: str, epsilons: Sequence[float], margin: float = 0.0, about: str = "paper") -> None:
         for e in epsilons:
             signed = margin * self.setting.sign  # a score where more is better may fall short by the margin
-            self._add(not_above(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), signed, about))
+            self.add(not_above(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), signed, about))
 
     def grows(self, said: str, name: str, about: str = "paper") -> None:
         first, last = self.setting.epsilons[0], self.setting.epsilons[-1]
-        self._add(below(f"{said} from epsilon {first:g} to {last:g}", self.values(name, last), self.values(name, first), about))
+        self.add(below(f"{said} from epsilon {first:g} to {last:g}", self.values(name, last), self.values(name, first), about))
 
     def beyond(self, said: str, name: str, limit: float, epsilons: Sequence[float]) -> None:
         """The paper's printed limits: worse than `limit` at each epsilon."""
         for e in epsilons:
             values = self.values(name, e)
-            self._add(below(f"{said} at epsilon {e:g}", np.full(values.size, self.setting.sign * limit), values))
+            self.add(below(f"{said} at epsilon {e:g}", np.full(values.size, self.setting.sign * limit), values))
 
-    def _add(self, check: Check) -> None:
+    def add(self, check: Check) -> None:
+        """Keep a check, its two sides turned back to what was measured."""
         check.left, check.right = self.setting.sign * check.left, self.setting.sign * check.right
         self.checks.append(check)
 
