@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.grouping import row_chunks, task_label
+from taskveil.tasks.grouping import CHUNK_ROWS, row_chunks, task_label
 from taskveil.tasks.public_bounds import PublicBounds
 
 if TYPE_CHECKING:
@@ -158,20 +158,45 @@ def _dtype(frame: pd.DataFrame, plan: Plan) -> Any:
 
 
 def _fill_columns(X: np.ndarray, frame: pd.DataFrame, plan: Plan, order: np.ndarray | None) -> None:
-    """Write X a few rows at a time: whole columns of a row-major array would miss the cache at every cell."""
-    numbers: dict[int, np.ndarray] = {}
-    j = 0
+    """Write X a few rows at a time: whole columns of a row-major array would miss the cache at every cell.
+
+    The columns are read from top to bottom and each row is written to its place in `order` as one piece, which is
+    several times faster than picking every cell from where it lies.
+    """
+    place = None
+    if order is not None:
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+    j, numbers = 0, []
     for name, levels in plan:
         if levels is None:
-            numbers[j] = frame[name].to_numpy(dtype=X.dtype, na_value=np.nan)
+            numbers.append((j, frame[name].to_numpy(dtype=X.dtype, na_value=np.nan)))
             j += 1
         else:
             X[:, j : j + len(levels)] = _one_hot(frame[name], name, levels, order)
             j += len(levels)
-    at = list(numbers)
-    for r in row_chunks(X.shape[0]) if at else ():
-        rows = r if order is None else order[r]
-        X[r, at] = np.stack([values[rows] for values in numbers.values()]).T
+    for first, columns in _runs(numbers):
+        _fill_run(X[:, first : first + len(columns)], columns, place)
+
+
+def _runs(numbers: list[tuple[int, np.ndarray]]) -> list[tuple[int, list[np.ndarray]]]:
+    """Columns that stand side by side in X, with the place of the first."""
+    runs: list[tuple[int, list[np.ndarray]]] = []
+    for j, values in numbers:
+        if runs and j == runs[-1][0] + len(runs[-1][1]):
+            runs[-1][1].append(values)
+        else:
+            runs.append((j, [values]))
+    return runs
+
+
+def _fill_run(part: np.ndarray, columns: list[np.ndarray], place: np.ndarray | None) -> None:
+    piece = np.empty((min(CHUNK_ROWS, part.shape[0]), len(columns)), dtype=part.dtype)
+    for r in row_chunks(part.shape[0]):
+        rows = piece[: r.stop - r.start]
+        for k, values in enumerate(columns):
+            rows[:, k] = values[r]
+        part[r if place is None else place[r]] = rows
 
 
 def _one_hot(column: pd.Series, name: str, levels: tuple[str, ...], order: np.ndarray | None) -> np.ndarray:
