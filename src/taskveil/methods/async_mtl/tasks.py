@@ -22,6 +22,8 @@ from taskveil.tasks.block import TaskBlock
 if TYPE_CHECKING:
     from taskveil.methods.async_mtl.method import AsyncMTL, Form
 
+STEPS_PER_MESSAGE = 20  # of the semi-exact update; the next message goes on from where this one stopped
+
 
 class AsyncTasks(TaskSide):
     """`view.round` is the number of messages this block has had accepted; it says which release is due."""
@@ -104,7 +106,9 @@ class AsyncTasks(TaskSide):
                 view["shared"], state["own"], state["intercept"], self.method.initial_step(self.public)
             )
         else:
-            own, intercept = self.problem.solve(view["shared"], state["own"], state["intercept"])
+            own, intercept = self.problem.solve(
+                view["shared"], state["own"], state["intercept"], iterations=STEPS_PER_MESSAGE
+            )
         return {**state, "own": own, "intercept": intercept}
 
 
