@@ -71,21 +71,23 @@ def quality(models: Models, split: Split) -> float:
 
 
 class Score:
-    """Test quality of the models as they are: the first three rounds, then every `every`-th."""
+    """Test quality of the models as they are, in rounds that grow by a factor, and in the last one."""
 
-    def __init__(self, split: Split, every: int) -> None:
-        self.split, self.every, self.count = split, every, 0
+    def __init__(self, split: Split, last: int, growth: float) -> None:
+        self.split, self.last, self.growth = split, last, growth
+        self.count, self.due = 0, 1
 
     def __call__(self, tasks: Any, state: Any, view: Any) -> float:
         self.count += 1
-        if self.count % self.every and self.count > 3:
+        if self.count < self.due and self.count < self.last:
             return float("nan")
+        self.due = max(self.count + 1, round(self.growth * self.count))
         return quality(tasks.finish(state, view), self.split)
 
 
-def curve(method: Method, split: Split, times: ComputeTimes, wait: float, every: int, **options: Any) -> dict[str, Any]:
+def curve(method: Any, split: Split, times: ComputeTimes, wait: float = np.inf, growth: float = 1.15) -> dict[str, Any]:
     """Virtual seconds and quality of one run."""
-    record = run(method, split, times, wait, watcher=Score(split, every), **options)
+    record = run(method, split, times, wait, watcher=Score(split, method.rounds, growth))
     points = [(t, v) for t, v in zip(record.seconds, record.watched) if np.isfinite(v)]
     return {
         "x": [float(t) for t, _ in points], "y": [float(v) for _, v in points],

@@ -73,8 +73,8 @@ def fig5(quick: bool, seed: int) -> Result:
 
     epoch = {"rounds": 30 if quick else 100, "tol": 0.0, "local_passes": 1}
     series = {
-        "svm": curve(Svm(**HAR, coordinator="safe", **epoch), split, times, np.inf, 5),
-        "mocha": curve(methods.get("mocha", **HAR, **epoch), split, times, np.inf, 5),
+        "svm": curve(Svm(**HAR, coordinator="safe", **epoch), split, times),
+        "mocha": curve(methods.get("mocha", **HAR, **epoch), split, times),
     }
     latest = series["svm"]["x"][-1]
     for name in ("local", "pooled"):

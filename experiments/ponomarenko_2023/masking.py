@@ -27,7 +27,7 @@ def one_split(light: int | None, seed: int, masks: dict[str, Any], rounds: int, 
             **HAR, **options, mask_mode=mode, mask_seed=seed if options else None, rounds=rounds, tol=0.0, coordinator="safe",
             local_passes=1,
         )  # fmt: skip
-        found[name] = curve(method, split, times, float("inf"), max(1, rounds // 6))
+        found[name] = curve(method, split, times, growth=1.5)
     return found
 
 

@@ -15,7 +15,6 @@ from taskveil.runtime.stragglers import waiting_time
 
 ALL = "All"
 LEVEL = 0.99  # "converged": this share of what waiting for all reaches in the end
-DRAWS = 15  # points of a curve that are kept
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def curves(setting: Setting, seed: int, rounds: int) -> dict[str, Any]:
         wait = waiting_time(times, split.train.sizes, split.train.n_features, share)
         count = rounds if share == 1.0 else int(np.ceil(horizon / wait))
         method = Svm(**setting.constants, rounds=count, tol=0.0, coordinator="safe", local_passes=1)
-        found[label(share)] = curve(method, split, times, wait, max(1, count // DRAWS))
+        found[label(share)] = curve(method, split, times, wait)
         horizon = min(horizon, found[label(share)]["x"][-1]) if share == 1.0 else horizon
     return found
 
@@ -68,17 +67,27 @@ def figures(found: dict[str, Any]) -> dict[str, dict[str, float]]:
     level = LEVEL * found[ALL]["y"][-1]
     out = {}
     for name, c in found.items():
-        reached = [t for t, v in zip(c["x"], c["y"]) if v >= level]
+        reached = crossing(c["x"], c["y"], level)
         tail = c["y"][-max(len(c["y"]) // 3, 1) :]
         out[name] = {
-            "seconds": reached[0] if reached else 2.0 * c["x"][-1],
-            "reached": float(bool(reached)),
+            "seconds": 2.0 * c["x"][-1] if reached is None else reached,
+            "reached": float(reached is not None),
             "final": c["y"][-1],
             "spread": float(np.std(tail)),
             "fallen": max(c["y"]) - c["y"][-1],
             "answered": c["answered"],
         }
     return out
+
+
+def crossing(x: list[float], y: list[float], level: float) -> float | None:
+    """Where a curve first reaches the level, on the straight line between its points; None where it never does."""
+    for i, value in enumerate(y):
+        if value >= level:
+            if i == 0:
+                return x[0]
+            return x[i - 1] + (x[i] - x[i - 1]) * (level - y[i - 1]) / (value - y[i - 1])
+    return None
 
 
 def repeated(name: str, seeds: int, rounds: int) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]]]:
