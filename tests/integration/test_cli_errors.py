@@ -87,7 +87,7 @@ FIT = ["fit", "{}/good.csv", "--task", "site", "--target", "days"]
 CASES = {
     # data that cannot be used
     "no such file or name": (["fit", "nowhere.csv", "--task", "a", "--target", "b"], 2, "nowhere.csv"),
-    "unknown data set": (["fit", "scholl"], 2, "data sets:"),
+    "unknown data set": (["fit", "scholl"], 2, "did you mean 'school'"),
     "unknown synthetic set": (["fit", "synthetic:nothing"], 2, "known"),
     "unknown synthetic option": (["fit", "synthetic:hospitals?beds=3"], 2, "no option 'beds'"),
     "unknown file type": (["fit", "{}/table.xyz", "--task", "site", "--target", "days"], 2, "unknown file type"),

@@ -172,9 +172,11 @@ def summary(estimator: Any) -> str:
     lines = [str(estimator.certificate_)]
     if estimator.method_.linear and not estimator.method_.shares_nothing:
         kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
-        alone = "all learn alone" if kept == 0 else "the others learn alone" if kept < m else "none learns alone"
+        alone = "the others learn alone" if kept < m else "none learns alone"
+        said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
+        gained = gain_verdict(estimator.gain_.to_dict())
         lines.append(
-            f"{kept} of {m} tasks keep the shared model, {alone}; {gain_verdict(estimator.gain_.to_dict())} "
+            f"{said}{gained[:1].upper()}{gained[1:]} "
             "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
         )
     lines += [f"outlook from public sizes: {text}" for text in outlook(estimator.record_)]

@@ -111,8 +111,9 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
         if len(plan.rounds()) > 1:
             said.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
+        crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"
         said.append(
-            f"{public.n_tasks} tasks are few to hide one in: consider unit='record' (methods {', '.join(record_methods())})"
+            f"{crowd}: consider unit='record' (methods {', '.join(record_methods())})"
         )
     return said
 

@@ -14,6 +14,7 @@ zeros.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
@@ -33,6 +34,7 @@ __all__ = ["MISSING", "MISSING_LEVEL", "Encoded", "encode_features", "fill_missi
 MISSING = ("error", "impute-bounds", "impute-own", "drop")
 MISSING_LEVEL = "(missing)"
 MAX_LEVELS = 100
+DECIMAL_COMMA = re.compile(r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$")
 Plan = list[tuple[str, tuple[str, ...] | None]]
 
 
@@ -142,8 +144,10 @@ def _found_levels(column: pd.Series, name: str) -> tuple[str, ...]:
             f"or leave it out (leave_out=[{name!r}], --leave-out {name})."
         )
     if len(unique) > MAX_LEVELS:
+        if all(DECIMAL_COMMA.match(str(v)) for v in unique[:MAX_LEVELS]):
+            raise DataError(f"column {name!r} holds numbers with a decimal comma; save the table with decimal points.")
         raise DataError(
-            f"text column {name!r} has more than {MAX_LEVELS} different values (an identifier?). "
+            f"text column {name!r} has more than {MAX_LEVELS} different values (an identifier, numbers with a unit?). "
             f"Leave it out (leave_out=[{name!r}], --leave-out {name}), name it as the person column (--person {name}), or "
             "declare its levels in the bounds."
         )

@@ -11,6 +11,7 @@ load_tasks("survey.csv", targets=["q1", "q2"], person="respondent")      one tas
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,8 +133,10 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
     if path.exists():
         known = ", ".join((*TABLES, ".npz"))
         raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {known}.")
-    known = ", ".join([*datasets.names(), *synthetic.names()])
-    raise UnknownName(f"{text!r} is neither a file nor a data set; data sets: {known}.")
+    names = [*datasets.names(), *synthetic.names()]
+    close = difflib.get_close_matches(text, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"data sets: {', '.join(names)}."
+    raise UnknownName(f"{text!r} is neither a file nor a data set; {hint}")
 
 
 def _from_table_file(path: Path, layout: Layout) -> TaskSet:

@@ -83,6 +83,16 @@ CASES = {
         DataError,
         "declared range for column 'x'",
     ),
+    "decimal commas": (
+        lambda: load_tasks(
+            pd.DataFrame({"site": ["a", "b"] * 60, "x": [f"{i},5" for i in range(120)], "days": np.arange(120) / 7}),
+            task="site",
+            target="days",
+        ),
+        DataError,
+        "column 'x' holds numbers with a decimal comma",
+    ),
+    "nearly a data set": (lambda: load_tasks("hearth"), UnknownName, "did you mean 'heart'"),
     "missing task": (
         lambda: long(frame(site=["a", None, "b", "b"])),
         DataError,
