@@ -75,7 +75,8 @@ def test_times_sooner_are_taken_seed_by_seed_and_an_unreached_target_counts_as_n
 
     run = {"preset": "aso", "delays": "heavy tails", "curve": []}
     runs = [{**run, "seed": s, "way": w, "seconds": t} for s, w, t in (
-        (0, "asynchronous", 1.0), (0, "synchronous", 4.0), (1, "asynchronous", 2.0), (1, "synchronous", None), (0, speed.PROVED, 3.0),
+        (0, "asynchronous", 1.0), (0, "synchronous", 4.0), (1, "asynchronous", 2.0), (1, "synchronous", None),
+        (0, speed.PROVED, 3.0),
     )]  # fmt: skip
     heavy = next(r for r in speed.summary({"runs": runs}) if r["delays"] == "heavy tails")
     assert heavy["ratios"] == [4.0, np.inf]
