@@ -123,12 +123,12 @@ class TaskEstimator(BaseEstimator):
         from taskveil import methods
 
         if isinstance(self.method, str):
-            return methods.get(self.method)
+            return methods.get(self.method).under(self.unit)
         if not isinstance(self.method, Method):
             raise OptionError(
                 f"method must be a name ({', '.join(methods.names())}) or a Method object, got {type(self.method).__name__}"
             )
-        return self.method
+        return self.method.under(self.unit)
 
     def _budget(self, tasks: TaskSet) -> Budget:
         unit = _member(Unit, self.unit, "unit")

@@ -37,6 +37,8 @@ for _name, _place in {
 
 # Methods whose other models train on the neural engine (extra `nn`) under the same name.
 NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
+# Methods that learn in another way where single records are protected (see `Method.under`).
+RECORDS = {"fedavg": "taskveil.methods.fedavg:FedAvgRecords"}
 
 
 def get(name: str, **options: Any) -> Any:
@@ -49,6 +51,8 @@ def get(name: str, **options: Any) -> Any:
         place = NEURAL[name]
     elif name in NEURAL:
         options.pop("model", None)
+    if options.get("unit") == "record" and name in RECORDS:
+        place = RECORDS[name]
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)(**options)
 

@@ -166,6 +166,10 @@ class Method(BaseEstimator):
         """Tasks per round where a paper's cohorts have a fixed size; None: Poisson cohorts, or everybody."""
         return None
 
+    def under(self, unit: str) -> Method:
+        """What protects this unit under the same name: itself, but where another way of learning is needed."""
+        return self
+
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         """What the certificate rests on, beyond what every run states."""
         return []

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -72,7 +73,7 @@ class Mean(Method):
     """
 
     name = "mean"
-    units = ("task", "record")
+    units: ClassVar[tuple[str, ...]] = ("task", "record")
     chooses_locally = True
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
 

@@ -86,7 +86,8 @@ class Federation:
         raise OptionError(f"the federation has no site {site!r}; it has {known}")
 
     def method(self) -> Method:
-        return methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))
+        method = methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))
+        return method.under(self.run.get("unit", "task"))
 
     def bounds(self) -> PublicBounds | None:
         return PublicBounds.coerce(self.data.get("bounds"))
