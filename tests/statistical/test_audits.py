@@ -44,6 +44,7 @@ def test_a_planted_fault_is_refuted_and_its_twin_is_not(case):
 
 
 @pytest.mark.audit
+@pytest.mark.timeout(1800)  # tens of thousands of rounds; three minutes on a quiet core
 @pytest.mark.parametrize("case", [case for case in CASES if case.slow], ids=name_of)
 def test_a_planted_fault_over_many_rounds_is_refuted_and_its_twin_is_not(case):
     assert not case.audit(11).refuted

@@ -212,12 +212,18 @@ def _participation(layout: Layout, first: np.ndarray, second: np.ndarray) -> dic
     full = max(float(first[:, layout.size :].max()), float(second[:, layout.size :].max()))
     rounds = [number for number, _, place, _ in layout.slices for _ in range(place.stop - place.start)]
 
-    def weighted(x: np.ndarray) -> np.ndarray:
-        missing = full - x[:, layout.size :]
-        return _increments(layout, x) * missing[:, rounds]
+    def missing(x: np.ndarray) -> np.ndarray:
+        return (full - x[:, layout.size :])[:, rounds]
 
-    score = statistics.discriminant(weighted(first), weighted(second), full=False)
-    return {"participation times increments": _on(score, weighted)}
+    found = {}
+    for what, of in (("increments", lambda x: _increments(layout, x)), ("values", lambda x: x[:, : layout.size])):
+
+        def weighted(x: np.ndarray, of: Callable[[np.ndarray], np.ndarray] = of) -> np.ndarray:
+            return of(x) * missing(x)
+
+        score = statistics.discriminant(weighted(first), weighted(second), full=False)
+        found[f"participation times {what}"] = _on(score, weighted)  # billboards add up, releases do not
+    return found
 
 
 def _increments(layout: Layout, x: np.ndarray) -> np.ndarray:

@@ -68,9 +68,10 @@ def test_a_method_that_shares_nothing_is_consistent():
     assert tv.audit(tv.TaskRegressor("local", epsilon=1.0)).verdict == "consistent"
 
 
-def test_one_run_finds_missing_clipping_and_not_correct_noise():
+@pytest.mark.parametrize("method", ["dp-aggr", tv.methods.get("mean", strength=1.0, rounds=2)], ids=["dp-aggr", "mean"])
+def test_one_run_finds_missing_clipping_and_not_correct_noise(method):
     # the theorem's probability of a false alarm has a term of canaries x delta: delta must be small to refute at 1e-6
-    est = tv.TaskRegressor("dp-aggr", epsilon=1.0, delta=1e-9)
+    est = tv.TaskRegressor(method, epsilon=1.0, delta=1e-9)
     assert not audit_one_run(est, canaries=100, seed=3).refuted
     with faults.clipping_off():
         broken = audit_one_run(est, canaries=100, seed=3)
