@@ -224,7 +224,7 @@ def _against_global(quick: bool, seed: int, name: str, rivals: tuple[str, ...]) 
             series[f"{data}: {m}, as printed"] = line(printed[m])
             series[f"{data}: {m}, sound"] = line(sound[m])
         said["printed"].append(f"{data}: PMTL {span(printed['mean'])}, {rivals[-1]} {span(printed[rivals[-1]])}")
-        said["sound"].append(f"{data}: mean {span(sound['mean'])}, {rivals[-1]} {span(sound[rivals[-1]])}")
+        said["sound"].append(f"{data}: mean, chosen {span(sound['mean'])}; {rivals[-1]}, shared model {span(sound[rivals[-1]])}")
     truth = printed_and_true(scores.world("femnist"), 0.8, quick)
     return Result(
         name, PAPER, f"PMTL beats private {' and '.join(rivals)} at every epsilon", "above at every epsilon, most for epsilon < 1",

@@ -346,3 +346,24 @@ def test_naive_client_noise_hides_every_personal_model_from_the_public():
     noisy = est.models_.extra["params"]
     scale = est.record_.plan.releases[0].mechanism.scale
     assert np.std(noisy) == pytest.approx(scale, rel=0.35), "no averaging reduces the noise"
+
+
+def test_a_saved_neural_model_predicts_the_same_and_shows_its_gain_before(tmp_path):
+    tasks = related_tasks(n_tasks=6, kind="classification", classes=3)
+    options = {"rounds": 2, "local_steps": 2, "batch_size": 4, "tune_steps": 3, "options": ("alone", "mean")}
+    est = small_classifier(NeuralMean(**options), tasks)
+    assert est.gain_.error_alone.shape == (6,)
+    est.save(tmp_path / "model")
+    np.testing.assert_array_equal(tv.load(tmp_path / "model").predict_proba(tasks), est.predict_proba(tasks))
+
+
+def test_a_block_of_clients_equals_its_clients_one_by_one():
+    est = small_classifier(NeuralMean(strength=0.5, **FAST), related_tasks(n_tasks=6, kind="classification", classes=3))
+    record, block = est.record_, est._training
+    view = record.billboards[-1].view(None)
+    together = est.method_.task_side(block, record.public, record.plan)
+    whole, _ = together.step(together.start(), view)
+    for k in (0, 4):
+        side = est.method_.task_side(block.take([k]), record.public, record.plan)
+        alone, _ = side.step(side.start(), view)
+        np.testing.assert_allclose(np.asarray(alone["models"])[0], np.asarray(whole["models"])[k], atol=1e-5)
