@@ -132,11 +132,17 @@ def sound(train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str 
 PRIVATE_GRID = {"method__rounds": [1, 5], "method__penalty": [0.002, 0.02]}
 
 
-def privately_tuned(train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse") -> float:
-    """Algorithm 2 with sound noise, its shared hyper-parameters chosen inside the budget."""
+def privately_tuned(train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse") -> float | None:
+    """Algorithm 2 with sound noise, its shared hyper-parameters chosen inside the budget.
+
+    None where one run of the search may spend so little that delta alone covers it: a search cannot be calibrated there.
+    """
     method = tv.methods.get("low-rank", local_steps=50)
     base = estimator(train, method, epsilon, seed, delta=paper_delta(train.n_tasks), neighbours="add-remove")
-    return evaluate(TaskSearch(base, PRIVATE_GRID).fit(train).best_estimator_, test, metric)
+    search = TaskSearch(base, PRIVATE_GRID)
+    if search.plan(base._budget(train)).run_epsilon <= 0:
+        return None
+    return evaluate(search.fit(train).best_estimator_, test, metric)
 
 
 STRENGTHS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

@@ -96,7 +96,8 @@ def _replication(setting: Setting, train: TaskSet, test: TaskSet, r: int) -> lis
         if setting.ours:
             found.append((OURS, epsilon, runs.sound(train, test, epsilon, r, metric)))
         if r < setting.private_repeats and (epsilon == 1.0 or not setting.quick):
-            found.append((TUNED, epsilon, runs.privately_tuned(train, test, epsilon, r, metric)))
+            value = runs.privately_tuned(train, test, epsilon, r, metric)
+            found += [] if value is None else [(TUNED, epsilon, value)]
     return found
 
 
