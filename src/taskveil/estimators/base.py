@@ -5,6 +5,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -261,8 +262,16 @@ class TaskEstimator(BaseEstimator):
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
         rows = inputs.rows_of(X, task, self.task_column)
+        unnamed = task is None and self.task_column is None
+        if unnamed and len(self.task_names_) == 1:
+            rows = replace(rows, task=np.full(len(rows.task), self.task_names_[0], dtype=object))
         self._check_features(rows)
         position = inputs.task_positions(rows.task, self.task_names_)
+        if unnamed and (position < 0).all():
+            raise DataError(
+                f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
+                "identifier per row"
+            )
         if (position < 0).any():
             return self._scores_with_unknown(rows, position)
         return self._scores_at(rows.X, position)
@@ -381,6 +390,8 @@ def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
     """Constant columns, one-row and one-class tasks: normal, but worth a word to the owner of all rows."""
     notes = list(tasks.notes)
     names = np.asarray(tasks.task_names, dtype=object)
+    if tasks.n_tasks == 1:
+        notes.append("there is only one task, so it learns alone; say which row belongs to which task (task=, task_column=)")
     single = names[tasks.sizes == 1]
     if single.size:
         notes.append(f"{single.size} task(s) with a single row use the shared or a constant model: {_some(single)}")

@@ -101,8 +101,8 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
             columns = ", ".join(repr(str(names[j]) if names else f"x{j}") for j in np.flatnonzero(flag)[:5])
             more = f" and {flag.sum() - 5} more" if flag.sum() > 5 else ""
             raise DataError(
-                f"{what} in column {columns}{more}; every cell must be a finite number. Clean "
-                f"them, or use missing=..."
+                f"{what} in column {columns}{more}; every cell must be a finite number. Clean them, or let "
+                f"taskveil.load_tasks fill missing cells (missing=...)"
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
         raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
