@@ -173,7 +173,7 @@ def _x_marks(lines: dict[str, Any], places: dict[str, int], log: str) -> list[tu
 
 def _y_marks(frame: _Frame, log: bool) -> list[tuple[float, str]]:
     if not log:
-        rough = (frame.y1 - frame.y0) / 4
+        rough = (frame.y1 - frame.y0) / 5
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= 0.999 * rough)
         first = math.ceil(frame.y0 / step)
