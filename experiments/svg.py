@@ -63,8 +63,8 @@ def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[st
     head = f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
     drawn = "".join(_line(frame, found, labels.index(name), not places) for name, found in points.items() if found and name not in above)
     if above:
-        words = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
-        head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(words)}</text>'
+        note = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
+        head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(note)}</text>'
     return head + _axes(frame, lines, places, axes, log) + f'<g clip-path="url(#inside)">{drawn}</g>'
 
 
