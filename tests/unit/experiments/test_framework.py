@@ -1,0 +1,122 @@
+"""How a result is tested, written, drawn and put on the page."""
+
+from __future__ import annotations
+
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from experiments import readme, registry
+from experiments.common import Check, Result, below, execute, not_above, positive, together, verdict
+from experiments.svg import write_chart
+
+from taskveil.cli.main import run
+
+RNG = np.random.default_rng(0)
+LOW, HIGH = RNG.normal(-1.0, 0.1, 20), RNG.normal(1.0, 0.1, 20)
+
+
+def test_a_clear_difference_holds_its_opposite_fails_and_noise_is_undecided():
+    assert below("a", LOW, HIGH).holds is True
+    assert below("a", HIGH, LOW).holds is False
+    assert below("a", [1.0, 2.0, 1.0, 2.0], [2.0, 1.0, 2.0, 1.0]).holds is None
+
+
+def test_no_worse_fails_only_when_significantly_worse():
+    assert not_above("a", LOW, LOW).holds is True, "equal, below zero"
+    assert not_above("a", HIGH, LOW).holds is False
+    assert not_above("a", [1.05, 1.06], [1.0, 1.0], margin=0.1).holds is True
+
+
+def test_positive_needs_a_mean_above_zero():
+    assert positive("a", HIGH).holds is True
+    assert positive("a", LOW).holds is False
+
+
+def test_a_failed_claim_is_said_to_fail():
+    failed = [Check(f"a at epsilon {e}", 1, 0, 0.9, False) for e in (1, 3)]
+    said = verdict([*failed, Check("b", 0, 1, 0.0, True)])
+    assert said == "holds: b. FAILS: a at epsilon 1, 3"
+    assert together(["x at epsilon 1", "y", "x at epsilon 10"]) == ["x at epsilon 1, 10", "y"]
+
+
+def item(quick: bool, seed: int, repeats: int | None = None) -> Result:
+    line = {"x": [1, 10], "y": [0.5, 0.25], "std": [0.1, 0.1]}
+    return Result("made", "Paper", "falls", "falls", series={"a": line}, axes={"x": "epsilon", "y": "nmse", "log": "xy"},
+                  checks=[below("falls", [0.25], [0.5])], settings={"repeats": repeats or 1})  # fmt: skip
+
+
+def test_a_run_leaves_json_with_seed_versions_date_and_a_picture(tmp_path):
+    document = execute(item, quick=True, seed=7, folder=tmp_path, repeats=3)
+    kept = json.loads((tmp_path / "made-quick.json").read_text())
+    assert kept["run"]["seed"] == 7
+    assert kept["run"]["repeats"] == kept["settings"]["repeats"] == 3
+    assert {"date", "versions", "seconds", "cpu_seconds", "quick"} <= set(kept["run"])
+    assert document["verdict"] == "holds: falls"
+    ElementTree.parse(tmp_path / "made-quick.svg")
+
+
+def test_charts_are_xml_whatever_the_names_and_numbers(tmp_path):
+    lines = {
+        "a <&> b": {"x": ["one & two", "three"], "y": [1.0, float("nan")]},
+        "p: x": {"x": [1, 2], "y": [1e-9, 1e9], "std": [1.0, 1.0], "panel": "p", "label": "x"},
+        "long": {"x": list(range(50)), "y": list(range(50)), "std": [1.0] * 50, "panel": "q"},
+    }
+    write_chart(tmp_path / "c.svg", "title <1>", lines, {"x": "<x>", "y": "&y", "log": "y"})
+    ElementTree.parse(tmp_path / "c.svg")
+    write_chart(tmp_path / "none.svg", "t", {}, {})
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_every_item_can_be_found():
+    for name in registry.ITEMS:
+        assert callable(registry.get(name)), name
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        run([str(a) for a in arguments])
+    return int(stopped.value.code or 0)
+
+
+def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
+    assert call("reproduce", "list") == 0
+    assert "mp-mtl-fig6" in capsys.readouterr().out
+    assert call("reproduce", "mp-mtl-prop1", "--quick", "--seed", 3, "-o", tmp_path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["run"]["seed"] == 3
+    assert (tmp_path / "prop1-quick.json").exists()
+    assert call("reproduce", "mp-mtl-prop1", "--repeats", 5) == 2, "this item has no replications"
+    assert call("reproduce", "nothing") == 2
+
+
+def test_the_committed_pages_are_what_the_committed_results_make():
+    assert readme.README.read_text() == readme.page("experiments"), "run: python -m experiments.readme"
+    assert readme.PAGE.read_text() == readme.page("docs"), "run: python -m experiments.readme"
+
+
+def test_every_picture_of_the_pages_is_there():
+    linked = re.findall(r"!\[[^]]*\]\(([^)]+)\)", readme.page("experiments"))
+    shown = re.findall(r'<img src="reproduction/([^"]+)"', readme.page("docs"))
+    assert linked == shown
+    assert all((readme.HERE / picture).is_file() for picture in linked)
+
+
+def test_every_row_has_a_command_a_seed_versions_and_a_date():
+    for found in readme.results():
+        assert {"seed", "versions", "date"} <= set(found.document["run"]), found.name
+        assert readme.command(found).startswith("taskveil reproduce ")
+
+
+def test_results_are_small():
+    for found in readme.results():
+        folder = found.picture.parent
+        assert (folder / f"{found.stem}.json").stat().st_size < 200_000, found.name
+
+
+@pytest.mark.parametrize("name", ["mp-mtl-fig2", "mp-mtl-prop1", "mp-mtl-lemmas", "mp-mtl-fig3", "mp-mtl-fig5"])
+def test_a_quick_item_runs_and_the_papers_claim_stands_or_is_reported(name, tmp_path):
+    document = execute(registry.get(name), quick=True, seed=0, folder=tmp_path)
+    assert document["checks"]
+    assert all(c["holds"] is True for c in document["checks"] if c["about"] == "ours"), document["verdict"]
