@@ -178,7 +178,7 @@ def _fractions(
     name: str, data: str, draw_at: Callable[[float], Draw], metric: str, quick: bool, repeats: int | None
 ) -> Result:
     """The same comparison at four training fractions, one panel each."""
-    epsilons, repeats = ((0.1, 1.0), repeats or (5 if metric == "nmse" else 3)) if quick else (QUICK_EPSILONS, repeats or 100)
+    epsilons, repeats = ((0.1, 1.0), repeats or (5 if metric == "nmse" else 2)) if quick else (QUICK_EPSILONS, repeats or 100)
     result = Result(name, PAPER, f"{data}: LR behaves alike at 30, 50, 70 and 90 % training rows and beats DP-MTRL and DP-AGGR",
                     "four alike panels")  # fmt: skip
     printed, ours, every = [], [], []
