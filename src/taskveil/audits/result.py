@@ -19,7 +19,7 @@ from taskveil.errors import OptionError
 CONSISTENT, REFUTED = "consistent", "refuted"
 EARLY_SHARE = 0.005
 CAUTION = 0.1  # the threshold is chosen at a tenth of alpha: far in the tails the selection part flatters it
-SMALLEST_STAGE = 400  # runs; fewer cannot show an epsilon above 3
+SMALLEST_STAGE = 700  # runs; fewer do not always show an epsilon above 3
 SIMULATION = (
     "a simulation on made-up neighbours: no private rows were read, nothing was charged to a ledger, and no canary is in a "
     "released model"
@@ -114,7 +114,7 @@ def search(
 
 
 def stages(trials: int) -> tuple[int, ...]:
-    return (*(n for n in (trials // 16, trials // 4) if n >= SMALLEST_STAGE), trials)
+    return (*(n for n in (trials // 16, trials // 4, trials // 2) if n >= SMALLEST_STAGE), trials)
 
 
 def _look(
