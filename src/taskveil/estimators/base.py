@@ -105,7 +105,7 @@ class TaskEstimator(BaseEstimator):
         tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person)
         method = self._method()
         scaling = self._scaling(tasks)
-        block = scaling.apply(tasks)
+        block = scaling.apply(tasks, reuse=not isinstance(X, TaskSet) and inputs.was_sorted(tasks))
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
         method.check(public, budget)

@@ -97,6 +97,11 @@ def tasks_of(
     return tasks if declared is None else tasks.within(declared)
 
 
+def was_sorted(tasks: TaskSet) -> bool:
+    """Whether bringing the rows of each task together made a copy of them."""
+    return tasks.n_rows > 1 and bool((np.diff(np.asarray(tasks.row_index)) != 1).any())
+
+
 def as_bounds(bounds: Any) -> PublicBounds | None:
     """PublicBounds from an object, a mapping or a file name."""
     if bounds is None or isinstance(bounds, PublicBounds):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
-LIMIT = 2_000_000  # numbers of X in one stack: 16 MB
+LIMIT = 500_000  # numbers of X in one stack: 4 MB
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,13 @@ class Scaling:
         """Whether `coef_back` gives coefficients for raw rows."""
         return self.normalise is None
 
-    def apply(self, tasks: TaskSet) -> TaskBlock:
-        """The scaled block. One new array of the size of X (none in mode 'none'), no larger temporary."""
+    def apply(self, tasks: TaskSet, *, reuse: bool = False) -> TaskBlock:
+        """The scaled block. One new array of the size of X (none in mode 'none'), no larger temporary.
+
+        `reuse=True`: the rows of `tasks` are nobody else's and will not be looked at again; they are scaled where they are.
+        """
         block = TaskBlock.from_tasks(tasks)
-        X = self._rows(block.X, block.task_of_row)
+        X = self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None)
         if tasks.kind == "classification" or self.mode == "none":
             return block.with_rows(X)
         of = block.task_of_row
@@ -89,10 +92,11 @@ class Scaling:
         parts = (self.shift[tasks], self.scale[tasks], self.y_shift[tasks], self.y_scale[tasks])
         return Scaling(self.mode, *parts, normalise=self.normalise)
 
-    def _rows(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
+    def _rows(self, X: np.ndarray, task: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if self.mode == "none" and self.normalise is None:
             return X
-        out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
+        if out is None:
+            out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
         for r in row_chunks(X.shape[0]):
             i: Any = task[r]
             i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
@@ -100,6 +104,14 @@ class Scaling:
             chunk /= self.scale[i]
             out[r] = _unit_rows(chunk) if self.normalise == "row" else chunk
         return out
+
+
+def _writable(frozen: np.ndarray) -> np.ndarray | None:
+    """The array behind a frozen view of all of it; None where there is no such array of numbers."""
+    behind = frozen.base
+    if not isinstance(behind, np.ndarray) or behind.shape != frozen.shape or behind.dtype.kind != "f":
+        return None
+    return behind if behind.flags.writeable and behind.flags.owndata else None
 
 
 def fit_scaling(

@@ -147,3 +147,19 @@ def test_some_tasks_scale_as_they_do_among_all():
 def test_unknown_scalings_are_refused(options, message):
     with pytest.raises(OptionError, match=message):
         fit_scaling(some_tasks(), **options)
+
+
+def test_rows_may_be_scaled_where_they_are_and_the_callers_stay_as_they_were():
+    import taskveil as tv
+
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(60, 3)), rng.permutation(np.repeat(np.arange(6), 10))
+    y, before = X[:, 0] + rng.normal(size=60), X.copy()
+    shuffled = tv.TaskRegressor("low-rank", epsilon=None).fit(X, y, task=task)
+    order = np.argsort(task, kind="stable")
+    given = tv.TaskSet.from_arrays(X[order], y[order], task[order], kind="regression")
+    kept = given.X.copy()
+    sorted_rows = tv.TaskRegressor("low-rank", epsilon=None).fit(given)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(given.X, kept)
+    np.testing.assert_allclose(shuffled.coef_, sorted_rows.coef_, rtol=1e-12)
