@@ -18,11 +18,10 @@ class LedgerAccount:
     def __init__(self, book: Book, key: Key, run: str | None = None):
         self.book, self.key = book, key
         self.run = run or uuid.uuid4().hex  # known before it is reserved, so that a crash in between loses nothing
-        self._new = run is None
 
     def reserve(self, plan: Plan) -> None:
         """Set the whole plan aside, unless this is a run that was reserved before."""
-        if self._new or not self.book.has_run(self.key, self.run):
+        if not self.book.has_run(self.key, self.run):
             self.book.reserve(self.key, plan.charges(), plan.budget.delta, self.run)
 
     def commit(self, planned: PlannedRelease) -> str:
