@@ -21,8 +21,7 @@ class LedgerAccount:
 
     def reserve(self, plan: Plan) -> None:
         """Set the whole plan aside, unless this is a run that was reserved before."""
-        if not self.book.has_run(self.key, self.run):
-            self.book.reserve(self.key, plan.charges(), plan.budget.delta, self.run)
+        self.book.reserve(self.key, plan.charges(), plan.budget.delta, self.run)
 
     def commit(self, planned: PlannedRelease) -> str:
         """Durable when it returns; the noise is drawn afterwards."""

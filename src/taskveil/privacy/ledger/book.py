@@ -82,10 +82,12 @@ class Book:
     # ---------------------------------------------------------- spending
 
     def reserve(self, key: Key, charges: Sequence[Charge], delta: float, run: str | None = None) -> str:
-        """Set a whole plan aside; returns the id of the run."""
-        run = run or uuid.uuid4().hex
+        """Set a whole plan aside; returns the id of the run. A run that was reserved before keeps what it has."""
+        known, run = run is not None, run or uuid.uuid4().hex
         with self.database.transaction() as connection:
             row = self._row(connection, key)
+            if known and self._has_run(connection, row.id, run):
+                return run
             cost = cost_of(charges, min(delta, row.delta))
             held = Holdings.from_json(row.held).cost
             limit = Limit(row.epsilon, row.delta, row.rule).decided(cost)
@@ -139,13 +141,6 @@ class Book:
         with self.database.transaction() as connection:
             chosen = select(entries).where(entries.c.account == account).order_by(entries.c.number)
             return list(connection.execute(chosen).all())
-
-    def has_run(self, key: Key, run: str) -> bool:
-        """Whether a run was ever reserved on this account."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            chosen = select(runs.c.run).where(runs.c.run == run, runs.c.account == row.id)
-            return connection.execute(chosen).first() is not None
 
     def open_runs(self, key: Key) -> list[str]:
         """Runs that hold a reservation and are not finished: running, or killed and not resumed."""
@@ -224,6 +219,10 @@ class Book:
         if row is None:
             raise UnknownName(f"no account {key} in this ledger; open it with `taskveil ledger set {key.name} ...`")
         return row
+
+    def _has_run(self, connection: Connection, account: int, run: str) -> bool:
+        chosen = select(runs.c.run).where(runs.c.run == run, runs.c.account == account)
+        return connection.execute(chosen).first() is not None
 
     def _open_run(self, connection: Connection, account: int, run: str, key: Key) -> Any:
         state = connection.execute(select(runs).where(runs.c.run == run, runs.c.account == account)).one_or_none()
