@@ -93,6 +93,15 @@ class TaskEstimator(BaseEstimator):
         self.run_dir = run_dir
         self.progress = progress
 
+    def set_params(self, **params: Any) -> TaskEstimator:
+        """As in scikit-learn; `method__rounds=...` also where the method was given by name."""
+        if isinstance(self.method, str) and "method" not in params and any(name.startswith("method__") for name in params):
+            from taskveil import methods
+
+            self.method = methods.get(self.method)
+        super().set_params(**params)
+        return self
+
     # ---------------------------------------------------------------- fit
 
     def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> TaskEstimator:

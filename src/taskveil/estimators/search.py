@@ -33,7 +33,7 @@ from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent
-from taskveil.privacy.guarantees import gaussian_epsilon
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
 from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.mechanisms.selection import Selection
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
@@ -56,7 +56,8 @@ class SearchPlan:
     plan: Plan
     mu_model: float
     mu_score: float
-    run_epsilon: float  # of one run's models, at the search's delta
+    run_epsilon: float  # of one run's models, at run_delta
+    run_delta: float
 
     @property
     def selection(self) -> Selection:
@@ -123,8 +124,11 @@ class TaskSearch(BaseEstimator):
 
         mu = largest_feasible(epsilon_at, budget.epsilon, start=budget.epsilon / 10, tolerance=1e-6)
         mu_model, mu_score = mu * np.sqrt(1 - self.score_share), mu * np.sqrt(self.score_share)
-        run_epsilon = gaussian_epsilon(budget.delta, float(mu_model))
-        return SearchPlan(_plan(mu, mean_runs, self.shape, budget), float(mu_model), float(mu_score), run_epsilon)
+        # Any point of the Gaussian curve says the same; where delta alone would cover a run, take one with epsilon > 0.
+        run_delta = min(budget.delta, gaussian_delta(float(mu_model), float(mu_model)))
+        run_epsilon = gaussian_epsilon(run_delta, float(mu_model))
+        plan = _plan(mu, mean_runs, self.shape, budget)
+        return SearchPlan(plan, float(mu_model), float(mu_score), run_epsilon, run_delta)
 
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
         """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
@@ -163,7 +167,7 @@ class TaskSearch(BaseEstimator):
         base = self.estimator
         seed = base.insecure_noise_seed
         run = clone(base).set_params(
-            **chosen, epsilon=searched.run_epsilon, delta=searched.plan.budget.delta, ledger=None, account=None,
+            **chosen, epsilon=searched.run_epsilon, delta=searched.run_delta, ledger=None, account=None,
             run_dir=None, insecure_noise_seed=None if seed is None else seed + 7919 * (k + 1),
         )  # fmt: skip
         run.fit(train)

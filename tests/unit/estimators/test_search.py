@@ -102,3 +102,15 @@ def test_local_tuning_is_free_and_refuses_what_changes_a_release():
     assert set(search.best_estimator_.models_.extra["configuration"]) <= {0, 1, 2}
     with pytest.raises(OptionError, match="changes what is released"):
         tv.TaskSearch(estimator(), {"method__rounds": [1, 5]}, locally_tuned=True).fit(tasks)
+
+
+def test_a_search_whose_delta_alone_covers_a_run_still_runs():
+    est = tv.TaskRegressor("low-rank", epsilon=0.1, delta=0.0098, insecure_noise_seed=1)
+    search = tv.TaskSearch(est, {"method__rounds": [1, 2]}, mean_runs=2)
+    search.fit(related_tasks(n_tasks=30, rows=(6, 8), n_features=3))
+    assert search.certificate_.statements[0].epsilon <= 0.1
+
+
+def test_options_of_a_method_given_by_name_can_be_set():
+    est = tv.TaskRegressor("low-rank").set_params(method__rounds=7)
+    assert est.method.rounds == 7 and tv.TaskRegressor("low-rank").get_params()["method"] == "low-rank"
