@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
-from taskveil.solvers.threads import over_tasks
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import over_tasks
 
 Array = NDArray[np.floating]
 NO_WEIGHTS = np.empty(0)

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from taskveil.losses.base import Loss
 from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
 from taskveil.solvers.lipschitz import task_lipschitz
-from taskveil.solvers.threads import over_tasks
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import over_tasks
 
 Array = NDArray[np.floating]
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from taskveil.losses.base import Loss
 from taskveil.solvers.block_gradient import mean_gradients, row_scores, row_weights
 from taskveil.solvers.held_out import CrossValidation
-from taskveil.solvers.threads import over_tasks
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import over_tasks
 
 Array = NDArray[np.floating]
 

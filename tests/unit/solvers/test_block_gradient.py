@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.support.blocks import make_block
 
+from taskveil import threads
 from taskveil.losses import LOSSES
 from taskveil.losses.squared import Squared
-from taskveil.solvers import threads
 from taskveil.solvers.block_gradient import mean_gradients, mean_gradients_numpy, row_scores, task_means
 
 LOSS_OF = {"squared": "regression", "logistic": "classification"}

@@ -4,7 +4,7 @@ import os
 import numpy as np
 import pytest
 
-from taskveil.solvers import threads
+from taskveil import threads
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@ import pytest
 
 from taskveil.structures import STRUCTURES
 from taskveil.structures.base import shrinkage
+from taskveil.structures.trace_norm import SMALL
 
 
 def test_the_prox_soft_thresholds_singular_values():
@@ -31,3 +32,15 @@ def test_without_threshold_nothing_shrinks_even_where_the_covariance_is_zero():
 @pytest.mark.parametrize("square", [0.0, -5.0, 1e-30])
 def test_what_is_not_positive_after_the_lift_is_removed(square):
     assert shrinkage(np.array([square]), 0.1)[0] == 0.0
+
+
+@pytest.mark.parametrize("kept", [3, 35])
+def test_many_tasks_are_shrunk_in_parts_as_by_the_svd_whatever_the_threads(kept, monkeypatch):
+    rng, m = np.random.default_rng(kept), SMALL // 40 + 7
+    W = rng.standard_normal((40, kept)) @ rng.standard_normal((kept, m)) + rng.standard_normal((40, m))
+    U, s, V = np.linalg.svd(W, full_matrices=False)
+    step = float(s[kept] * 1.01)
+    found = STRUCTURES.get("trace_norm").prox(W, step)
+    np.testing.assert_allclose(found, (U * np.maximum(s - step, 0)) @ V, atol=1e-9 * s[0])
+    monkeypatch.setenv("TASKVEIL_THREADS", "1")
+    np.testing.assert_array_equal(found, STRUCTURES.get("trace_norm").prox(W, step))

@@ -1,4 +1,4 @@
-"""Runs one compiled loop over ranges of tasks on several threads.
+"""Runs one compiled loop over ranges of tasks, or one matrix product over ranges of rows, on several threads.
 
 The kernels release the interpreter lock, so plain Python threads suffice. We do not use Numba's own parallel
 loops: their thread pool either aborts when two Python threads enter it (work queue) or when the process forks
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,16 @@ def over_tasks(work: Callable[[int, int], None], offsets: NDArray[np.int64], num
     futures = [_pool(threads).submit(work, a, b) for a, b in pairwise(cuts)]
     for future in futures:
         future.result()
+
+
+def in_parts(work: Callable[[slice], Any], n_rows: int, parts: int = 4) -> list[Any]:
+    """work(rows) for `parts` ranges of rows, on all threads; results in order. What they are does not depend on the threads."""
+    edges = np.linspace(0, n_rows, parts + 1).astype(int)
+    ranges = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    threads = thread_count()
+    if threads == 1:
+        return [work(rows) for rows in ranges]
+    return list(_pool(threads).map(work, ranges))
 
 
 def _cuts(offsets: NDArray[np.int64], parts: int) -> list[int]:
