@@ -86,8 +86,8 @@ def test_pages_of_other_owners_and_of_the_public_hold_nothing_of_the_victim(fitt
         assert not DIGITS.search(visible(text))
         assert "victim" not in text
     assert "victim" in own
-    own_intercept = estimator.intercept_[estimator.task_names_.index("victim")]
-    assert own_intercept == pytest.approx(SECRET, rel=0.5)
+    at = estimator.task_names_.index("victim")  # its constant column and its intercept share the secret
+    assert estimator.intercept_[at] + estimator.coef_[at, 2] * SECRET == pytest.approx(SECRET, rel=1e-3)
 
 
 def test_no_figure_of_another_task_is_on_an_owner_or_public_page(fitted):
