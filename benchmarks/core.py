@@ -137,7 +137,7 @@ def linear_in_tasks(repeats: int) -> dict:
     logs = np.log([seconds[str(m)] for m in sizes])
     slopes = [np.polyfit(np.log(sizes), logs[:, k], 1)[0] for k in range(repeats)]
     middle = {m: float(np.median(t)) for m, t in seconds.items()}
-    return measured(slopes, at_least=0.7, at_most=1.2, seconds=middle)  # what does not grow with tasks lowers it
+    return measured(slopes, at_least=0.8, at_most=1.2, seconds=middle)
 
 
 def fit_iteration_bandwidth(repeats: int) -> dict:
