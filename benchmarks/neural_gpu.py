@@ -114,7 +114,8 @@ def main() -> None:
     import jax
 
     out = Path(sys.argv[1])
-    results: dict = {"device": str(jax.devices()[0]), "jax": jax.__version__}
+    device = jax.devices()[0]
+    results: dict = {"device": str(device), "device_name": device.device_kind, "jax": jax.__version__}
     for name, call in {
         "round-64": lambda: round_times(64), "round-512": lambda: round_times(512),
         "torch-loop-64": lambda: torch_times(64), "torch-loop-512": lambda: torch_times(512),

@@ -34,7 +34,7 @@ from taskveil.privacy.exact_sum import grid_of, sum_on_grid
 
 CHUNK_ON_ACCELERATOR = 512
 CHUNK_ON_CPU = 64
-AT_ONCE_ON_CPU = 8  # clients whose local steps run together on a CPU
+AT_ONCE_ON_CPU = 2  # clients whose local steps run together on a CPU: the activations of more do not stay in its cache
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,17 @@ class Cohort:
 
 
 def capacity(n_tasks: int, rate: float | None, chunk: int) -> int:
-    """Fixed size of the arrays a cohort is padded to: its mean plus six standard deviations, at most one chunk.
+    """Fixed size of the arrays a cohort is padded to: its mean plus six standard deviations, in equal pieces of at most a chunk.
 
-    Public: computed from (rate, n_tasks). A cohort that is larger is processed in several pieces of this size; nobody
-    is dropped.
+    Public: computed from (rate, n_tasks). A cohort that is larger is processed in one piece more; nobody is dropped.
+    Equal pieces, because a cohort of 513 in chunks of 512 would cost two whole ones.
     """
     q = 1.0 if rate is None else rate
-    likely = math.ceil(q * n_tasks + 6 * math.sqrt(n_tasks * q * (1 - q)))
-    return max(1, min(chunk, n_tasks, likely))
+    likely = min(n_tasks, math.ceil(q * n_tasks + 6 * math.sqrt(n_tasks * q * (1 - q))))
+    if likely <= chunk:
+        return max(1, likely)
+    pieces = math.ceil(likely / chunk)
+    return min(chunk, AT_ONCE_ON_CPU * math.ceil(likely / pieces / AT_ONCE_ON_CPU))
 
 
 def each_client(function: Any, arguments: tuple[Any, ...], accelerator: bool) -> Any:

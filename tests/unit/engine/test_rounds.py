@@ -114,7 +114,7 @@ def test_nothing_is_compiled_again_for_other_cohorts_rows_step_sizes_or_bounds(m
 
 
 def test_a_cohorts_arrays_have_a_public_size_and_nobody_is_dropped():
-    assert capacity(10_000, 0.0064, 64) == 64 and capacity(100, None, 512) == 100
+    assert capacity(10_000, 0.0064, 64) == 56 and capacity(100, None, 512) == 100
     assert capacity(100, 0.1, 512) == 28  # 10 + 6 sqrt(9)
 
 
