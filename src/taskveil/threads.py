@@ -3,23 +3,26 @@
 The kernels release the interpreter lock, so plain Python threads suffice. We do not use Numba's own parallel
 loops: their thread pool either aborts when two Python threads enter it (work queue) or when the process forks
 (OpenMP), and a federation runs task sides in threads while grid searches fork.
+
+The caller works too, and helpers join when they have woken up: a proximal iteration hands out work three times in ten
+milliseconds, and handing everything over and waiting for it cost more than the second thread gained.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+FloatArray = NDArray[np.floating]
 SMALL = 200_000  # numbers read; below this one thread finishes before a second one has started
-PARTS_PER_THREAD = 4  # so that a thread that was held up does not hold up the rest
-
-_pools: dict[int, ThreadPoolExecutor] = {}
+PARTS = 16  # so that a thread that was held up does not hold up the rest; never by thread count: sums over parts stay the same
 
 
 def thread_count() -> int:
@@ -31,30 +34,47 @@ def thread_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
-def over_tasks(work: Callable[[int, int], None], offsets: NDArray[np.int64], numbers_per_row: int) -> None:
-    """Calls work(first, last) over ranges of tasks with about equal numbers of rows, on all threads.
+def over_tasks(work: Callable[[int, int], Any], offsets: NDArray[np.int64], numbers_per_row: int) -> list[Any]:
+    """Calls work(first, last) over ranges of tasks with about equal numbers of rows, on all threads; results in order.
 
     Each task is in exactly one range, and work on different tasks must touch different memory.
     """
     n_tasks = len(offsets) - 1
-    threads = thread_count()
-    if threads == 1 or n_tasks == 1 or int(offsets[-1]) * numbers_per_row < SMALL:
-        work(0, n_tasks)
-        return
-    cuts = _cuts(offsets, threads * PARTS_PER_THREAD)
-    futures = [_pool(threads).submit(work, a, b) for a, b in pairwise(cuts)]
-    for future in futures:
-        future.result()
+    if n_tasks == 1 or int(offsets[-1]) * numbers_per_row < SMALL:
+        return [work(0, n_tasks)]
+    return _shared([lambda a=a, b=b: work(a, b) for a, b in pairwise(_cuts(offsets, PARTS))], thread_count())
 
 
 def in_parts(work: Callable[[slice], Any], n_rows: int, parts: int = 4) -> list[Any]:
     """work(rows) for `parts` ranges of rows, on all threads; results in order. What they are does not depend on the threads."""
     edges = np.linspace(0, n_rows, parts + 1).astype(int)
     ranges = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-    threads = thread_count()
-    if threads == 1:
-        return [work(rows) for rows in ranges]
-    return list(_pool(threads).map(work, ranges))
+    return _shared([lambda rows=rows: work(rows) for rows in ranges], thread_count())
+
+
+def times(X: FloatArray, *factors: FloatArray) -> FloatArray:
+    """X @ factor @ factor ...; of many rows in parts."""
+    *first, last = factors
+    out = np.empty((len(X), last.shape[1]))
+
+    def part(rows: slice) -> None:
+        some = X[rows]
+        for factor in first:
+            some = some @ factor
+        np.matmul(some, last, out=out[rows])
+
+    if X.size < SMALL:
+        part(slice(None))
+    else:
+        in_parts(part, len(X))
+    return out
+
+
+def gram(X: FloatArray) -> FloatArray:
+    """X'X; of many rows in parts."""
+    if X.size < SMALL:
+        return np.asarray(X.T @ X)
+    return np.asarray(np.sum(in_parts(lambda rows: X[rows].T @ X[rows], len(X)), axis=0))
 
 
 def _cuts(offsets: NDArray[np.int64], parts: int) -> list[int]:
@@ -65,11 +85,74 @@ def _cuts(offsets: NDArray[np.int64], parts: int) -> list[int]:
     return [int(c) for c in np.unique(cuts)]
 
 
-def _pool(threads: int) -> ThreadPoolExecutor:
-    if threads not in _pools:
-        _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="taskveil")
-    return _pools[threads]
+class _Job:
+    """Calls that several threads take from one list until it is empty."""
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self.calls, self.results, self.error = calls, [None] * len(calls), None
+        self._next, self._finished = count(), count(1)  # next() on a counter is one step for the interpreter
+        self._all_done = Lock()
+        self._all_done.acquire()
+
+    def work(self) -> None:
+        for k in self._next:
+            if k >= len(self.calls):
+                return
+            try:
+                if self.error is None:
+                    self.results[k] = self.calls[k]()
+            except BaseException as error:
+                self.error = error
+            if next(self._finished) == len(self.calls):
+                self._all_done.release()
+
+    def wait(self) -> list[Any]:
+        self._all_done.acquire()
+        if self.error is not None:
+            raise self.error
+        return self.results
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has the pool object but not its threads
-    os.register_at_fork(after_in_child=_pools.clear)
+class _Crew:
+    """Threads that wait for jobs; started when first needed."""
+
+    def __init__(self) -> None:
+        self.jobs: SimpleQueue[_Job] = SimpleQueue()
+        self.size, self._growing = 0, Lock()
+
+    def call(self, wanted: int, job: _Job) -> None:
+        """Ask `wanted` helpers to join in."""
+        if self.size < wanted:
+            with self._growing:
+                for k in range(self.size, wanted):
+                    Thread(target=self._help, name=f"taskveil-{k}", daemon=True).start()
+                self.size = max(self.size, wanted)
+        for _ in range(wanted):
+            self.jobs.put(job)
+
+    def _help(self) -> None:
+        while True:
+            self.jobs.get().work()  # no name for the job: a helper that waits must not keep the caller's arrays alive
+
+
+_crew = _Crew()
+
+
+def _shared(calls: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
+    """The results of the calls, in order. The first error is raised when nobody works any more."""
+    helpers = min(threads, len(calls)) - 1
+    if helpers == 0:
+        return [call() for call in calls]
+    job = _Job(calls)
+    _crew.call(helpers, job)
+    job.work()
+    return job.wait()
+
+
+def _new_crew() -> None:
+    global _crew
+    _crew = _Crew()
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the object but not its threads
+    os.register_at_fork(after_in_child=_new_crew)

@@ -44,6 +44,7 @@ from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import times
 
 UNBOUNDED = 1e12  # stands for "no clipping" of models where nothing is private
 NO_LIMIT = 1e100
@@ -209,7 +210,9 @@ class ProximalTasks(TaskSide):
 
     def apply_map(self, M: np.ndarray, W: np.ndarray) -> np.ndarray:
         """Step 9: M w for every model; a diagonal map is kept as a vector."""
-        return W * M if M.ndim == 1 else W @ M.T
+        if M.ndim == 1:
+            return W * M
+        return times(W.reshape(-1, len(M)), M.T).reshape(W.shape)
 
     def _advance(self, state: State, view: View) -> State:
         """Steps 9-11, `local_steps` times with the same map."""
@@ -219,9 +222,12 @@ class ProximalTasks(TaskSide):
         for k in range(self.local_steps):
             W_hat = self.apply_map(M, self.sent(W))
             beta = self.method.momentum_at(t + k, float(view["curvature"]))
-            Z = W_hat + beta * (W_hat - previous)
+            Z = W_hat - previous
+            Z *= beta
+            Z += W_hat
             gradient, b = self._gradient(Z, b, eta)
-            W, previous = Z - eta[:, None, None] * gradient, W_hat
+            gradient *= eta[:, None, None]
+            W, previous = np.subtract(Z, gradient, out=gradient), W_hat
         return {"w": W, "previous": previous, "intercept": b}
 
     def _steps(self, view: View) -> np.ndarray:

@@ -74,6 +74,8 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     if xp is np:
         values = _as_float(values)
     target = norm * (1.0 - _shrink(values.shape[1], values.dtype))
+    if xp is np and _clearly_inside(values, target):
+        return values.copy()
     finite = xp.all(xp.isfinite(values), axis=1, keepdims=True)
     values = xp.where(finite, values, xp.zeros_like(values))
     if values.shape[1] == 0:
@@ -131,6 +133,19 @@ def _shrink(n_columns: int, dtype: Any) -> float:
     """More than the relative rounding error of the computed norm, for any order of summation."""
     unit_roundoff = float(np.finfo(dtype).eps) / 2
     return max(1e-12, (2 * math.isqrt(max(n_columns, 1)) + 16) * unit_roundoff)
+
+
+def _clearly_inside(rows: NDArray[Any], target: float) -> bool:
+    """Whether every row is finite and shorter than the target by a thousandth: one pass instead of six.
+
+    A NaN or an overflow fails the comparison. A plain float64 sum of p squares is wrong by less than p 2^-53 of itself, and
+    squares that underflow miss at most p 1e-308, far below the smallest target's square.
+    """
+    if rows.dtype != np.float64:
+        return False
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("kp,kp->k", rows, rows)
+    return bool(np.all(squares <= (0.999 * target) ** 2))
 
 
 def _sum_of_squares(unit: Any, xp: Any) -> Any:

@@ -34,6 +34,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_factored_rows, clip_rows
 from taskveil.privacy.units import Neighbours, Unit
+from taskveil.threads import gram
 
 
 @dataclass(frozen=True)
@@ -236,8 +237,7 @@ class OuterSum(_ModelMessage, _SymmetricMatrix):
         )
 
     def _total(self, messages: FloatArray) -> FloatArray:
-        rows = messages.reshape(-1, self.n_features)
-        return np.asarray(rows.T @ rows)
+        return gram(messages.reshape(-1, self.n_features))
 
     def _each(self, messages: FloatArray) -> FloatArray:
         return np.asarray(np.matmul(messages.transpose(0, 2, 1), messages))

@@ -13,9 +13,7 @@ import numpy as np
 
 from taskveil.structures.base import Array, NormStructure, shrinkage
 from taskveil.structures.blas import small_matrix_threads
-from taskveil.threads import in_parts
-
-SMALL = 200_000  # numbers of W; below this one thread is done before a second has started
+from taskveil.threads import gram, times
 
 
 class TraceNorm(NormStructure):
@@ -58,7 +56,7 @@ def shrink_singular_values(W: Array, shrink: Callable[[Array], Array]) -> Array:
     if W.shape[0] > W.shape[1]:
         return shrink_singular_values(W.T, shrink).T
     with small_matrix_threads(W.shape[0]):
-        L, U = np.linalg.eigh(_gram(W))
+        L, U = np.linalg.eigh(gram(W.T))
         s = np.sqrt(np.maximum(L, 0.0))
         kept = shrink(s)
         if np.any(kept[s <= 1e-6 * s[-1]] > 0.0):
@@ -68,26 +66,9 @@ def shrink_singular_values(W: Array, shrink: Callable[[Array], Array]) -> Array:
         return _keep(W, U[:, live], kept[live] / s[live])
 
 
-def _gram(W: Array) -> Array:
-    """WW'; of many columns in parts, on our own threads (BLAS is held to one: see blas.py)."""
-    X = W.T
-    if X.size < SMALL:
-        return W @ X
-    return np.sum(in_parts(lambda rows: X[rows].T @ X[rows], len(X)), axis=0)
-
-
 def _keep(W: Array, U: Array, factors: Array) -> Array:
     """U diag(factors) U' W in the memory order of W; two thin products where few directions are kept."""
     X = W.T  # (m, d), contiguous for models that live as (tasks, features)
-    few = 2 * U.shape[1] <= U.shape[0]
-    last = U.T if few else (U * factors) @ U.T
-    out = np.empty((len(X), len(U)))
-
-    def product(rows: slice) -> None:
-        np.matmul(X[rows] @ (U * factors) if few else X[rows], last, out=out[rows])
-
-    if X.size < SMALL:
-        product(slice(None))
-    else:
-        in_parts(product, len(X))
-    return out.T
+    if 2 * U.shape[1] <= U.shape[0]:
+        return times(X, U * factors, U.T).T
+    return times(X, (U * factors) @ U.T).T

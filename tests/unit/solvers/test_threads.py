@@ -1,5 +1,8 @@
 import multiprocessing
 import os
+import time
+import weakref
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -37,10 +40,40 @@ def test_an_error_in_a_thread_reaches_the_caller(three_threads):
         threads.over_tasks(work, np.arange(50), 10)
 
 
+def test_callers_in_several_threads_and_inside_one_another_all_finish(three_threads):
+    def outer(rows):
+        return sum(threads.in_parts(lambda inner: inner.stop - inner.start, 12))
+
+    def caller():
+        totals.append(threads.in_parts(outer, 40))
+
+    totals: list = []
+    callers = [Thread(target=caller) for _ in range(6)]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join(20)
+    assert totals == [[12] * 4] * 6
+
+
+def test_a_waiting_helper_keeps_nothing_of_the_caller_alive(three_threads):
+    class Large:
+        pass
+
+    large = Large()
+    gone = weakref.ref(large)
+    threads.in_parts(lambda rows, kept=large: time.sleep(0.01), 40)
+    del large
+    end = time.monotonic() + 5
+    while gone() is not None and time.monotonic() < end:
+        time.sleep(0.01)
+    assert gone() is None
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="fork only")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_gets_threads_of_its_own(three_threads):
-    """The pool object survives a fork, its threads do not: using it would hang."""
+    """The object survives a fork, its threads do not: waiting for them would hang."""
     assert visits([5] * 40) == [1] * 40
     context = multiprocessing.get_context("fork")
     child = context.Process(target=lambda: os._exit(0 if visits([5] * 40) == [1] * 40 else 1))

@@ -3,7 +3,7 @@ import pytest
 
 from taskveil.structures import STRUCTURES
 from taskveil.structures.base import shrinkage
-from taskveil.structures.trace_norm import SMALL
+from taskveil.threads import SMALL
 
 
 def test_the_prox_soft_thresholds_singular_values():
