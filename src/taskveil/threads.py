@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count, pairwise
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -42,14 +43,14 @@ def over_tasks(work: Callable[[int, int], Any], offsets: NDArray[np.int64], numb
     n_tasks = len(offsets) - 1
     if n_tasks == 1 or int(offsets[-1]) * numbers_per_row < SMALL:
         return [work(0, n_tasks)]
-    return _shared([lambda a=a, b=b: work(a, b) for a, b in pairwise(_cuts(offsets, PARTS))], thread_count())
+    return _shared([partial(work, a, b) for a, b in pairwise(_cuts(offsets, PARTS))], thread_count())
 
 
 def in_parts(work: Callable[[slice], Any], n_rows: int, parts: int = 4) -> list[Any]:
     """work(rows) for `parts` ranges of rows, on all threads; results in order. What they are does not depend on the threads."""
     edges = np.linspace(0, n_rows, parts + 1).astype(int)
     ranges = [slice(int(a), int(b)) for a, b in pairwise(edges)]
-    return _shared([lambda rows=rows: work(rows) for rows in ranges], thread_count())
+    return _shared([partial(work, rows) for rows in ranges], thread_count())
 
 
 def times(X: FloatArray, *factors: FloatArray) -> FloatArray:
@@ -89,7 +90,9 @@ class _Job:
     """Calls that several threads take from one list until it is empty."""
 
     def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
-        self.calls, self.results, self.error = calls, [None] * len(calls), None
+        self.calls = calls
+        self.results: list[Any] = [None] * len(calls)
+        self.error: BaseException | None = None
         self._next, self._finished = count(), count(1)  # next() on a counter is one step for the interpreter
         self._all_done = Lock()
         self._all_done.acquire()

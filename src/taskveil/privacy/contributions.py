@@ -237,7 +237,7 @@ class OuterSum(_ModelMessage, _SymmetricMatrix):
         )
 
     def _total(self, messages: FloatArray) -> FloatArray:
-        return gram(messages.reshape(-1, self.n_features))
+        return np.asarray(gram(messages.reshape(-1, self.n_features)), dtype=np.float64)
 
     def _each(self, messages: FloatArray) -> FloatArray:
         return np.asarray(np.matmul(messages.transpose(0, 2, 1), messages))
