@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection
 
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.guarantees import check_delta
+from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.chain import START, broken_links, link
 from taskveil.privacy.ledger.database import Database
 from taskveil.privacy.ledger.holdings import OPEN, Cost, Holdings, Limit, cost_of
-from taskveil.privacy.ledger.migrations import accounts, entries, runs
 from taskveil.privacy.units import Neighbours, Observer, Unit
 
 
@@ -48,6 +48,9 @@ class Key:
     def __str__(self) -> str:
         return f"{self.name} ({self.unit}, {self.neighbours}, against {self.observer})"
 
+    def columns(self) -> dict[str, str]:
+        return {"name": self.name, "unit": self.unit, "neighbours": self.neighbours, "observer": self.observer}
+
 
 class Book:
     """All accounts of one database."""
@@ -69,12 +72,8 @@ class Book:
         with self.database.transaction() as connection:
             row = self._find(connection, key)
             if row is None:
-                connection.execute(
-                    insert(accounts).values(
-                        name=key.name, unit=key.unit, neighbours=key.neighbours, observer=key.observer, epsilon=epsilon,
-                        delta=delta, rule=OPEN, held=Holdings().to_json(), entries=0, head=START,
-                    )  # fmt: skip
-                )
+                opened = {"epsilon": epsilon, "delta": delta, "rule": OPEN, "held": Holdings().to_json()}
+                connection.execute(say.OPEN_ACCOUNT, {**key.columns(), **opened, "entries": 0, "head": START})
                 row = self._find(connection, key)
             assert row is not None
             self._append(connection, row, run="", kind="limit", body=body, epsilon=epsilon, delta=delta)
@@ -86,7 +85,7 @@ class Book:
         known, run = run is not None, run or uuid.uuid4().hex
         with self.database.transaction() as connection:
             row = self._row(connection, key)
-            if known and self._has_run(connection, row.id, run):
+            if known and self._run(connection, row.id, run) is not None:
                 return run
             cost = cost_of(charges, min(delta, row.delta))
             held = Holdings.from_json(row.held).cost
@@ -98,7 +97,7 @@ class Book:
                 held=Holdings(held + cost).to_json(), rule=limit.rule,
             )  # fmt: skip
             opened = {"run": run, "account": row.id, "delta": body["delta"], "left": json.dumps(body["charges"])}
-            connection.execute(insert(runs).values(**opened, committed=0, finished=0))
+            connection.execute(say.OPEN_RUN, {**opened, "committed": 0, "finished": 0})
         return run
 
     def commit(self, key: Key, run: str, release: str, event: Event) -> str:
@@ -116,47 +115,44 @@ class Book:
                 left = json.loads(state.left)
             body = json.dumps({"event": event.to_dict(), "extra": extra})
             values = {"left": json.dumps(left), "committed": state.committed + 1}
-            connection.execute(update(runs).where(runs.c.run == run).values(**values))
+            connection.execute(say.COUNT_COMMIT, {"which": run, **values})
             return self._append(connection, row, run=run, kind="commit", body=body, release=release, **changes)
 
     def finish(self, key: Key, run: str) -> None:
         """No more commits; what was reserved and never committed goes back. Finishing twice does nothing."""
         with self.database.transaction() as connection:
             row = self._row(connection, key)
-            state = connection.execute(select(runs).where(runs.c.run == run, runs.c.account == row.id)).one_or_none()
+            state = self._run(connection, row.id, run)
             if state is None or state.finished:
                 return
-            back = unused(json.loads(state.left), state.delta, nothing_committed=state.committed == 0)
-            held = Holdings.from_json(row.held).cost.minus(back)
-            connection.execute(update(runs).where(runs.c.run == run).values(finished=1))
-            self._append(connection, row, run=run, kind="finish", body="{}", held=Holdings(held).to_json())
+            left, changes = json.loads(state.left), {}
+            if any(item["count"] for item in left):
+                back = unused(left, state.delta, nothing_committed=state.committed == 0)
+                changes = {"held": Holdings(Holdings.from_json(row.held).cost.minus(back)).to_json()}
+            connection.execute(say.FINISH_RUN, {"which": run})
+            self._append(connection, row, run=run, kind="finish", body="{}", **changes)
 
     # ----------------------------------------------------------- reading
 
     def accounts(self) -> list[Any]:
         with self.database.transaction() as connection:
-            return list(connection.execute(select(accounts).order_by(accounts.c.name)).all())
+            return list(connection.execute(say.ALL_ACCOUNTS).all())
 
     def rows(self, account: int) -> list[Any]:
         with self.database.transaction() as connection:
-            chosen = select(entries).where(entries.c.account == account).order_by(entries.c.number)
-            return list(connection.execute(chosen).all())
+            return list(connection.execute(say.HISTORY, {"account": account}).all())
 
     def open_runs(self, key: Key) -> list[str]:
         """Runs that hold a reservation and are not finished: running, or killed and not resumed."""
         with self.database.transaction() as connection:
             row = self._row(connection, key)
-            chosen = select(runs.c.run).where(runs.c.account == row.id, runs.c.finished == 0)
-            return list(connection.execute(chosen).scalars())
+            return list(connection.execute(say.UNFINISHED, {"account": row.id}).scalars())
 
     def committed(self, key: Key, run: str) -> list[tuple[str, Event]]:
         """Every commit of a run, in order."""
         with self.database.transaction() as connection:
             row = self._row(connection, key)
-            chosen = select(entries.c.release, entries.c.body).where(
-                entries.c.account == row.id, entries.c.run == run, entries.c.kind == "commit"
-            )
-            found = connection.execute(chosen.order_by(entries.c.number)).all()
+            found = connection.execute(say.COMMITS, {"account": row.id, "run": run}).all()
         return [(release, event_from_dict(json.loads(body)["event"])) for release, body in found]
 
     def spent(self, key: Key) -> tuple[float, float]:
@@ -206,13 +202,8 @@ class Book:
     # ---------------------------------------------------------- internals
 
     def _find(self, connection: Connection, key: Key) -> Any:
-        chosen = select(accounts).where(
-            accounts.c.name == key.name, accounts.c.unit == key.unit,
-            accounts.c.neighbours == key.neighbours, accounts.c.observer == key.observer,
-        )  # fmt: skip
-        if self.database.locks_rows:
-            chosen = chosen.with_for_update()
-        return connection.execute(chosen).one_or_none()
+        chosen = say.ACCOUNT_LOCKED if self.database.locks_rows else say.ACCOUNT
+        return connection.execute(chosen, key.columns()).one_or_none()
 
     def _row(self, connection: Connection, key: Key) -> Any:
         row = self._find(connection, key)
@@ -220,22 +211,18 @@ class Book:
             raise UnknownName(f"no account {key} in this ledger; open it with `taskveil ledger set {key.name} ...`")
         return row
 
-    def _has_run(self, connection: Connection, account: int, run: str) -> bool:
-        chosen = select(runs.c.run).where(runs.c.run == run, runs.c.account == account)
-        return connection.execute(chosen).first() is not None
+    def _run(self, connection: Connection, account: int, run: str) -> Any:
+        return connection.execute(say.RUN, {"run": run, "account": account}).one_or_none()
 
     def _open_run(self, connection: Connection, account: int, run: str, key: Key) -> Any:
-        state = connection.execute(select(runs).where(runs.c.run == run, runs.c.account == account)).one_or_none()
+        state = self._run(connection, account, run)
         if state is None or state.finished:
             why = "was never reserved" if state is None else "is finished"
             raise BudgetExceeded(f"run {run} on account {key} {why}; nothing was released.")
         return state
 
     def _was_committed(self, connection: Connection, run: str, release: str) -> bool:
-        chosen = select(entries.c.id).where(
-            entries.c.run == run, entries.c.release == release, entries.c.kind == "commit"
-        )
-        return connection.execute(chosen.limit(1)).first() is not None
+        return connection.execute(say.COMMITTED_BEFORE, {"run": run, "release": release}).first() is not None
 
     def _append(
         self, connection: Connection, row: Any, *, run: str, kind: str, body: str, release: str = "", **changes: Any
@@ -243,15 +230,10 @@ class Book:
         """One more entry, and the account's row brought up to date with it."""
         number, at = row.entries + 1, datetime.now(UTC).isoformat(timespec="microseconds")
         hashed = link(row.head, row.name, number, run, kind, release, body, at)
-        connection.execute(
-            insert(entries).values(
-                account=row.id, number=number, run=run, kind=kind, release=release, body=body, at=at,
-                previous=row.head, hash=hashed,
-            )  # fmt: skip
-        )
-        connection.execute(
-            update(accounts).where(accounts.c.id == row.id).values(entries=number, head=hashed, **changes)
-        )
+        entry = {"run": run, "kind": kind, "release": release, "body": body, "at": at, "previous": row.head, "hash": hashed}
+        connection.execute(say.APPEND, {"account": row.id, "number": number, **entry})
+        moved = {"which": row.id, "entries": number, "head": hashed, **changes}
+        connection.execute(say.ADVANCE[tuple(changes)], moved)
         return f"{row.name}/{number}"
 
 

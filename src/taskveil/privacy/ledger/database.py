@@ -8,8 +8,10 @@ unreachable server) becomes LedgerUnavailable: nothing is released.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, event
@@ -27,15 +29,21 @@ class Database:
 
     def __init__(self, url: str):
         self.url = url
-        self._engine = _engine(url)
+        self._engine = _kept_engine(url) or _new_engine(url)
+        self._begin = "BEGIN IMMEDIATE" if self._engine.dialect.name == "sqlite" else None
+        before = _place(self._engine)
         with self.transaction() as connection:
             migrate(connection)
+        if before is not None and before == _place(self._engine):
+            _kept[url] = before, self._engine
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Everything inside is written together and durably, or not at all."""
         try:
             with self._engine.begin() as connection:
+                if self._begin is not None:
+                    connection.exec_driver_sql(self._begin)
                 yield connection
         except (OperationalError, DatabaseError, InterfaceError) as error:
             reason = str(error.orig).splitlines()[0] if error.orig is not None else type(error).__name__
@@ -45,6 +53,8 @@ class Database:
             ) from None
 
     def close(self) -> None:
+        if _kept.get(self.url, (None, None))[1] is self._engine:
+            del _kept[self.url]
         self._engine.dispose()
 
     @property
@@ -59,7 +69,42 @@ def shown(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
-def _engine(url: str) -> Engine:
+_kept: dict[str, tuple[Any, Engine]] = {}
+_left_to_the_parent: list[Any] = []
+
+
+def _kept_engine(url: str) -> Engine | None:
+    """The engine this process used last for the URL, with its connections and compiled statements, unless the file is another one.
+
+    Opening, compiling and closing were most of what a ledger cost a fit. A file that was deleted and made anew has
+    another number: a number is not given out again while a connection of ours holds the old file open.
+    """
+    place, engine = _kept.get(url, (None, None))
+    return engine if engine is not None and place == _place(engine) else None
+
+
+def _place(engine: Engine) -> Any:
+    """What tells one ledger from another behind the same URL: the file's number; None where there is none to tell."""
+    if engine.dialect.name != "sqlite":
+        return engine.url
+    try:
+        found = Path(engine.url.database or "").stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if engine.url.database not in (None, "", ":memory:") else None
+
+
+def _after_fork() -> None:
+    """A connection must not be used on both sides of a fork, nor closed by the child."""
+    _left_to_the_parent.append(dict(_kept))
+    _kept.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _new_engine(url: str) -> Engine:
     if "://" not in url:
         raise OptionError(f"a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; got {url!r}")
     if url.startswith(("postgresql://", "postgres://")):
@@ -71,19 +116,13 @@ def _engine(url: str) -> Engine:
     except ModuleNotFoundError as error:
         raise EnvironmentMissing(f"this ledger needs the package {error.name!r}: pip install 'taskveil[postgres]'") from None
     if engine.dialect.name == "sqlite":
-        _prepare_sqlite(engine)
+        event.listen(engine, "connect", _set_up_sqlite)
     return engine
 
 
-def _prepare_sqlite(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def connect(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # we say BEGIN ourselves
-        cursor = connection.cursor()
-        for pragma in (f"busy_timeout={WAIT_SECONDS * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves
+    cursor = connection.cursor()
+    for pragma in (f"busy_timeout={WAIT_SECONDS * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()

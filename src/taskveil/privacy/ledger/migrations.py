@@ -20,7 +20,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     insert,
-    inspect,
     select,
     text,
 )
@@ -88,14 +87,15 @@ def _create(connection: Connection) -> None:
             )
 
 
+DONE = select(steps.c.name)
 STEPS: dict[str, Callable[[Connection], None]] = {"1 accounts, runs and entries": _create}
 
 
 def migrate(connection: Connection) -> None:
     """Bring the tables up to date inside the caller's transaction."""
-    if not inspect(connection).has_table(steps.name):
+    if not connection.dialect.has_table(connection, steps.name):
         metadata.create_all(connection, tables=[steps])
-    done = set(connection.execute(select(steps.c.name)).scalars())
+    done = set(connection.execute(DONE).scalars())
     unknown = sorted(done - STEPS.keys())
     if unknown:
         raise LedgerUnavailable(
