@@ -8,6 +8,7 @@ World 1: the canary sends K, then 0. World 0: it sends nothing both times (add-r
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 
 import numpy as np
 
@@ -59,11 +60,12 @@ def _seen(planned: PlannedRelease, budget: Budget, messages: np.ndarray, seed: i
     """Both totals of one release that was made, lost with the process, and made again."""
     source = insecure_seeded_noise(seed)
     executed: list[PlannedRelease] = []
+    made: Counter[str] = Counter()
     seen: list[np.ndarray] = []
     plan = Plan((planned,), budget)
     for message in messages:
         account = MemoryAccount()
         account.reserve(plan)
-        noisy = in_process._released([planned], {planned.name: message}, None, executed, account, source, plan)
+        noisy = in_process._released([planned], {planned.name: message}, None, executed, made, account, source, plan)
         seen.append(noisy[planned.name])
     return np.concatenate(seen)

@@ -13,6 +13,7 @@ import json
 import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
@@ -315,10 +316,15 @@ def _ranges(rounds: Iterable[int]) -> list[list[int]]:
 
 def software_versions() -> dict[str, str]:
     """Versions of what computed the certificate."""
+    return dict(_installed())
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[tuple[str, str], ...]:
     versions = {"python": platform.python_version()}
     for package in ("taskveil", "numpy", "scipy", "dp-accounting", "opendp"):
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return versions
+    return tuple(versions.items())

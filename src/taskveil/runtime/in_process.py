@@ -9,6 +9,7 @@ handed to the server side.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -64,13 +65,14 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
     else:
         state, (server_state, billboard) = tasks.start(), server.start()
         billboards, schedule = [billboard], []
+    size, made = fixed_cohort(method, public, plan), Counter(done.id for done in executed)
     account.reserve(plan)
     rounds, warnings = plan.rounds(), []
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
-            active = draw_cohort(releases, block.n_tasks, source, number, fixed_cohort(method, public, plan))
+            active = draw_cohort(releases, block.n_tasks, source, number, size)
             new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
-            noisy = _released(releases, message, active, executed, account, source, plan)
+            noisy = _released(releases, message, active, executed, made, account, source, plan)
             accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
             state, (server_state, billboard) = new_state, server.step(server_state, noisy, accepted)
             if not method.keeps_history(plan):
@@ -106,17 +108,17 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
 
 def _released(
     releases: list[PlannedRelease], message: Message, active: np.ndarray | None, executed: list[PlannedRelease],
-    account: Account, source: NoiseSource, plan: Plan,
+    made: Counter[str], account: Account, source: NoiseSource, plan: Plan,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
     noisy = {}
     for planned in releases:
-        attempt = sum(done.id == planned.id for done in executed)
-        fresh = again(source, attempt)
+        fresh = again(source, made[planned.id])
         bounded = bounded_message(planned, message, active, fresh)
         noisy[planned.name] = release(planned, bounded, account, fresh, plan.budget.aggregation).value
         point("noise.drawn")
         executed.append(planned)
+        made[planned.id] += 1
     return noisy
 
 

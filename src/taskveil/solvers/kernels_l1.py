@@ -132,17 +132,20 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
 
 @njit(nogil=True, cache=True, fastmath=FAST)
 def _model(Z, slopes, bends, H, hc, strength, intercept, w, move, t):  # pragma: no cover
-    """Coordinate descent on the quadratic model around w; `t` becomes the change of the scores."""
+    """Coordinate descent on the quadratic model around w; `t` becomes the change of the scores.
+
+    Between two sweeps over all coordinates, those that are not zero are swept until they settle.
+    """
     d, n = Z.shape
     for j in range(d):
         move[j] = 0.0
     for k in range(n):
         t[k] = 0.0
-    move_c, first_change = 0.0, 0.0
+    move_c, first_change, everything = 0.0, 0.0, True
     for sweep in range(MOST_SWEEPS):
         change = 0.0
         for j in range(d):
-            if H[j] <= 0.0:
+            if H[j] <= 0.0 or (not everything and w[j] + move[j] == 0.0):
                 continue
             g = 0.0
             for k in range(n):
@@ -168,6 +171,8 @@ def _model(Z, slopes, bends, H, hc, strength, intercept, w, move, t):  # pragma:
             change += hc * step * step
         if sweep == 0:
             first_change = change
-        if change <= 1e-4 * first_change:
+        settled = change <= 1e-4 * first_change
+        if settled and everything:
             break
+        everything = settled
     return move_c

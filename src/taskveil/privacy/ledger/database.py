@@ -74,7 +74,7 @@ _left_to_the_parent: list[Any] = []
 
 
 def _kept_engine(url: str) -> Engine | None:
-    """The engine this process used last for the URL, with its connections and compiled statements, unless the file is another one.
+    """The engine this process used last for the URL, with its connections and statements, unless the file is another one.
 
     Opening, compiling and closing were most of what a ledger cost a fit. A file that was deleted and made anew has
     another number: a number is not given out again while a connection of ours holds the old file open.

@@ -43,4 +43,5 @@ def advance(*changed: str) -> Any:
     return update(accounts).where(accounts.c.id == bindparam("which")).values({c: bindparam(c) for c in columns})
 
 
-ADVANCE = {changed: advance(*changed) for changed in ((), ("held",), ("held", "rule"), ("epsilon", "delta"))}
+CHANGES: tuple[tuple[str, ...], ...] = ((), ("held",), ("held", "rule"), ("epsilon", "delta"))
+ADVANCE = {changed: advance(*changed) for changed in CHANGES}
