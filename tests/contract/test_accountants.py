@@ -11,6 +11,7 @@ from taskveil.privacy.accountants.kairouz import Kairouz
 from taskveil.privacy.accountants.pld import Pld
 from taskveil.privacy.events import (
     EVENTS,
+    CappedEvent,
     Charge,
     GaussianEvent,
     PureEvent,
@@ -27,6 +28,7 @@ EXAMPLES = [
     SampledGaussianEvent(2.5, 0.05, "replace-one"),
     PureEvent(0.1),
     ZeroEvent(),
+    CappedEvent(GaussianEvent(4.0), 3),
     UncertifiedEvent("no noise"),
     SelectEvent((Charge(GaussianEvent(8.0), 2),), 4.0),
     SelectEvent((Charge(PureEvent(0.1), 2),), 4.0, math.inf),
@@ -53,7 +55,7 @@ def identity(pair):
 
 @pytest.mark.parametrize(("name", "event"), PAIRS, ids=identity)
 def test_n_at_once_equals_n_times_one(name, event):
-    if isinstance(event, ZeroEvent | UncertifiedEvent):
+    if isinstance(event, ZeroEvent | UncertifiedEvent | CappedEvent):
         accountant = ACCOUNTANTS.get(name)
         assert accountant.epsilon([Charge(event, 7)], DELTA) == accountant.epsilon([Charge(event)] * 7, DELTA)
     else:

@@ -49,10 +49,12 @@ class ClusteredMean(NeuralMethod):
         alone_steps: int | None = None,
         decay: float = 0.0,
         folds: int = 2,
+        participations: int | None = None,
     ):
         super().__init__(
             model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
             personalise, options, tune_steps, tune_rate, tune_batch, alone_steps, decay, folds,
+            participations=participations,
         )  # fmt: skip
         self.clusters = clusters
         self.relationship = relationship

@@ -10,7 +10,8 @@
 Why the sampled-Gaussian bound holds although w_k is private state: the round's inclusion bit is fresh, clipping bounds the
 message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex (THEORY section 2 e).
 Observer: the other tasks, all colluding. The server sees clipped messages under `curator` aggregation, and it sees who
-takes part, so no amplification is claimed against it under any aggregation.
+takes part, so no amplification is claimed against it under any aggregation: with `local` or `secure` every round is charged
+in full, or, with `participations=B`, the B rounds that no task exceeds (THEORY section 2 a).
 
 `variant="paper"` (Hu, Wu, Smith 2023, Algorithm 1): cohorts of exactly min(m, 100) tasks, division by that number,
 explicit steps, start at w^0. Its epsilon, computed as if cohorts were Poisson, is printed with holds = false and the true
@@ -65,6 +66,8 @@ class NeuralMethod(Method):
     tune_steps, tune_rate, tune_batch, alone_steps, decay, folds   local work after the last release
     adaptive_clip   None, or the quantile to which the clipping norm adapts (Andrew et al. 2021); one more coordinate is
                     released, and charged, in every round
+    participations  most rounds a task takes part in, with aggregation "local" or "secure" and a rate below 1: so many are
+                    charged instead of all; None: no cap
     """
 
     linear = False
@@ -99,6 +102,7 @@ class NeuralMethod(Method):
         decay: float = 0.0,
         folds: int = 2,
         adaptive_clip: float | None = None,
+        participations: int | None = None,
     ):
         self.model = model
         self.features = features
@@ -120,6 +124,7 @@ class NeuralMethod(Method):
         self.decay = decay
         self.folds = folds
         self.adaptive_clip = adaptive_clip
+        self.participations = participations
 
     # ------------------------------------------------------------------ plan
 
@@ -137,13 +142,26 @@ class NeuralMethod(Method):
             raise OptionError(f"adaptive_clip is a quantile in (0, 1), or None; got {self.adaptive_clip!r}")
         if self.adaptive_clip is not None and (self.n_groups(public) > 1 or budget.aggregation != "curator"):
             raise OptionError("adaptive_clip needs one shared mean and aggregation 'curator'")
+        if self.participations is not None and not (isinstance(self.participations, int) and self.participations >= 1):
+            raise OptionError(f"participations must be a whole number of at least 1, or None; got {self.participations!r}")
+        if self.participations is not None and budget.variant != "sound":
+            raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
         self.tuning_options(public)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         what = VectorSum(self.total_shape(public), self.bound(budget))
         rate = self.sampling_rate(public, budget)
         sampled = None if rate == 1.0 else rate
-        return [Request(RELEASE, t + 1, what, rate=sampled) for t in range(self.n_rounds(public, budget))]
+        rounds = self.n_rounds(public, budget)
+        return [Request(RELEASE, t + 1, what, rate=sampled, most=self.participations) for t in range(rounds)]
+
+    def still_asked(self, t: int, rate: float) -> float:
+        """Share of the tasks that have taken part less than `participations` times before round t, from 1; expected, public."""
+        if self.participations is None:
+            return 1.0
+        from scipy.stats import binom
+
+        return float(binom.cdf(self.participations - 1, t - 1, rate))
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         """Given, or from public sizes: the noise of T rounds on a mean of m tasks has norm sqrt(p T) / (m mu)."""
@@ -257,6 +275,11 @@ class NeuralMethod(Method):
         said = ["the model's first parameters, its features and all step sizes are independent of the data"]
         if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases) and plan.budget.variant == "sound":
             said.append("each round every task takes part independently and in secret from the other tasks (Poisson)")
+        if plan.most_participations is not None:
+            said.append(
+                f"no task takes part in more than {plan.most_participations} of the {len(plan.releases)} rounds; whoever runs "
+                "the rounds keeps to that and draws cohorts without looking at rows"
+            )
         return said
 
     def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
@@ -402,10 +425,16 @@ class NeuralServer(ServerSide):
         self.method, self.public, self.plan = method, public, plan
         self.model = method.built(public)
         self.groups = method.n_groups(public)
-        rate = method.sampling_rate(public, plan.budget)
+        self.rate = method.sampling_rate(public, plan.budget)
         self.member = method.membership(public)
         weight = np.array([public.n_tasks]) if self.member is None else self.member.sum(axis=0)
-        self.expected = np.maximum(rate * weight, 1e-12)[:, None]  # (groups, 1): q m, public
+        self.everybody = np.maximum(self.rate * weight, 1e-12)[:, None]  # (groups, 1): q m, public
+
+    def expected(self, t: int) -> np.ndarray:
+        """Expected cohort of round t, (groups, 1): public, never the realised one."""
+        if self.method.participations is None:
+            return self.everybody
+        return np.maximum(self.everybody * self.method.still_asked(t, self.rate), 1.0)
 
     def start(self) -> tuple[State, Billboard]:
         first = np.repeat(self.model.start(self.public.seed or 0)[None].astype(np.float64), self.groups, axis=0)
@@ -426,11 +455,11 @@ class NeuralServer(ServerSide):
     def _mean_update(self, total: np.ndarray, state: State, t: int) -> tuple[np.ndarray, np.ndarray]:
         if self.method.adaptive_clip is None:
             sums = np.asarray(total, np.float64).reshape(self.groups, -1)
-            return self._shrunk(sums, t) / self.expected, state["clip"]
+            return self._shrunk(sums, t) / self.expected(t), state["clip"]
         norm = float(state["clip"])
         bits = total[-1] / (BIT_SHARE * self.method.clip)  # sum over the cohort of (fits - 1/2), noisy
-        fitting = float(bits / self.expected[0, 0]) + 0.5
-        update = self._shrunk(np.asarray(total[:-1])[None], t) * (norm / self.method.clip) / self.expected
+        fitting = float(bits / self.expected(t)[0, 0]) + 0.5
+        update = self._shrunk(np.asarray(total[:-1])[None], t) * (norm / self.method.clip) / self.expected(t)
         return update, np.array(norm * math.exp(-ADAPTATION * (fitting - self.method.adaptive_clip)))
 
     def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:

@@ -56,6 +56,10 @@ class Event(ABC):
         """Probability, the same for all data, that the curves do not apply at all; added to delta."""
         return 0.0
 
+    def made_again(self) -> Event:
+        """What is charged when the same release is made once more, outside the plan."""
+        return self
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `event_from_dict` reads it back."""
         return {"kind": self.kind, "version": self.version, **asdict(self)}  # type: ignore[call-overload]
@@ -191,6 +195,50 @@ class ZeroEvent(Event):
 
 
 @dataclass(frozen=True)
+class CappedEvent(Event):
+    """A release that is paid for already: no unit takes part in more than `most`, and that many `inner` are charged.
+
+    Which releases a unit takes part in is drawn without looking at rows. Given the draw, even if all of it is known, the
+    others do not depend on the unit, so its loss is that of at most `most` releases of `inner`. The runtime keeps the
+    cap. What can go wrong in the release itself (slack, failure) is counted every time.
+    """
+
+    kind = "capped"
+    inner: Event
+    most: int
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.most, int) and self.most >= 1):
+            raise OptionError(f"the most releases a unit takes part in must be a whole number >= 1; got {self.most!r}")
+
+    def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
+        return np.zeros(len(orders))
+
+    def zcdp(self) -> float:
+        return 0.0
+
+    def pure_epsilon(self) -> float:
+        return 0.0
+
+    def slack(self) -> float:
+        return self.inner.slack()
+
+    def failure(self) -> float:
+        return self.inner.failure()
+
+    def dp_event(self) -> Any:
+        import dp_accounting
+
+        return dp_accounting.NoOpDpEvent()
+
+    def made_again(self) -> Event:
+        return self.inner
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "version": self.version, "inner": self.inner.to_dict(), "most": self.most}
+
+
+@dataclass(frozen=True)
 class UncertifiedEvent(Event):
     """A release no accountant certifies: no noise at all, or noise whose published claim is false.
 
@@ -266,7 +314,7 @@ class SelectEvent(Event):
 
 EVENTS: dict[str, type[Event]] = {
     e.kind: e
-    for e in (GaussianEvent, SampledGaussianEvent, PureEvent, ZeroEvent, UncertifiedEvent, SelectEvent)
+    for e in (GaussianEvent, SampledGaussianEvent, PureEvent, ZeroEvent, CappedEvent, UncertifiedEvent, SelectEvent)
 }
 
 
@@ -285,6 +333,8 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])
+    if kind == "capped":
+        fields["inner"] = event_from_dict(fields["inner"])
     try:
         return EVENTS[kind](**fields)
     except TypeError:

@@ -22,6 +22,7 @@ from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.calibrate import largest_loss
 from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram, contribution_from_dict
 from taskveil.privacy.events import (
+    CappedEvent,
     Charge,
     Event,
     GaussianEvent,
@@ -101,6 +102,7 @@ class Request:
     weight: float = 1.0
     rate: float | None = None
     mechanism: str | None = None
+    most: int | None = None  # releases of this name that a unit takes part in at most; the runtime sees to it
 
     def __post_init__(self) -> None:
         if not (self.weight > 0 and math.isfinite(self.weight)):
@@ -171,6 +173,11 @@ class Plan:
         return best_epsilon(
             self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant
         )
+
+    @property
+    def most_participations(self) -> int | None:
+        """How often a unit may take part, where the plan counts on a cap; the runtime asks nobody more often."""
+        return next((r.event.most for r in self.releases if isinstance(r.event, CappedEvent)), None)
 
     def spent_after(self, rounds: int) -> float:
         """Certified epsilon of the releases of the first `rounds` rounds; known before any row is read."""
@@ -246,14 +253,28 @@ def _planned_releases(
     """A mechanism and an event for every request; equal requests of different rounds share them."""
     made: dict[Any, tuple[Mechanism, Event]] = {}
     releases = []
-    for request, kind in zip(requests, kinds, strict=True):
+    for request, kind, paid in zip(requests, kinds, charged(requests), strict=True):
         key = (kind, request.contribution, request.weight, request.rate)
         if key not in made:
             made[key] = _mechanism(request, kind, budget, loss * request.weight)
+        mechanism, event = made[key]
         releases.append(
-            PlannedRelease(request.name, request.round, request.contribution, *made[key], request.rate)
-        )
+            PlannedRelease(
+                request.name, request.round, request.contribution, mechanism,
+                event if paid or budget.epsilon is None else CappedEvent(event, request.most or 1), request.rate,
+            )
+        )  # fmt: skip
     return tuple(releases)
+
+
+def charged(requests: Sequence[Request]) -> list[bool]:
+    """Which requests cost something: all, or with a cap the first `most` of a name."""
+    seen: Counter[str] = Counter()
+    paid = []
+    for request in requests:
+        seen[request.name] += 1
+        paid.append(request.most is None or seen[request.name] <= request.most)
+    return paid
 
 
 def _mechanism(
@@ -272,9 +293,9 @@ def _classes(
     requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget
 ) -> dict[tuple[bool, float, float | None], int]:
     """Requests that cost the same, counted: (pure?, weight, secret sampling rate) -> how many."""
-    pairs = zip(requests, kinds, strict=True)
+    triples = zip(requests, kinds, charged(requests), strict=True)
     return Counter(
-        (kind.family == "pure", r.weight, r.rate if _is_sampled(r, budget) else None) for r, kind in pairs
+        (kind.family == "pure", r.weight, r.rate if _is_sampled(r, budget) else None) for r, kind, paid in triples if paid
     )
 
 
@@ -365,6 +386,13 @@ def _check_requests(requests: Sequence[Request], budget: Budget) -> None:
             )
         if isinstance(request.contribution, TaskGram) and request.rate is not None and request.rate < 1:
             raise OptionError("a task-gram needs every task in every round; it cannot be sampled")
+        if request.most is not None and (request.rate is None or _is_sampled(request, budget)):
+            raise OptionError(
+                "a cap on participations goes with sampled cohorts that an observer may know: give a rate below 1 and "
+                "aggregation 'local' or 'secure'. With 'curator' the cohort is secret and costs less than a cap would."
+            )
+    if len({(r.name, r.most, r.weight) for r in requests if r.most is not None}) > 1:
+        raise OptionError("a cap on participations goes with one kind of release, the same in every round")
 
 
 def _member(enum: Any, name: str, value: Any) -> Any:

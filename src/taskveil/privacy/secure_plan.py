@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from taskveil.errors import OptionError
 from taskveil.privacy.calibrate import largest_loss, verify_target
 from taskveil.privacy.contributions import Contribution
-from taskveil.privacy.events import Charge, Event, GaussianEvent
+from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent
 from taskveil.privacy.integer_tables import LARGEST_DISTANCE
 from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedNoise, SharedSkellam
-from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, charged
 from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
 
 
@@ -44,7 +44,9 @@ def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
     for r in requests:
         if (r.contribution, r.weight) not in made:
             made[r.contribution, r.weight] = _mechanism(r, kind, budget, loss)
-    plan = Plan(tuple(_planned(r, made[r.contribution, r.weight], budget) for r in requests), budget)
+    paid = charged(requests)
+    planned = (_planned(r, made[r.contribution, r.weight], budget, p) for r, p in zip(requests, paid, strict=True))
+    plan = Plan(tuple(planned), budget)
     verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
     return plan
 
@@ -67,8 +69,10 @@ def _mechanism(request: Request, kind: type[SharedNoise], budget: Budget, loss: 
     )
 
 
-def _planned(request: Request, mechanism: SharedNoise, budget: Budget) -> PlannedRelease:
-    event = mechanism.event(request.contribution, budget.neighbours)
+def _planned(request: Request, mechanism: SharedNoise, budget: Budget, paid: bool) -> PlannedRelease:
+    event: Event = mechanism.event(request.contribution, budget.neighbours)
+    if not paid:
+        event = CappedEvent(event, request.most or 1)
     return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
 
 
@@ -77,7 +81,9 @@ def _charges(
 ) -> list[Charge]:
     """Events at a common loss: the dominating real Gaussian, or the Skellam law on its grid."""
     charges = []
-    for request in requests:
+    for request, paid in zip(requests, charged(requests), strict=True):
+        if not paid:
+            continue
         event: Event = GaussianEvent(1 / (loss * request.weight))
         if kind is not SharedGaussian:
             event = _mechanism(request, kind, budget, loss).event(request.contribution, budget.neighbours)

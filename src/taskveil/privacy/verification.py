@@ -15,7 +15,7 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import contribution_from_dict
-from taskveil.privacy.events import Charge, Event, UncertifiedEvent, event_from_dict
+from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent, event_from_dict
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.plan import ON_MODELS, event_of
@@ -37,6 +37,7 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
         event, wrong = _recomputed(entry, statement)
         problems += wrong
         charges.append(Charge(event, entry["count"]))
+    problems += unpaid(charges)
     epsilon, stated, who = _recomputed_epsilon(charges, statement), statement.epsilon, statement.observer
     if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
         problems.append(f"{who}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}")
@@ -72,13 +73,17 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
     contribution = contribution_from_dict(entry["contribution"])
     mechanism = mechanism_from_dict(entry["mechanism"])
     relation, name = Neighbours(statement.neighbours), entry["name"]
-    event = event_of(mechanism, contribution, relation, entry["rate"], entry["aggregation"])
+    event: Event = event_of(mechanism, contribution, relation, entry["rate"], entry["aggregation"])
+    recorded = event_from_dict(entry["event"])
+    if isinstance(recorded, CappedEvent):
+        event = CappedEvent(event, recorded.most)
     protected = {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {"public"}
     rounds = sum(last - first + 1 for first, last in entry["rounds"])
     checks = {
         f"release {name!r}: the recorded event is not the one its mechanism gives": (
-            event == event_from_dict(entry["event"])
+            event == recorded
         ),
+        f"release {name!r} is capped, but everybody takes part in it": not isinstance(event, CappedEvent) or bool(entry["rate"]),
         f"release {name!r} was not planned for {relation.value} neighbours": entry["neighbours"] == relation,
         f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
         f"release {name!r} does not protect against {statement.observer}": statement.observer in protected,
@@ -89,6 +94,16 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         f"release {name!r} does not withstand that many colluding tasks": _withstands(mechanism, statement),
     }
     return event, [problem for problem, fine in checks.items() if not fine]
+
+
+def unpaid(charges: Sequence[Charge]) -> list[str]:
+    """Releases that count on a cap need as many paid ones as the cap allows."""
+    problems = []
+    for event in {c.event for c in charges if isinstance(c.event, CappedEvent)}:
+        paid = sum(c.count for c in charges if c.event == event.inner)
+        if paid < event.most:
+            problems.append(f"a release is capped at {event.most} participations, of which only {paid} are charged")
+    return problems
 
 
 def _belongs(mechanism: Mechanism, aggregation: str) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +177,15 @@ class JournalAccount:
 
     def executed(self, planned: dict[str, PlannedRelease]) -> list[PlannedRelease]:
         """What was really charged: the ledger's word where there is one, else the journal's."""
+        ids = self.checkpoint.journal()
         if hasattr(self.inner, "committed"):
-            return [planned[release] for release, _ in self.inner.committed()]
-        return [planned[i] for i in self.checkpoint.journal()]
+            ids = [release for release, _ in self.inner.committed()]
+        first = {i: position for position, i in reversed(list(enumerate(ids)))}
+        return [planned[i] if first[i] == position else _once_more(planned[i]) for position, i in enumerate(ids)]
+
+
+def _once_more(planned: PlannedRelease) -> PlannedRelease:
+    return replace(planned, event=planned.event.made_again())
 
 
 def fingerprint(block: TaskBlock) -> str:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from taskveil.errors import CheckFailed, EnvironmentMissing
+from taskveil.errors import CheckFailed, EnvironmentMissing, OptionError
 from taskveil.methods.base import Billboard, Method, PublicInfo, ServerSide, State, View
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
@@ -104,6 +104,11 @@ class Driver:
         if position is None:
             state, billboard = self.server.start()
             position = Progressed(state, [billboard], sent=[0] * len(self.members))
+        if self.plan.most_participations is not None:
+            raise OptionError(
+                "a cap on participations is kept where all tasks are in one process; sites cannot check it yet. Leave "
+                "participations= out: every round is then charged in full."
+            )
         self.account.reserve(self.plan)
         if self.method.schedule == "asynchronous":
             from taskveil.runtime.arrivals import run_arrivals

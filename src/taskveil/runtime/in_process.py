@@ -70,7 +70,9 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
     rounds, warnings = plan.rounds(), []
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
-            active = draw_cohort(releases, block.n_tasks, source, number, size)
+            active = within_cap(
+                draw_cohort(releases, block.n_tasks, source, number, size), plan.most_participations, schedule
+            )
             new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
             noisy = _released(releases, message, active, executed, made, account, source, plan)
             accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
@@ -172,6 +174,16 @@ def draw_cohort(
         return None
     (rate,) = rates
     return source.at(number, "cohort").bernoulli(rate, n_tasks)
+
+
+def within_cap(active: np.ndarray | None, most: int | None, schedule: list[np.ndarray | None]) -> np.ndarray | None:
+    """The cohort without tasks that have taken part `most` times; the coins and the count are all it depends on."""
+    if most is None:
+        return active
+    assert active is not None, "a plan with a cap draws cohorts"
+    earlier = [drawn for drawn in schedule if drawn is not None]
+    taken = np.bincount(np.concatenate(earlier), minlength=active.size) if earlier else np.zeros(active.size, int)
+    return active & (taken < most)
 
 
 def replay(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from taskveil.privacy.accountants.base import Accountant, merge
+from taskveil.privacy.accountants.base import Accountant, merge, with_curve
 from taskveil.privacy.accountants.gaussian import ExactGaussian
 from taskveil.privacy.accountants.kairouz import Kairouz
 from taskveil.privacy.accountants.pld import Pld
@@ -27,7 +27,7 @@ ACCOUNTANTS.add("pld", Pld())
 
 def candidates(charges: Iterable[Charge], delta: float) -> list[str]:
     """Names of the accountants worth asking: all are valid, the smallest answer counts."""
-    merged = merge(charges)
+    merged = with_curve(merge(charges))
     events = [c.event for c in merged]
     if all(isinstance(e, GaussianEvent) for e in events):
         return ["gaussian"]

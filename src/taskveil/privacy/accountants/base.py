@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import ClassVar, Generic, TypeVar
 
 from taskveil.errors import OptionError
-from taskveil.privacy.events import Charge, Event, UncertifiedEvent, ZeroEvent
+from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent, ZeroEvent
 from taskveil.privacy.guarantees import check_delta
 
 C = TypeVar("C")
@@ -27,6 +27,11 @@ def merge(charges: Iterable[Charge]) -> list[Charge]:
         if charge.count and not isinstance(charge.event, ZeroEvent):
             counts[charge.event] = counts.get(charge.event, 0) + charge.count
     return [Charge(event, count) for event, count in counts.items()]
+
+
+def with_curve(charges: Iterable[Charge]) -> list[Charge]:
+    """Without the releases that others of the plan have paid for; their slack and failure still count."""
+    return [c for c in charges if not isinstance(c.event, CappedEvent)]
 
 
 class Accountant(ABC, Generic[C]):
@@ -62,12 +67,13 @@ class Accountant(ABC, Generic[C]):
             return 0.0
         if any(isinstance(c.event, UncertifiedEvent) for c in merged):
             return math.inf
-        for charge in merged:
+        paid = with_curve(merged)
+        for charge in paid:
             if not self.supports(charge.event):
                 raise OptionError(f"accountant {self.name!r} cannot account for event {charge.event.kind!r}")
         slack = math.fsum(c.count * c.event.slack() for c in merged)
         failure = math.fsum(c.count * c.event.failure() for c in merged)
-        return self.read(self.total(merged), delta - failure, slack)
+        return self.read(self.total(paid), delta - failure, slack) if paid else math.inf
 
     def read(self, curve: C, delta: float, slack: float) -> float:
         """Epsilon at delta of outputs that lie within total variation `slack` of what the curve describes.

@@ -108,6 +108,7 @@ class Book:
             left, changes = taken_from(json.loads(state.left), event), {}
             extra = left is None or self._was_committed(connection, run, release)
             if extra:
+                event = event.made_again()
                 cost, held = cost_of([Charge(event)], row.delta), Holdings.from_json(row.held).cost
                 limit = Limit(row.epsilon, row.delta, row.rule)
                 _require(limit, held, cost, key, f"release {release!r} must be charged once more")
