@@ -16,6 +16,7 @@ COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP, LEGEND = 430, 300, 74, 30, 58, 24, 250
 TITLE = 40
+LETTER = 6.3  # width of a letter of an axis mark, in the picture's units
 
 
 def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, str]) -> None:
@@ -140,9 +141,10 @@ def _axes(frame: _Frame, lines: dict[str, Any], places: dict[str, int], axes: di
         f'<line x1="{LEFT}" y1="{base}" x2="{right}" y2="{base}" stroke="#333"/>',
         f'<line x1="{LEFT}" y1="{TOP}" x2="{LEFT}" y2="{base}" stroke="#333"/>',
     ]
+    room = max(6, int((right - LEFT) / max(len(places), 1) / LETTER))  # letters between two words
     for x, text in _x_marks(lines, places, log):
         across, _ = frame.at(x, frame.y0)
-        for k, part in enumerate(textwrap.wrap(text, 13)[:3] if places else [text]):
+        for k, part in enumerate(textwrap.wrap(text, min(room, 13))[:3] if places else [text]):
             parts.append(f'<text x="{across}" y="{base + 16 + 12 * k}" text-anchor="middle" fill="#333" font-size="11">{escape(part)}</text>')
     for y, text in _y_marks(frame, "y" in log):
         _, down = frame.at(frame.x0, y)
@@ -161,26 +163,33 @@ def _x_marks(lines: dict[str, Any], places: dict[str, int], log: str) -> list[tu
     if places:
         return [(float(i), w) for w, i in places.items()]
     numbers = sorted({float(x) for v in lines.values() for x in v["x"]})
+    if len(numbers) > 8 and "x" not in log:
+        return _round_marks(numbers[0], numbers[-1])
     numbers = numbers if len(numbers) <= 8 else [numbers[round(i * (len(numbers) - 1) / 6)] for i in range(7)]
     marks: list[tuple[float, str]] = []
     span = (_scale(numbers[-1], "x" in log) - _scale(numbers[0], "x" in log)) or 1.0
+    per_letter = LETTER / (PANEL_WIDTH - LEFT - GAP) * 1.08 * span
     for number in numbers:  # marks that would touch the one before are left out
-        place = _scale(number, "x" in log)
-        if not marks or place - marks[-1][0] > 0.07 * span:
-            marks.append((place, f"{number:g}"))
+        place, text = _scale(number, "x" in log), f"{number:.3g}"
+        if not marks or place - marks[-1][0] > per_letter * ((len(text) + len(marks[-1][1])) / 2 + 1.5):
+            marks.append((place, text))
     return marks
 
 
 def _y_marks(frame: _Frame, log: bool) -> list[tuple[float, str]]:
     if not log:
-        rough = (frame.y1 - frame.y0) / 5
-        unit = 10.0 ** math.floor(math.log10(rough))
-        step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= 0.999 * rough)
-        first = math.ceil(frame.y0 / step)
-        return [(k * step, f"{k * step:.4g}") for k in range(first, math.floor(frame.y1 / step) + 1)]
+        return _round_marks(frame.y0, frame.y1)
     decades = range(math.floor(frame.y0), math.ceil(frame.y1) + 1)
     narrow = frame.y1 - frame.y0 < 1.5
     steps = (1, 1.5, 2, 3, 4, 5, 7) if frame.y1 - frame.y0 < 0.7 else (1, 2, 5) if narrow or frame.y1 - frame.y0 < 3 else (1,)
     marks = [(math.log10(s) + d, f"{s * 10.0**d:g}") for d in decades for s in steps]
     inside = [m for m in marks if frame.y0 <= m[0] <= frame.y1]
     return inside or [(y, f"{10**y:.3g}") for y in (frame.y0, frame.y1)]
+
+
+def _round_marks(low: float, high: float) -> list[tuple[float, str]]:
+    """About five round numbers from `low` to `high`."""
+    rough = (high - low) / 5
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(k * unit for k in (1, 2, 2.5, 5, 10) if k * unit >= 0.999 * rough)
+    return [(k * step, f"{k * step:.4g}") for k in range(math.ceil(low / step), math.floor(high / step) + 1)]
