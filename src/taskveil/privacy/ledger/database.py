@@ -22,6 +22,7 @@ from taskveil.errors import EnvironmentMissing, LedgerUnavailable, OptionError
 from taskveil.privacy.ledger.migrations import migrate
 
 WAIT_SECONDS = 60
+MOST_KEPT = 4  # ledgers whose connections stay open; a process rarely has a second one
 
 
 class Database:
@@ -35,7 +36,7 @@ class Database:
         with self.transaction() as connection:
             migrate(connection)
         if before is not None and before == _place(self._engine):
-            _kept[url] = before, self._engine
+            _keep(url, before, self._engine)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -83,6 +84,14 @@ def _kept_engine(url: str) -> Engine | None:
     return engine if engine is not None and place == _place(engine) else None
 
 
+def _keep(url: str, place: Any, engine: Engine) -> None:
+    _kept.pop(url, None)
+    _kept[url] = place, engine
+    while len(_kept) > MOST_KEPT:
+        oldest = next(iter(_kept))
+        _kept.pop(oldest)[1].dispose()  # whoever still uses it connects again
+
+
 def _place(engine: Engine) -> Any:
     """What tells one ledger from another behind the same URL: the file's number; None where there is none to tell."""
     if engine.dialect.name != "sqlite":
@@ -110,7 +119,7 @@ def _new_engine(url: str) -> Engine:
     if url.startswith(("postgresql://", "postgres://")):
         url = "postgresql+psycopg://" + url.partition("://")[2]
     try:
-        engine = create_engine(url)
+        engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))  # a server may have been restarted
     except (ArgumentError, NoSuchModuleError):
         raise OptionError(f"{url!r} is not a database URL; expected sqlite:///file or postgresql://host/name") from None
     except ModuleNotFoundError as error:

@@ -92,3 +92,13 @@ def test_a_forked_child_opens_its_own_connection_and_both_sides_count(url):
     spend(url)
     assert Book(url).spent(KEY)[0] > one > 0
     assert Book(url).verify() == []
+
+
+def test_only_a_few_ledgers_stay_open(tmp_path):
+    books = []
+    for k in range(database.MOST_KEPT + 3):
+        for _ in range(2):
+            books.append(Book(f"sqlite:///{tmp_path / str(k)}.db"))
+        books[-1].set_limit(KEY, 10.0, 1e-5)
+    assert len(database._kept) <= database.MOST_KEPT
+    assert [book.spent(KEY) for book in books] == [(0.0, 10.0)] * len(books), "and all of them still answer"
