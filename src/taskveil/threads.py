@@ -11,9 +11,9 @@ milliseconds, and handing everything over and waiting for it cost more than the 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import count, pairwise
+from itertools import count, islice, pairwise
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
@@ -51,6 +51,14 @@ def in_parts(work: Callable[[slice], Any], n_rows: int, parts: int = 4) -> list[
     edges = np.linspace(0, n_rows, parts + 1).astype(int)
     ranges = [slice(int(a), int(b)) for a, b in pairwise(edges)]
     return _shared([partial(work, rows) for rows in ranges], thread_count())
+
+
+def each(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """[work(item) for item in items] on all threads; items are made as they are needed, a few ahead."""
+    threads, waiting, results = thread_count(), iter(items), list[Any]()
+    while batch := list(islice(waiting, 2 * threads)):
+        results += _shared([partial(work, item) for item in batch], threads)
+    return results
 
 
 def times(X: FloatArray, *factors: FloatArray) -> FloatArray:

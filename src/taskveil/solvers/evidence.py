@@ -31,7 +31,9 @@ from scipy.special import expit, log_softmax, logit, logsumexp
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior
 from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows, spectrum
+from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import each
 
 Array = NDArray[np.floating]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
@@ -41,6 +43,7 @@ LOG_PRIOR = {
 }
 PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
 REWEIGHTINGS = 6
+LARGE_TASK = 20_000  # numbers of X; below this the interpreter, which runs one thread at a time, does most of the work
 SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
 Solve = Callable[[CentredRows], Array]
@@ -60,7 +63,8 @@ def averaged_models(
     """
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, shares = np.zeros((m, r, d)), np.zeros((m, len(priors)))
-    for stack in stacks(block, LIMIT):
+
+    def fit(stack: Stack) -> None:
         for o in range(r):
             found: list[Array] = []
 
@@ -71,6 +75,8 @@ def averaged_models(
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve)
             shares[stack.tasks] += found[0] / r
+
+    _each_stack(block, fit)
     return coef, shares
 
 
@@ -92,7 +98,8 @@ def residual_models(
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     out = np.zeros((m, r, d))
     prior = Prior(centre=centre)
-    for stack in stacks(block, LIMIT):
+
+    def fit(stack: Stack) -> None:
         for o in range(r):
 
             def solve(rows: CentredRows, o: int = o) -> Array:
@@ -104,7 +111,19 @@ def residual_models(
             rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
             scale = _scale(rows, loss, own_scale)
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
+
+    _each_stack(block, fit)
     return out
+
+
+def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
+    """fit(stack) for all tasks; on all threads where matrices are large enough to keep a thread busy."""
+    if block.n_rows * block.n_features < LARGE_TASK * block.n_tasks:
+        for stack in stacks(block, LIMIT):
+            fit(stack)
+        return
+    with small_matrix_threads(0):
+        each(fit, stacks(block, LIMIT))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:

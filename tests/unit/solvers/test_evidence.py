@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from taskveil.solvers import evidence
 from taskveil.solvers.evidence import (
     LOG_PRIOR,
     SIGNAL_TO_NOISE,
@@ -130,3 +131,24 @@ def test_units_of_the_target_do_not_matter():
     np.testing.assert_allclose(W_large, 1e4 * W, rtol=1e-7)
     np.testing.assert_allclose(weights_large, weights, rtol=1e-7)
     np.testing.assert_allclose(target_scales(block.with_targets(1e4 * block.y), "squared"), 1e4 * target_scales(block, "squared"))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_threads_change_nothing(loss, monkeypatch):
+    """Stacks are fitted side by side where tasks are large; every number is the same, to the last bit."""
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(3, 40, 25)
+    X = rng.standard_normal((sizes.sum(), 6))
+    y = X[:, :2] + rng.standard_normal((len(X), 2))
+    y = np.sign(y) if loss == "logistic" else y
+    block = TaskBlock(X, y, np.concatenate([[0], np.cumsum(sizes)]))
+    monkeypatch.setattr(evidence, "LIMIT", 600)  # many stacks
+    centre = rng.standard_normal((2, 6))
+    found = []
+    for least, threads in ((10**9, "1"), (0, "3")):
+        monkeypatch.setattr(evidence, "LARGE_TASK", least)
+        monkeypatch.setenv("TASKVEIL_THREADS", threads)
+        averaged = averaged_models(block, [Prior(), Prior(centre=centre)], loss)
+        found.append((*averaged, residual_models(block, centre, 1.0, loss)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

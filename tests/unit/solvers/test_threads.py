@@ -56,6 +56,19 @@ def test_callers_in_several_threads_and_inside_one_another_all_finish(three_thre
     assert totals == [[12] * 4] * 6
 
 
+def test_items_are_made_as_they_are_needed_and_results_keep_their_order(three_threads):
+    made, done = [], []
+
+    def items():
+        for k in range(30):
+            made.append(k)
+            assert k - len(done) < 2 * 3 + 1, "not more than a few ahead of the work"
+            yield k
+
+    assert threads.each(lambda k: done.append(k) or k * k, items()) == [k * k for k in range(30)]
+    assert made == list(range(30)) and sorted(done) == made
+
+
 def test_a_waiting_helper_keeps_nothing_of_the_caller_alive(three_threads):
     class Large:
         pass
