@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import taskveil as tv
@@ -35,8 +35,12 @@ def fit_command(repeats: int) -> dict:
 
         def command(*more: str) -> None:
             wanted = ["fit", "school", "--epsilon", "0.01", "--delta", str(DELTA), "--json", "-o", f"{folder}/model", *more]
-            with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), suppress(SystemExit):
-                run(wanted)
+            try:
+                with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+                    run(wanted)
+            except SystemExit as end:
+                if end.code:
+                    raise RuntimeError(f"taskveil {' '.join(wanted)} ended with code {end.code}") from None
 
         turns = {"without": command, "with": lambda: command("--ledger", url, "--account", KEY.name)}
         times = take_turns(turns, repeats)
