@@ -173,11 +173,8 @@ class PureEvent(Event):
         return self.epsilon
 
 
-@dataclass(frozen=True)
-class ZeroEvent(Event):
-    """Nothing about the unit was released."""
-
-    kind = "zero"
+class _NoCurve(Event):
+    """Adds nothing to any curve."""
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         return np.zeros(len(orders))
@@ -195,7 +192,14 @@ class ZeroEvent(Event):
 
 
 @dataclass(frozen=True)
-class CappedEvent(Event):
+class ZeroEvent(_NoCurve):
+    """Nothing about the unit was released."""
+
+    kind = "zero"
+
+
+@dataclass(frozen=True)
+class CappedEvent(_NoCurve):
     """A release that is paid for already: no unit takes part in more than `most`, and that many `inner` are charged.
 
     Which releases a unit takes part in is drawn without looking at rows. Given the draw, even if all of it is known, the
@@ -211,25 +215,11 @@ class CappedEvent(Event):
         if not (isinstance(self.most, int) and self.most >= 1):
             raise OptionError(f"the most releases a unit takes part in must be a whole number >= 1; got {self.most!r}")
 
-    def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
-        return np.zeros(len(orders))
-
-    def zcdp(self) -> float:
-        return 0.0
-
-    def pure_epsilon(self) -> float:
-        return 0.0
-
     def slack(self) -> float:
         return self.inner.slack()
 
     def failure(self) -> float:
         return self.inner.failure()
-
-    def dp_event(self) -> Any:
-        import dp_accounting
-
-        return dp_accounting.NoOpDpEvent()
 
     def made_again(self) -> Event:
         return self.inner

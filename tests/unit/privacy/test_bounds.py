@@ -39,3 +39,18 @@ def test_lists_and_integers_are_taken_and_other_shapes_refused():
     assert np.array_equal(clip_rows([[3, 4]], 10.0), [[3.0, 4.0]])
     with pytest.raises(DataError, match="2-d"):
         clip_rows(np.ones(3), 1.0)
+
+
+def test_only_rows_that_are_clearly_inside_take_the_short_way(monkeypatch):
+    """One row too long, NaN or overflowing sends all of them the long way; the twin believes every row and lets it through."""
+    from taskveil.privacy import bounds
+
+    inside = np.full((3, 4), 0.4)
+    np.testing.assert_array_equal(bounds.clip_rows(inside, 1.0), inside)
+    for bad in (0.6, np.nan, np.inf, 1e200):
+        rows = inside.copy()
+        rows[1, 2:] = bad
+        assert np.linalg.norm(bounds.clip_rows(rows, 1.0), axis=1).max() <= 1.0
+        with monkeypatch.context() as broken:
+            broken.setattr(bounds, "_clearly_inside", lambda rows, target: True)
+            assert not np.linalg.norm(bounds.clip_rows(rows, 1.0), axis=1).max() <= 1.0

@@ -115,3 +115,13 @@ def test_a_release_made_again_is_charged_in_full(tmp_path):
     assert book.spent(key)[0] > before * 1.1
     assert [e.kind for _, e in book.committed(key, run)] == ["capped", "gaussian"]
     assert book.verify() == []
+
+
+def test_a_site_does_not_agree_to_a_cap_it_cannot_check():
+    from taskveil.errors import BudgetExceeded
+    from taskveil.runtime.federation.site import allowed_messages
+
+    with pytest.raises(BudgetExceeded, match="cannot check"):
+        allowed_messages(planned(), None, None)
+    with pytest.raises(AttributeError):  # the twin: without a cap the plan itself is looked at, and needs a site
+        allowed_messages(planned(most=None), None, None)

@@ -160,6 +160,8 @@ def membership(federation: Federation, file: SiteFile) -> Membership:
 
 def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
     """All messages of the plan; for asynchronous methods as many as the site's own limit covers."""
+    if plan.most_participations is not None:  # the server could ask more often, and the site would not notice
+        raise BudgetExceeded("this plan counts on a cap on participations, which a site cannot check yet. Nothing was sent.")
     rounds = [releases for _, releases in plan.rounds()]
     limit = file.limit.get("epsilon")
     if limit is None or plan.budget.epsilon is None:
