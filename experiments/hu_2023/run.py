@@ -2,9 +2,8 @@
 
     python -m experiments.hu_2023.run                  plans, training, README.md (needs $TASKVEIL_DATA)
     python -m experiments.hu_2023.run plans FILE        only the calibrated plans (needs dp-accounting)
-    python -m experiments.hu_2023.run train FILE OUT    only the training, from plans (needs JAX; made for a GPU)
+    python -m experiments.hu_2023.run train FILE OUT [DATA]   only the training, from plans (needs JAX; made for a GPU)
     python -m experiments.hu_2023.run control           adds the empty and noise-only billboards to results.json
-    python -m experiments.hu_2023.run replicate         three new seeds where `mean` looked worse than a global model
     python -m experiments.hu_2023.run report            README.md and curves from results.json
 
 Accuracy is over all test rows of all writers. `local` is the same model, features and local solver without a billboard.
@@ -24,6 +23,7 @@ import numpy as np
 from experiments.hu_2023 import settings
 
 HERE = Path(__file__).parent
+TUNED = ("mean", "fedavg", "fedprox", "fedavg-long")  # fine-tuned after training
 
 
 def load(name: str, seed: int) -> tuple[Any, tuple[np.ndarray, ...]]:
@@ -73,10 +73,10 @@ def make_plans() -> dict[str, Any]:
     return plans
 
 
-def train(plans: dict[str, Any], out: Path, seeds: tuple[int, ...] = settings.SEEDS) -> None:
+def train(plans: dict[str, Any], out: Path, names: tuple[str, ...] = tuple(settings.DATA)) -> None:
     results = []
-    for seed in seeds:
-        for name in settings.DATA:
+    for name in names:
+        for seed in settings.DATA[name]["seeds"]:
             block, test = load(name, seed)
             results.append(local_result(name, seed, block, test))
             print(json.dumps({k: v for k, v in results[-1].items() if k != "correct"}), flush=True)
@@ -86,25 +86,7 @@ def train(plans: dict[str, Any], out: Path, seeds: tuple[int, ...] = settings.SE
                     result = one_run(name, method_name, epsilon, seed, block, test, stored)
                     results.append(result)
                     print(json.dumps({k: v for k, v in result.items() if k != "correct"}), flush=True)
-            out.write_text(json.dumps(results))  # after every data set, so that an interrupted run leaves something
-
-
-def replicate(out: Path, name: str = "femnist", epsilons: tuple[float, ...] = (1.6, 4.0)) -> None:
-    """`mean` against `fedprox` on new seeds, where the table shows the largest gap in a fine-tuned column."""
-    from taskveil.privacy.plan import Budget, make_plan
-
-    results: list[dict[str, Any]] = []
-    for seed in settings.NEW_SEEDS:
-        block, test = load(name, seed)
-        for epsilon in epsilons:
-            for method_name in ("mean", "fedprox"):
-                public, method = public_of(name, seed), settings.method_for(method_name, name, epsilon)
-                budget = Budget(epsilon, 1 / public.n_tasks, neighbours=settings.NEIGHBOURS)
-                plan = make_plan(method.requests(public, budget), budget)
-                stored = {"plan": plan.to_dict(), "certified": plan.epsilon()}
-                results.append(one_run(name, method_name, epsilon, seed, block, test, stored))
-                print(json.dumps({k: v for k, v in results[-1].items() if k != "correct"}), flush=True)
-        out.write_text(json.dumps(results))
+            out.write_text(json.dumps(results))  # after every seed, so that an interrupted run leaves something
 
 
 def one_run(
@@ -122,7 +104,7 @@ def one_run(
     )
     own = correct_by_writer(method, record, record.models.extra["params"], test)
     columns = {"none": own}
-    if method_name in ("mean", "fedavg", "fedprox"):
+    if method_name in TUNED:
         columns |= personalised(method, record, block, test)
         if method_name == "mean":  # its model is the regularised one around the last billboard; see the README
             columns["algorithm-1"], columns["none"] = own, columns["mean"]
@@ -130,7 +112,7 @@ def one_run(
         "data": name, "method": method_name, "epsilon": epsilon, "seed": seed, "rounds": record.rounds,
         "certified": stored["certified"], "parameters": int(record.models.extra["params"].shape[1]),
         "accuracy": {k: float(v.sum() / len(test[1])) for k, v in columns.items()},
-        "correct": {k: columns[k].tolist() for k in ("none", "chosen") if k in columns},
+        "correct": {k: columns[k].astype(int).tolist() for k in ("none", "chosen") if k in columns},
         "seconds": time.perf_counter() - started,
     }  # fmt: skip
 
@@ -142,7 +124,7 @@ def local_result(name: str, seed: int, block: Any, test: tuple[np.ndarray, ...])
     tested = np.bincount(test[2], minlength=block.n_tasks)
     return {
         "data": name, "method": "local", "epsilon": None, "seed": seed, "parameters": method.built(public).n_parameters,
-        "accuracy": {"none": float(correct.sum() / len(test[1]))}, "correct": {"none": correct.tolist()},
+        "accuracy": {"none": float(correct.sum() / len(test[1]))}, "correct": {"none": correct.astype(int).tolist()},
         "tested": tested.tolist(),
     }  # fmt: skip
 
@@ -164,12 +146,12 @@ def learned_alone(method: Any, public: Any, block: Any, test: tuple[np.ndarray, 
     return correct_by_writer(method, SimpleNamespace(public=public), params, test)
 
 
-def controls(results: list[dict[str, Any]], names: tuple[str, ...], seeds: tuple[int, ...]) -> list[dict[str, Any]]:
+def controls(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same local choice with a billboard that holds nothing: zero, or noise alone. What it gains is not from sharing."""
     from types import SimpleNamespace
 
-    for name in names:
-        for seed in seeds:
+    for name, about in settings.DATA.items():
+        for seed in about["seeds"]:
             block, test = load(name, seed)
             method, public = settings.method_for("mean", name, 1.0), public_of(name, seed)
             size = method.built(public).n_parameters
@@ -180,7 +162,7 @@ def controls(results: list[dict[str, Any]], names: tuple[str, ...], seeds: tuple
                 results.append({
                     "data": name, "method": f"control-{label}", "epsilon": None, "seed": seed, "parameters": size,
                     "accuracy": {k: float(v.sum() / len(test[1])) for k, v in columns.items()},
-                    "correct": {"chosen": columns["chosen"].tolist()},
+                    "correct": {"chosen": columns["chosen"].astype(int).tolist()},
                 })  # fmt: skip
                 print(json.dumps({k: v for k, v in results[-1].items() if k != "correct"}), flush=True)
     return results
@@ -232,15 +214,13 @@ def main() -> None:
     if stage == "plans":
         Path(sys.argv[2]).write_text(json.dumps(make_plans()))
     elif stage == "train":
-        train(json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[3]))
+        train(json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[3]), tuple(sys.argv[4:]) or tuple(settings.DATA))
     elif stage == "all":
         train(make_plans(), HERE / "results.json")
     if stage in ("all", "control"):
         file = HERE / "results.json"
         kept = [r for r in json.loads(file.read_text()) if not r["method"].startswith("control")]
-        file.write_text(json.dumps(controls(kept, tuple(settings.DATA), settings.SEEDS)))
-    if stage in ("all", "replicate"):
-        replicate(HERE / "replication.json")
+        file.write_text(json.dumps(controls(kept)))
     if stage in ("all", "report"):
         from experiments.hu_2023.report import write_report
 
