@@ -1,7 +1,7 @@
 """What the ledger costs: the share it adds to `taskveil fit school` and to the bare call of `fit`, and milliseconds per commit.
 
-The bare call takes some 60 ms. Four durable transactions (reserve, two releases, finish) add about 6, of which the disk takes 2;
-the command also measures each school's gain and writes models and a page.
+The bare call takes some 50 ms. A reservation and one durable commit (both releases of the round) add about 2, of which the disk
+takes a quarter; the command also measures each school's gain and writes models and a page.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskGram, Task
 from taskveil.privacy.mechanisms import MECHANISMS, mechanism_from_dict
 from taskveil.privacy.plan import Budget, PlannedRelease, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import release
+from taskveil.privacy.release import release, release_together
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 
@@ -50,7 +50,7 @@ class Watched:
 class Refusing:
     """An account without budget."""
 
-    def commit(self, planned):
+    def commit(self, *planned):
         raise BudgetExceeded("nothing left")
 
 
@@ -60,9 +60,9 @@ class Recording:
     def __init__(self, source):
         self.source, self.noise_before_charge = source, []
 
-    def commit(self, planned):
-        self.noise_before_charge.append(self.source.asked)
-        return planned.id
+    def commit(self, *planned):
+        self.noise_before_charge += [self.source.asked] * len(planned)
+        return planned[-1].id
 
 
 def messages(contribution):
@@ -111,6 +111,25 @@ def test_the_check_rejects_a_release_that_draws_noise_before_it_charges():
         return value
 
     assert not charges_first(careless, "gaussian", VectorSum((4,), 1.5))
+
+
+def charges_both_first(release_both):
+    """Whether two releases of a round are charged together before the noise of either; a refusal draws none."""
+    contribution, source = VectorSum((4,), 1.5), Watched()
+    planned = planned_with("gaussian", contribution)
+    bounded, account, refused = contribution.clip(messages(contribution)), Recording(source), Watched()
+    release_both([(planned, bounded, source), (planned, bounded, source)], account)
+    with pytest.raises(BudgetExceeded):
+        release_both([(planned, bounded, refused), (planned, bounded, refused)], Refusing())
+    return account.noise_before_charge == [0, 0] and source.asked > 0 and refused.asked == 0
+
+
+def test_releases_of_one_round_are_all_charged_before_the_noise_of_the_first():
+    assert charges_both_first(lambda wanted, account: list(release_together(wanted, account)))
+
+
+def test_the_check_rejects_releases_that_are_charged_one_by_one():
+    assert not charges_both_first(lambda wanted, account: [release(p, b, account, s) for p, b, s in wanted])
 
 
 @pytest.mark.parametrize(("name", "contribution"), FITTING, ids=ids)

@@ -1,6 +1,7 @@
 """The one place that charges and adds noise.
 
     release(planned, bounded, account, source, aggregation)
+    release_together([(planned, bounded, source), ...], account, aggregation)   the releases of one round
 
 Order, always: check the input, commit the planned event to the account (durable before it returns), draw
 noise, return the noisy total. An account that refuses raises, and no noise is drawn. Only `Bounded` values
@@ -9,6 +10,7 @@ get in, and only those clipped for exactly the planned contribution.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from taskveil.errors import OptionError
@@ -39,6 +41,25 @@ def release(
     tasks: TaskNames | None = None,
 ) -> Release:
     """Charge, then noise. `tasks` names the rows of `bounded` (keys of seeded noise under 'local')."""
+    return next(release_together([(planned, bounded, source)], account, aggregation, tasks))
+
+
+def release_together(
+    wanted: Sequence[tuple[PlannedRelease, Bounded, NoiseSource]],
+    account: Account,
+    aggregation: str = "curator",
+    tasks: TaskNames | None = None,
+) -> Iterator[Release]:
+    """The releases of one round: all are charged, all or none, before the noise of the first is drawn."""
+    for planned, bounded, _ in wanted:
+        _check(planned, bounded, aggregation)
+    way = AGGREGATIONS.get(aggregation)
+    account.commit(*(planned for planned, _, _ in wanted))
+    for planned, bounded, source in wanted:
+        yield Release(planned.name, planned.round, way.combine(planned, bounded, source, tasks), planned.event)
+
+
+def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
     if not isinstance(bounded, Bounded):
         raise TypeError("only clipped values can be released: expected a Bounded made by contribution.clip")
     if bounded.contribution != planned.contribution:
@@ -46,13 +67,10 @@ def release(
             f"release {planned.id!r} was planned for {planned.contribution!r}, "
             f"not for {bounded.contribution!r}"
         )
-    way = AGGREGATIONS.get(aggregation)
     if bounded.summed and aggregation != "curator":
         raise OptionError(
             f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task"
         )
-    account.commit(planned)
-    return Release(planned.name, planned.round, way.combine(planned, bounded, source, tasks), planned.event)
 
 
 def release_sum(planned: PlannedRelease, raw_sum: Bounded, account: Account, source: NoiseSource) -> Release:

@@ -24,8 +24,8 @@ class Account(Protocol):
     def reserve(self, plan: Plan) -> None:
         """Set the cost of the whole plan aside, or raise BudgetExceeded; nothing is released on refusal."""
 
-    def commit(self, planned: PlannedRelease) -> str:
-        """Write one release down before its noise is drawn; returns the id of the entry."""
+    def commit(self, *planned: PlannedRelease) -> str:
+        """Write releases down, all or none, before the noise of any is drawn; returns the id of the last entry."""
 
     def finish(self) -> None:
         """No more commits for this plan; what was reserved and not committed is given back."""
@@ -74,15 +74,17 @@ class MemoryAccount:
                 )
         self._open = {release.id: release for release in plan.releases}
 
-    def commit(self, planned: PlannedRelease) -> str:
+    def commit(self, *planned: PlannedRelease) -> str:
         """Refuse what was not reserved or was committed before."""
-        if self._open.get(planned.id) != planned:
-            raise BudgetExceeded(
-                f"release {planned.id!r} was not reserved, or was already made. Nothing was released."
-            )
-        del self._open[planned.id]
-        self._charges.append(Charge(planned.event))
-        return planned.id
+        left = dict(self._open)
+        for one in planned:
+            if left.pop(one.id, None) != one:
+                raise BudgetExceeded(
+                    f"release {one.id!r} was not reserved, or was already made. Nothing was released."
+                )
+        self._open = left
+        self._charges += [Charge(one.event) for one in planned]
+        return planned[-1].id
 
     def finish(self) -> None:
         """Give back what was reserved and not committed."""

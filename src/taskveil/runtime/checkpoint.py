@@ -159,11 +159,12 @@ class JournalAccount:
         self.inner.reserve(plan)
         point("reserved")
 
-    def commit(self, planned: PlannedRelease) -> str:
+    def commit(self, *planned: PlannedRelease) -> str:
         point("commit.before")
-        entry = self.inner.commit(planned)
+        entry = self.inner.commit(*planned)
         point("commit.after")
-        self.checkpoint.note_commit(planned)
+        for one in planned:
+            self.checkpoint.note_commit(one)
         return entry
 
     def finish(self) -> None:

@@ -24,7 +24,7 @@ from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
-from taskveil.privacy.release import release
+from taskveil.privacy.release import release_together
 from taskveil.privacy.spending import Account
 from taskveil.privacy.units import Unit
 from taskveil.runtime.record import RunRecord, merge_states
@@ -113,11 +113,12 @@ def _released(
     made: Counter[str], account: Account, source: NoiseSource, plan: Plan,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
-    noisy = {}
+    wanted, noisy = [], {}
     for planned in releases:
         fresh = again(source, made[planned.id])
-        bounded = bounded_message(planned, message, active, fresh)
-        noisy[planned.name] = release(planned, bounded, account, fresh, plan.budget.aggregation).value
+        wanted.append((planned, bounded_message(planned, message, active, fresh), fresh))
+    for planned, done in zip(releases, release_together(wanted, account, plan.budget.aggregation), strict=True):
+        noisy[planned.name] = done.value
         point("noise.drawn")
         executed.append(planned)
         made[planned.id] += 1

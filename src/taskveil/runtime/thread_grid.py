@@ -38,12 +38,13 @@ class SharedAccount:
     def __init__(self, account: Account | None) -> None:
         self._account, self._seen, self._lock = account, set[str](), threading.Lock()
 
-    def commit(self, planned: PlannedRelease) -> str:
+    def commit(self, *planned: PlannedRelease) -> str:
         with self._lock:
-            if self._account is not None and planned.id not in self._seen:
-                self._account.commit(planned)
-            self._seen.add(planned.id)
-        return planned.id
+            new = [p for p in planned if p.id not in self._seen]
+            if self._account is not None and new:
+                self._account.commit(*new)
+            self._seen.update(p.id for p in new)
+        return planned[-1].id
 
     def reserve(self, plan: Plan) -> None:
         """The server has reserved the plan for everybody."""

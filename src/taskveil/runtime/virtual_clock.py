@@ -55,12 +55,12 @@ class ParallelAccount:
         self._account = account
         self._seen: set[str] = set()
 
-    def commit(self, planned: PlannedRelease) -> str:
-        if planned.id in self._seen:
-            return planned.id
-        entry = self._account.commit(planned)
-        self._seen.add(planned.id)
-        return entry
+    def commit(self, *planned: PlannedRelease) -> str:
+        new = [p for p in planned if p.id not in self._seen]
+        if new:
+            self._account.commit(*new)
+        self._seen.update(p.id for p in new)
+        return planned[-1].id
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._account, name)

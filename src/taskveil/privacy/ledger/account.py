@@ -17,19 +17,25 @@ class LedgerAccount:
 
     def __init__(self, book: Book, key: Key, run: str | None = None):
         self.book, self.key = book, key
-        self.run = run or uuid.uuid4().hex  # known before it is reserved, so that a crash in between loses nothing
+        self._new = uuid.uuid4().hex
+        self.run = run or self._new  # known before it is reserved, so that a crash in between loses nothing
+        self._complete = False
 
     def reserve(self, plan: Plan) -> None:
         """Set the whole plan aside, unless this is a run that was reserved before."""
-        self.book.reserve(self.key, plan.charges(), plan.budget.delta, self.run)
+        resumed = self.run != self._new
+        self.book.reserve(self.key, plan.charges(), plan.budget.delta, self.run, resumed=resumed)
 
-    def commit(self, planned: PlannedRelease) -> str:
+    def commit(self, *planned: PlannedRelease) -> str:
         """Durable when it returns; the noise is drawn afterwards."""
-        return self.book.commit(self.key, self.run, planned.id, planned.event)
+        done = self.book.commit_all(self.key, self.run, [(p.id, p.event) for p in planned])
+        self._complete = done.left == 0
+        return done.entries[-1]
 
     def finish(self) -> None:
         """Give back what was reserved and never committed."""
-        self.book.finish(self.key, self.run)
+        if not self._complete:
+            self.book.finish(self.key, self.run)
 
     def spent(self) -> list[Charge]:
         """Every commit of this run."""

@@ -1,10 +1,13 @@
-"""The rules of the ledger. Every public function is one transaction; what it decides is durable when it returns.
+"""The rules of the ledger. Every public function is one transaction; what it decides binds all processes when it returns.
 
 1. The whole plan is reserved before the first round, or refused (BudgetExceeded, exit 3): nothing is released then.
-2. Every release is committed before its noise is drawn. A commit is never refunded.
+   A reservation outlives its process but need not outlive a power cut: the run that held it has ended then, nothing of
+   it was released, and resuming it reserves again. It is on the disk with the run's first commit at the latest.
+2. Every release is committed, durably, before its noise is drawn. A commit is never refunded.
 3. A release committed twice (a run that was killed and resumed) is charged twice.
 4. What was reserved and never committed is given back when the run is finished; its noise was never drawn, because
-   drawing it needs a commit, and a finished run takes none.
+   drawing it needs a commit, and a finished run takes none. A run that has committed all it reserved is complete: it has
+   nothing to give back, and a release it makes again is charged again (rule 3).
 5. Entries are append-only and chained by hashes; totals can be recomputed from them.
 """
 
@@ -12,19 +15,18 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import Any, NamedTuple
 
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.chain import START, broken_links, link
-from taskveil.privacy.ledger.database import Database
+from taskveil.privacy.ledger.database import Database, Transaction
 from taskveil.privacy.ledger.holdings import OPEN, Cost, Holdings, Limit, cost_of
 from taskveil.privacy.units import Neighbours, Observer, Unit
 
@@ -52,6 +54,16 @@ class Key:
         return {"name": self.name, "unit": self.unit, "neighbours": self.neighbours, "observer": self.observer}
 
 
+RUNNING, FINISHED, COMPLETE = 0, 1, 2  # the column "finished" of a run
+
+
+class Committed(NamedTuple):
+    """Ids of the entries of a commit, and how many reserved releases the run has left."""
+
+    entries: list[str]
+    left: int
+
+
 class Book:
     """All accounts of one database."""
 
@@ -69,97 +81,110 @@ class Book:
             raise OptionError(f"the limit epsilon must be positive and finite, got {epsilon!r}")
         check_delta(delta)
         body = json.dumps({"epsilon": epsilon, "delta": delta})
-        with self.database.transaction() as connection:
-            row = self._find(connection, key)
+        with self.database.transaction() as transaction:
+            row = self._find(transaction, key)
             if row is None:
                 opened = {"epsilon": epsilon, "delta": delta, "rule": OPEN, "held": Holdings().to_json()}
-                connection.execute(say.OPEN_ACCOUNT, {**key.columns(), **opened, "entries": 0, "head": START})
-                row = self._find(connection, key)
+                transaction.run(say.OPEN_ACCOUNT, {**key.columns(), **opened, "entries": 0, "head": START})
+                row = self._find(transaction, key)
             assert row is not None
-            self._append(connection, row, run="", kind="limit", body=body, epsilon=epsilon, delta=delta)
+            self._append(transaction, row, [_entry("limit", body)], epsilon=epsilon, delta=delta)
 
     # ---------------------------------------------------------- spending
 
-    def reserve(self, key: Key, charges: Sequence[Charge], delta: float, run: str | None = None) -> str:
-        """Set a whole plan aside; returns the id of the run. A run that was reserved before keeps what it has."""
-        known, run = run is not None, run or uuid.uuid4().hex
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            if known and self._run(connection, row.id, run) is not None:
+    def reserve(
+        self, key: Key, charges: Sequence[Charge], delta: float, run: str | None = None, *, resumed: bool = True
+    ) -> str:
+        """Set a whole plan aside; returns the id of the run. A run that was reserved before keeps what it has.
+
+        `resumed=False` says that the id is new, which saves looking for it.
+        """
+        known, run = resumed and run is not None, run or uuid.uuid4().hex
+        with self.database.transaction(durable=False) as transaction:
+            row = self._row(transaction, key)
+            if known and self._run(transaction, row.id, run) is not None:
                 return run
             cost = cost_of(charges, min(delta, row.delta))
             held = Holdings.from_json(row.held).cost
             limit = Limit(row.epsilon, row.delta, row.rule).decided(cost)
             _require(limit, held, cost, key, f"this run plans {sum(c.count for c in charges)} release(s)")
             body = {"charges": _plain(charges), "delta": min(delta, row.delta), "rule": limit.rule}
-            self._append(
-                connection, row, run=run, kind="reserve", body=json.dumps(body),
-                held=Holdings(held + cost).to_json(), rule=limit.rule,
-            )  # fmt: skip
+            entry = _entry("reserve", json.dumps(body), run)
+            self._append(transaction, row, [entry], held=Holdings(held + cost).to_json(), rule=limit.rule)
             opened = {"run": run, "account": row.id, "delta": body["delta"], "left": json.dumps(body["charges"])}
-            connection.execute(say.OPEN_RUN, {**opened, "committed": 0, "finished": 0})
+            transaction.run(say.OPEN_RUN, {**opened, "committed": 0, "finished": RUNNING})
         return run
 
     def commit(self, key: Key, run: str, release: str, event: Event) -> str:
-        """Write one release of a run down. A release that was committed before is charged again, or refused."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            state = self._open_run(connection, row.id, run, key)
-            left, changes = taken_from(json.loads(state.left), event), {}
-            extra = left is None or self._was_committed(connection, run, release)
-            if extra:
-                event = event.made_again()
-                cost, held = cost_of([Charge(event)], row.delta), Holdings.from_json(row.held).cost
-                limit = Limit(row.epsilon, row.delta, row.rule)
-                _require(limit, held, cost, key, f"release {release!r} must be charged once more")
-                changes = {"held": Holdings(held + cost).to_json()}
-                left = json.loads(state.left)
-            body = json.dumps({"event": event.to_dict(), "extra": extra})
-            values = {"left": json.dumps(left), "committed": state.committed + 1}
-            connection.execute(say.COUNT_COMMIT, {"which": run, **values})
-            return self._append(connection, row, run=run, kind="commit", body=body, release=release, **changes)
+        """Write one release of a run down."""
+        return self.commit_all(key, run, [(release, event)]).entries[0]
+
+    def commit_all(self, key: Key, run: str, releases: Sequence[tuple[str, Event]]) -> Committed:
+        """Write releases of a run down, all or none. One that was committed before is charged again, or refused."""
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
+            state = self._open_run(transaction, row.id, run, key)
+            left, changes = json.loads(state.left), {}
+            limit, held = Limit(row.epsilon, row.delta, row.rule), None
+            entries: list[dict[str, str]] = []
+            for release, event in releases:
+                again = bool(state.committed) and self._was_committed(transaction, run, release)
+                extra = again or any(e["release"] == release for e in entries) or not taken_from(left, event)
+                charged = event.made_again() if extra else event
+                if extra:
+                    held = held or Holdings.from_json(row.held).cost
+                    cost = cost_of([Charge(charged)], row.delta)
+                    _require(limit, held, cost, key, f"release {release!r} must be charged once more")
+                    held = held + cost
+                    changes = {"held": Holdings(held).to_json()}
+                body = json.dumps({"event": charged.to_dict(), "extra": extra})
+                entries.append(_entry("commit", body, run, release))
+            open_count = sum(item["count"] for item in left)
+            values = {"left": json.dumps(left), "committed": state.committed + len(releases)}
+            transaction.run(say.COUNT_COMMIT, {"which": run, **values, "finished": RUNNING if open_count else COMPLETE})
+            return Committed(self._append(transaction, row, entries, **changes), open_count)
 
     def finish(self, key: Key, run: str) -> None:
         """No more commits; what was reserved and never committed goes back. Finishing twice does nothing."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            state = self._run(connection, row.id, run)
-            if state is None or state.finished:
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
+            state = self._run(transaction, row.id, run)
+            if state is None or state.finished == FINISHED:
                 return
             left, changes = json.loads(state.left), {}
             if any(item["count"] for item in left):
                 back = unused(left, state.delta, nothing_committed=state.committed == 0)
                 changes = {"held": Holdings(Holdings.from_json(row.held).cost.minus(back)).to_json()}
-            connection.execute(say.FINISH_RUN, {"which": run})
-            self._append(connection, row, run=run, kind="finish", body="{}", **changes)
+            transaction.run(say.FINISH_RUN, {"which": run, "finished": FINISHED})
+            self._append(transaction, row, [_entry("finish", "{}", run)], **changes)
 
     # ----------------------------------------------------------- reading
 
     def accounts(self) -> list[Any]:
-        with self.database.transaction() as connection:
-            return list(connection.execute(say.ALL_ACCOUNTS).all())
+        with self.database.transaction() as transaction:
+            return transaction.rows(say.ALL_ACCOUNTS)
 
     def rows(self, account: int) -> list[Any]:
-        with self.database.transaction() as connection:
-            return list(connection.execute(say.HISTORY, {"account": account}).all())
+        with self.database.transaction() as transaction:
+            return transaction.rows(say.HISTORY, {"account": account})
 
     def open_runs(self, key: Key) -> list[str]:
         """Runs that hold a reservation and are not finished: running, or killed and not resumed."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            return list(connection.execute(say.UNFINISHED, {"account": row.id}).scalars())
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
+            return [r.run for r in transaction.rows(say.UNFINISHED, {"account": row.id, "running": RUNNING})]
 
     def committed(self, key: Key, run: str) -> list[tuple[str, Event]]:
         """Every commit of a run, in order."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
-            found = connection.execute(say.COMMITS, {"account": row.id, "run": run}).all()
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
+            found = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "commit"})
         return [(release, event_from_dict(json.loads(body)["event"])) for release, body in found]
 
     def spent(self, key: Key) -> tuple[float, float]:
         """(composed epsilon of everything committed or reserved, limit epsilon)."""
-        with self.database.transaction() as connection:
-            row = self._row(connection, key)
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
         return Limit(row.epsilon, row.delta, row.rule).total(Holdings.from_json(row.held).cost), row.epsilon
 
     def verify(self) -> list[str]:
@@ -177,6 +202,8 @@ class Book:
 
     def key_for(self, name: str | None, unit: str, neighbours: str, observer: str) -> Key:
         """The account of a run: by name, with the run's own sentence; clear errors where there is none."""
+        if name is not None and Key(name, unit, neighbours, observer) in self.database.known:
+            return Key(name, unit, neighbours, observer)
         known = self.accounts()
         if name is None:
             names = sorted({row.name for row in known})
@@ -198,44 +225,49 @@ class Book:
                 f"account {name!r} is kept for ({kept}); this run protects ({unit}, {neighbours}, against {observer}). "
                 "Open a second account for it with `taskveil ledger set`, or change the run."
             )
+        self.database.known.add(key)
         return key
 
     # ---------------------------------------------------------- internals
 
-    def _find(self, connection: Connection, key: Key) -> Any:
+    def _find(self, transaction: Transaction, key: Key) -> Any:
         chosen = say.ACCOUNT_LOCKED if self.database.locks_rows else say.ACCOUNT
-        return connection.execute(chosen, key.columns()).one_or_none()
+        return next(iter(transaction.rows(chosen, key.columns())), None)
 
-    def _row(self, connection: Connection, key: Key) -> Any:
-        row = self._find(connection, key)
+    def _row(self, transaction: Transaction, key: Key) -> Any:
+        row = self._find(transaction, key)
         if row is None:
             raise UnknownName(f"no account {key} in this ledger; open it with `taskveil ledger set {key.name} ...`")
         return row
 
-    def _run(self, connection: Connection, account: int, run: str) -> Any:
-        return connection.execute(say.RUN, {"run": run, "account": account}).one_or_none()
+    def _run(self, transaction: Transaction, account: int, run: str) -> Any:
+        return next(iter(transaction.rows(say.RUN, {"run": run, "account": account})), None)
 
-    def _open_run(self, connection: Connection, account: int, run: str, key: Key) -> Any:
-        state = self._run(connection, account, run)
-        if state is None or state.finished:
+    def _open_run(self, transaction: Transaction, account: int, run: str, key: Key) -> Any:
+        state = self._run(transaction, account, run)
+        if state is None or state.finished == FINISHED:
             why = "was never reserved" if state is None else "is finished"
             raise BudgetExceeded(f"run {run} on account {key} {why}; nothing was released.")
         return state
 
-    def _was_committed(self, connection: Connection, run: str, release: str) -> bool:
-        return connection.execute(say.COMMITTED_BEFORE, {"run": run, "release": release}).first() is not None
+    def _was_committed(self, transaction: Transaction, run: str, release: str) -> bool:
+        return bool(transaction.rows(say.COMMITTED_BEFORE, {"run": run, "release": release, "kind": "commit"}))
 
-    def _append(
-        self, connection: Connection, row: Any, *, run: str, kind: str, body: str, release: str = "", **changes: Any
-    ) -> str:
-        """One more entry, and the account's row brought up to date with it."""
-        number, at = row.entries + 1, datetime.now(UTC).isoformat(timespec="microseconds")
-        hashed = link(row.head, row.name, number, run, kind, release, body, at)
-        entry = {"run": run, "kind": kind, "release": release, "body": body, "at": at, "previous": row.head, "hash": hashed}
-        connection.execute(say.APPEND, {"account": row.id, "number": number, **entry})
-        moved = {"which": row.id, "entries": number, "head": hashed, **changes}
-        connection.execute(say.ADVANCE[tuple(changes)], moved)
-        return f"{row.name}/{number}"
+    def _append(self, transaction: Transaction, row: Any, new: list[dict[str, str]], **changes: Any) -> list[str]:
+        """More entries, and the account's row brought up to date with them; returns their ids."""
+        at, head, rows = datetime.now(UTC).isoformat(timespec="microseconds"), row.head, []
+        for number, entry in enumerate(new, start=row.entries + 1):
+            hashed = link(head, row.name, number, entry["run"], entry["kind"], entry["release"], entry["body"], at)
+            rows.append({"account": row.id, "number": number, **entry, "at": at, "previous": head, "hash": hashed})
+            head = hashed
+        transaction.run_many(say.APPEND, rows)
+        moved = {"which": row.id, "entries": rows[-1]["number"], "head": head, **changes}
+        transaction.run(say.ADVANCE[tuple(changes)], moved)
+        return [f"{row.name}/{entry['number']}" for entry in rows]
+
+
+def _entry(kind: str, body: str, run: str = "", release: str = "") -> dict[str, str]:
+    return {"run": run, "kind": kind, "release": release, "body": body}
 
 
 def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) -> Cost:
@@ -245,23 +277,22 @@ def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) ->
     return cost if nothing_committed else Cost(cost.curve, cost.slack, cost.failure, 0.0, 0.0)
 
 
-def taken_from(left: list[dict[str, Any]], event: Event) -> list[dict[str, Any]] | None:
-    """The reservation less one such event; None where it holds none any more."""
+def taken_from(left: list[dict[str, Any]], event: Event) -> bool:
+    """Take one such event out of the reservation; False where it holds none any more."""
     wanted = event.to_dict()
     for item in left:
         if item["event"] == wanted and item["count"] > 0:
             item["count"] -= 1
-            return left
-    return None
+            return True
+    return False
 
 
 def _plain(charges: Sequence[Charge]) -> list[dict[str, Any]]:
     """Equal events written once, with their count."""
-    counts: dict[str, int] = {}
+    counts: Counter[Event] = Counter()
     for charge in charges:
-        key = json.dumps(charge.event.to_dict(), sort_keys=True)
-        counts[key] = counts.get(key, 0) + charge.count
-    return [{"event": json.loads(key), "count": count} for key, count in counts.items()]
+        counts[charge.event] += charge.count
+    return [{"event": event.to_dict(), "count": count} for event, count in counts.items()]
 
 
 def _require(limit: Limit, held: Cost, cost: Cost, key: Key, what: str) -> None:

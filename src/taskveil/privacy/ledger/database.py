@@ -9,20 +9,52 @@ unreachable server) becomes LedgerUnavailable: nothing is released.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import ArgumentError, DatabaseError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Dialect, Engine
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import PoolProxiedConnection
 
 from taskveil.errors import EnvironmentMissing, LedgerUnavailable, OptionError
-from taskveil.privacy.ledger.migrations import migrate
+from taskveil.privacy.ledger import statements as say
+from taskveil.privacy.ledger.migrations import migrate, refuse_newer
 
 WAIT_SECONDS = 60
+LOG_PAGES = 64  # of the write-ahead log, before it starts over: a disk syncs blocks it has sooner than new ones
 MOST_KEPT = 4  # ledgers whose connections stay open; a process rarely has a second one
+
+
+class Transaction:
+    """One open transaction on a connection of the driver."""
+
+    def __init__(self, connection: PoolProxiedConnection, dialect: Dialect, durable: bool = True):
+        self._dialect = dialect
+        self._cursor = connection.cursor()
+        if self._dialect.name == "sqlite":
+            self._begin_sqlite(connection, durable)
+        elif not durable:
+            self._cursor.execute("SET LOCAL synchronous_commit TO OFF")
+
+    def run(self, statement: say.Statement, values: say.Values) -> None:
+        statement.run(self._cursor, self._dialect, values)
+
+    def run_many(self, statement: say.Statement, values: Sequence[say.Values]) -> None:
+        statement.run_many(self._cursor, self._dialect, values)
+
+    def rows(self, statement: say.Statement, values: say.Values | None = None) -> list[Any]:
+        return statement.rows(self._cursor, self._dialect, values or {})
+
+    def _begin_sqlite(self, connection: PoolProxiedConnection, durable: bool) -> None:
+        """In WAL mode FULL waits for the disk at the end of every transaction, NORMAL does not."""
+        if connection.info.get("durable") is not durable:
+            self._cursor.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+            connection.info["durable"] = durable
+        self._cursor.execute("BEGIN IMMEDIATE")
 
 
 class Database:
@@ -30,24 +62,44 @@ class Database:
 
     def __init__(self, url: str):
         self.url = url
-        self._engine = _kept_engine(url) or _new_engine(url)
-        self._begin = "BEGIN IMMEDIATE" if self._engine.dialect.name == "sqlite" else None
+        kept = _kept_engine(url)
+        self._engine = _new_engine(url) if kept is None else kept
+        self._checked = False  # a program of another version may have been here since
+        if kept is not None:
+            return
         before = _place(self._engine)
-        with self.transaction() as connection:
+        with self._engine_errors(), self._engine.begin() as connection:
+            Transaction(connection.connection, self._engine.dialect)
             migrate(connection)
         if before is not None and before == _place(self._engine):
             _keep(url, before, self._engine)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """Everything inside is written together and durably, or not at all."""
+    def transaction(self, durable: bool = True) -> Iterator[Transaction]:
+        """Everything inside is written together or not at all, seen by all processes, and durable unless asked otherwise.
+
+        What is not durable survives the process, not a power cut; the next durable transaction makes it so.
+        """
+        with self._engine_errors(), closing(self._engine.raw_connection()) as connection:
+            try:
+                this = Transaction(connection, self._engine.dialect, durable)
+                if not self._checked:
+                    refuse_newer({row.name for row in this.rows(say.DONE)})
+                    self._checked = True
+                yield this
+                connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
+
+    @contextmanager
+    def _engine_errors(self) -> Iterator[None]:
+        """What the driver or the engine cannot do, in the words of a user."""
         try:
-            with self._engine.begin() as connection:
-                if self._begin is not None:
-                    connection.exec_driver_sql(self._begin)
-                yield connection
-        except (OperationalError, DatabaseError, InterfaceError) as error:
-            reason = str(error.orig).splitlines()[0] if error.orig is not None else type(error).__name__
+            yield
+        except (DBAPIError, self._engine.dialect.loaded_dbapi.Error) as error:
+            told = getattr(error, "orig", error)
+            reason = (str(told) or type(told).__name__).splitlines()[0]
             raise LedgerUnavailable(
                 f"the ledger at {shown(self.url)} cannot be used: {reason}. Nothing was released. "
                 "Check that the file or server exists, is a taskveil ledger and can be written."
@@ -57,6 +109,11 @@ class Database:
         if _kept.get(self.url, (None, None))[1] is self._engine:
             del _kept[self.url]
         self._engine.dispose()
+
+    @property
+    def known(self) -> set[Any]:
+        """Accounts seen behind this engine. None is ever removed, so they need not be looked for again."""
+        return _known.setdefault(self._engine, set())
 
     @property
     def locks_rows(self) -> bool:
@@ -71,6 +128,7 @@ def shown(url: str) -> str:
 
 
 _kept: dict[str, tuple[Any, Engine]] = {}
+_known: WeakKeyDictionary[Engine, set[Any]] = WeakKeyDictionary()
 _left_to_the_parent: list[Any] = []
 
 
@@ -132,6 +190,7 @@ def _new_engine(url: str) -> Engine:
 def _set_up_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout={WAIT_SECONDS * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    pragmas = (f"busy_timeout={WAIT_SECONDS * 1000}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    for pragma in (*pragmas, f"wal_autocheckpoint={LOG_PAGES}"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -15,6 +15,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +63,19 @@ def nothing() -> Cost:
 
 def cost_of(charges: Sequence[Charge], delta: float) -> Cost:
     """The cost of one fixed plan; `delta` is what it may use under the rule "sum"."""
-    if not charges:
-        return nothing()
+    return _cost_of(tuple(charges), delta) if charges else nothing()
+
+
+@lru_cache(maxsize=64)
+def _cost_of(charges: tuple[Charge, ...], delta: float) -> Cost:
     curve = np.sum([rdp_curve(c.event, c.count) for c in charges], axis=0)
     epsilon, accountant = best_epsilon(list(charges), delta)
     used = 0.0 if accountant == "pure" else delta
     slack = math.fsum(c.count * c.event.slack() for c in charges)
     failure = math.fsum(c.count * c.event.failure() for c in charges)
-    return Cost(np.asarray(curve), slack, failure, epsilon, used)
+    curve = np.asarray(curve)
+    curve.flags.writeable = False
+    return Cost(curve, slack, failure, epsilon, used)
 
 
 @dataclass(frozen=True)
@@ -110,14 +116,16 @@ class Holdings:
 
     def to_json(self) -> str:
         c = self.cost
-        finite = [v if math.isfinite(v) else "inf" for v in c.curve.tolist()]
+        values = c.curve.tolist()
+        finite = values if np.isfinite(c.curve).all() else [_plain(v) for v in values]
         parts = {"slack": c.slack, "failure": c.failure, "epsilon": _plain(c.epsilon), "delta": c.delta}
         return json.dumps({"curve": finite, **parts})
 
     @staticmethod
     def from_json(text: str) -> Holdings:
         data = json.loads(text)
-        curve = np.asarray([math.inf if v == "inf" else v for v in data["curve"]], dtype=np.float64)
+        finite = '"inf"' not in text
+        curve = np.asarray(data["curve"] if finite else [math.inf if v == "inf" else v for v in data["curve"]], np.float64)
         epsilon = math.inf if data["epsilon"] == "inf" else data["epsilon"]
         return Holdings(Cost(curve, data["slack"], data["failure"], epsilon, data["delta"]))
 

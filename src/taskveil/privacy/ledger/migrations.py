@@ -87,7 +87,6 @@ def _create(connection: Connection) -> None:
             )
 
 
-DONE = select(steps.c.name)
 STEPS: dict[str, Callable[[Connection], None]] = {"1 accounts, runs and entries": _create}
 
 
@@ -95,14 +94,19 @@ def migrate(connection: Connection) -> None:
     """Bring the tables up to date inside the caller's transaction."""
     if not connection.dialect.has_table(connection, steps.name):
         metadata.create_all(connection, tables=[steps])
-    done = set(connection.execute(DONE).scalars())
+    done = set(connection.execute(select(steps.c.name)).scalars())
+    refuse_newer(done)
+    for name, step in STEPS.items():
+        if name not in done:
+            step(connection)
+            connection.execute(insert(steps).values(name=name))
+
+
+def refuse_newer(done: set[str]) -> None:
+    """A ledger that has been through a step unknown here is left alone."""
     unknown = sorted(done - STEPS.keys())
     if unknown:
         raise LedgerUnavailable(
             f"this ledger was written by a newer version of taskveil (step {unknown[0]!r}); "
             "upgrade to use it. Nothing was released."
         )
-    for name, step in STEPS.items():
-        if name not in done:
-            step(connection)
-            connection.execute(insert(steps).values(name=name))

@@ -1,46 +1,92 @@
-"""What the ledger says to its database, built once: putting a statement together costs five times as much as running it."""
+"""What the ledger says to its database, built and compiled once: both cost many times as much as running it.
+
+A statement is written in SQLAlchemy, compiled for the database's dialect at its first use, and run on the driver's own cursor.
+"""
 
 from __future__ import annotations
 
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 
-from taskveil.privacy.ledger.migrations import accounts, entries, runs
+from taskveil.privacy.ledger.migrations import accounts, entries, runs, steps
+
+Values = Mapping[str, Any]
+
+
+class Statement:
+    """One statement, for every database; `columns` are those an INSERT fills."""
+
+    def __init__(self, statement: Any, columns: Sequence[str] | None = None):
+        self._statement, self._columns = statement, columns
+        self._compiled = cache(self._compile)
+        names = getattr(statement, "selected_columns", ())
+        self._row = namedtuple("Row", [c.name for c in names]) if len(names) else None  # type: ignore[misc]
+
+    def run(self, cursor: Any, dialect: Any, values: Values) -> None:
+        sql, order = self._compiled(dialect.name, dialect)
+        cursor.execute(sql, _arranged(order, values))
+
+    def run_many(self, cursor: Any, dialect: Any, values: Sequence[Values]) -> None:
+        sql, order = self._compiled(dialect.name, dialect)
+        cursor.executemany(sql, [_arranged(order, v) for v in values])
+
+    def rows(self, cursor: Any, dialect: Any, values: Values) -> list[Any]:
+        assert self._row is not None, "only a SELECT has rows"
+        self.run(cursor, dialect, values)
+        return [self._row(*row) for row in cursor.fetchall()]
+
+    def _compile(self, name: str, dialect: Any) -> tuple[str, Sequence[str] | None]:
+        compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
+        return str(compiled), compiled.positiontup
+
+
+def _arranged(order: Sequence[str] | None, values: Values) -> Any:
+    """Parameters as the driver wants them: in order, or by name."""
+    return dict(values) if order is None else [values[name] for name in order]
+
 
 KEY = ("name", "unit", "neighbours", "observer")
+_ACCOUNT = select(accounts).where(*(accounts.c[part] == bindparam(part) for part in KEY))
 
-ACCOUNT = select(accounts).where(*(accounts.c[part] == bindparam(part) for part in KEY))
-ACCOUNT_LOCKED = ACCOUNT.with_for_update()
-ALL_ACCOUNTS = select(accounts).order_by(accounts.c.name)
-OPEN_ACCOUNT = insert(accounts)
+DONE = Statement(select(steps.c.name))
 
-RUN = select(runs).where(runs.c.run == bindparam("run"), runs.c.account == bindparam("account"))
-UNFINISHED = select(runs.c.run).where(runs.c.account == bindparam("account"), runs.c.finished == 0)
-OPEN_RUN = insert(runs)
-COUNT_COMMIT = (
-    update(runs).where(runs.c.run == bindparam("which")).values(left=bindparam("left"), committed=bindparam("committed"))
+ACCOUNT = Statement(_ACCOUNT)
+ACCOUNT_LOCKED = Statement(_ACCOUNT.with_for_update())
+ALL_ACCOUNTS = Statement(select(accounts).order_by(accounts.c.name))
+OPEN_ACCOUNT = Statement(insert(accounts), [*KEY, "epsilon", "delta", "rule", "held", "entries", "head"])
+
+RUN = Statement(select(runs).where(runs.c.run == bindparam("run"), runs.c.account == bindparam("account")))
+UNFINISHED = Statement(select(runs.c.run).where(runs.c.account == bindparam("account"), runs.c.finished == bindparam("running")))
+OPEN_RUN = Statement(insert(runs), ["run", "account", "delta", "left", "committed", "finished"])
+COUNT_COMMIT = Statement(
+    update(runs).where(runs.c.run == bindparam("which")).values({c: bindparam(c) for c in ("left", "committed", "finished")})
 )
-FINISH_RUN = update(runs).where(runs.c.run == bindparam("which")).values(finished=1)
+FINISH_RUN = Statement(update(runs).where(runs.c.run == bindparam("which")).values(finished=bindparam("finished")))
 
-HISTORY = select(entries).where(entries.c.account == bindparam("account")).order_by(entries.c.number)
-COMMITS = (
+HISTORY = Statement(select(entries).where(entries.c.account == bindparam("account")).order_by(entries.c.number))
+COMMITS = Statement(
     select(entries.c.release, entries.c.body)
-    .where(entries.c.account == bindparam("account"), entries.c.run == bindparam("run"), entries.c.kind == "commit")
+    .where(entries.c.account == bindparam("account"), entries.c.run == bindparam("run"), entries.c.kind == bindparam("kind"))
     .order_by(entries.c.number)
 )
-COMMITTED_BEFORE = (
-    select(entries.c.id)
-    .where(entries.c.run == bindparam("run"), entries.c.release == bindparam("release"), entries.c.kind == "commit")
-    .limit(1)
+COMMITTED_BEFORE = Statement(
+    select(entries.c.id).where(
+        entries.c.run == bindparam("run"), entries.c.release == bindparam("release"), entries.c.kind == bindparam("kind")
+    )
 )
-APPEND = insert(entries)
+APPEND = Statement(
+    insert(entries), ["account", "number", "run", "kind", "release", "body", "at", "previous", "hash"]
+)
 
 
-def advance(*changed: str) -> Any:
+def advance(*changed: str) -> Statement:
     """The account's row after one more entry, with other columns that change along."""
     columns = ("entries", "head", *changed)
-    return update(accounts).where(accounts.c.id == bindparam("which")).values({c: bindparam(c) for c in columns})
+    return Statement(update(accounts).where(accounts.c.id == bindparam("which")).values({c: bindparam(c) for c in columns}))
 
 
 CHANGES: tuple[tuple[str, ...], ...] = ((), ("held",), ("held", "rule"), ("epsilon", "delta"))

@@ -219,8 +219,8 @@ class NoAccount:
 
     def reserve(self, plan: Plan) -> None: ...
 
-    def commit(self, planned: Any) -> str:
-        return str(planned.id)
+    def commit(self, *planned: Any) -> str:
+        return str(planned[-1].id)
 
     def finish(self) -> None: ...
 

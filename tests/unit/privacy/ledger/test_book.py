@@ -11,6 +11,7 @@ from taskveil.errors import BudgetExceeded, LedgerUnavailable, OptionError, Unkn
 from taskveil.privacy.accountants.rdp import Rdp
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, UncertifiedEvent
 from taskveil.privacy.ledger import Book, Key
+from taskveil.privacy.ledger.holdings import Holdings
 
 KEY = Key("hospitals")
 EVENT = GaussianEvent(8.0)
@@ -81,6 +82,85 @@ def test_charging_again_is_refused_where_the_limit_does_not_allow_it(path):
     book.commit(KEY, run, "1/x", EVENT)
     with pytest.raises(BudgetExceeded, match="once more"):
         book.commit(KEY, run, "1/x", EVENT)
+
+
+def test_releases_committed_together_are_written_all_or_none(path):
+    book = Book(f"sqlite:///{path}")
+    book.set_limit(KEY, 1.001 * Rdp().epsilon([Charge(EVENT)], 1e-5), 1e-5)
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    with pytest.raises(BudgetExceeded, match="once more"):
+        book.commit_all(KEY, run, [("1/x", EVENT), ("1/y", EVENT)])
+    assert [e.kind for e in book.rows(1)] == ["limit", "reserve"], "not even the first, which was paid for"
+    assert book.commit_all(KEY, run, [("1/x", EVENT)]).left == 0
+
+
+def test_two_releases_in_one_commit_are_two_entries_of_an_unbroken_chain(book):
+    other = GaussianEvent(9.0)
+    run = book.reserve(KEY, [Charge(EVENT), Charge(other, 2)], 1e-5)
+    done = book.commit_all(KEY, run, [("1/x", EVENT), ("1/y", other)])
+    assert done.entries == ["hospitals/3", "hospitals/4"] and done.left == 1
+    assert book.committed(KEY, run) == [("1/x", EVENT), ("1/y", other)] and book.verify() == []
+
+
+def test_one_release_named_twice_in_one_commit_is_charged_twice(book):
+    run = book.reserve(KEY, [Charge(EVENT, 2)], 1e-5)
+    book.commit_all(KEY, run, [("1/x", EVENT), ("1/x", EVENT)])
+    assert book.spent(KEY)[0] == pytest.approx(Rdp().epsilon([Charge(EVENT, 3)], 1e-5)), "reserved twice, and once on top"
+
+
+def test_a_run_that_committed_all_it_reserved_holds_nothing_and_pays_for_what_it_makes_again(book):
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    assert book.open_runs(KEY) == [run]
+    book.commit(KEY, run, "1/x", EVENT)
+    assert book.open_runs(KEY) == []
+    book.commit(KEY, run, "1/x", EVENT)
+    assert book.spent(KEY)[0] == pytest.approx(Rdp().epsilon([Charge(EVENT, 2)], 1e-5)) and book.verify() == []
+    book.finish(KEY, run)
+    with pytest.raises(BudgetExceeded, match="finished"):
+        book.commit(KEY, run, "1/x", EVENT)
+
+
+def waits_for_the_disk(book, call):
+    """What SQLite was told about syncing when `call` committed: 2 waits for the disk, 1 does not."""
+    call()
+    connection = book.database._engine.raw_connection()
+    (level,) = connection.cursor().execute("PRAGMA synchronous").fetchone()
+    connection.close()
+    return level == 2
+
+
+def test_commits_and_limits_wait_for_the_disk_and_a_reservation_does_not(book):
+    """A power cut ends the run that reserved; a commit must outlive it, because its noise may have been seen."""
+    assert not waits_for_the_disk(book, lambda: book.reserve(KEY, [Charge(EVENT, 2)], 1e-5, "a run"))
+    assert waits_for_the_disk(book, lambda: book.commit(KEY, "a run", "1/x", EVENT))
+    assert not waits_for_the_disk(book, lambda: book.reserve(KEY, [Charge(EVENT)], 1e-5, "another"))
+    assert waits_for_the_disk(book, lambda: book.finish(KEY, "a run"))
+    assert not waits_for_the_disk(book, lambda: book.reserve(KEY, [Charge(EVENT)], 1e-5, "a third"))
+    assert waits_for_the_disk(book, lambda: book.set_limit(KEY, 3.0, 1e-5))
+
+
+def test_the_check_notices_a_commit_that_does_not_wait_for_the_disk(book, monkeypatch):
+    """The twin, with the fault planted."""
+    transaction = book.database.transaction
+    monkeypatch.setattr(book.database, "transaction", lambda durable=False: transaction(durable=False))
+    run = book.reserve(KEY, [Charge(EVENT)], 1e-5)
+    assert not waits_for_the_disk(book, lambda: book.commit(KEY, run, "1/x", EVENT))
+
+
+def test_a_reservation_lost_with_the_power_can_be_made_again_under_its_name(book, path):
+    """What resuming such a run finds: its id, and no reservation; it reserves again, or is refused."""
+    book.reserve(KEY, [Charge(EVENT)], 1e-5, "lost")
+    with sqlite3.connect(path) as raw:  # the last transaction, as if the disk had never seen it
+        raw.execute("DROP TRIGGER taskveil_no_delete")
+        raw.execute("DELETE FROM taskveil_runs")
+        raw.execute("DELETE FROM taskveil_entries WHERE kind = 'reserve'")
+        head = raw.execute("SELECT hash FROM taskveil_entries").fetchone()[0]
+        raw.execute("UPDATE taskveil_accounts SET entries = 1, head = ?, held = ?", (head, Holdings().to_json()))
+    with pytest.raises(BudgetExceeded, match="never reserved"):
+        book.commit(KEY, "lost", "1/x", EVENT)
+    book.reserve(KEY, [Charge(EVENT)], 1e-5, "lost")
+    book.commit(KEY, "lost", "1/x", EVENT)
+    assert book.verify() == []
 
 
 def test_an_event_that_was_not_reserved_is_charged_on_top(book):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import sqlite3
 
 import pytest
 
-from taskveil.errors import UnknownName
+from taskveil.errors import LedgerUnavailable, UnknownName
 from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key, database
 
@@ -33,6 +34,23 @@ def url(tmp_path):
 
 def test_a_second_book_uses_the_connection_of_the_first(url):
     assert Book(url).database._engine is Book(url).database._engine
+
+
+def test_a_ledger_that_a_newer_program_changed_in_between_is_refused(url, tmp_path):
+    spend(url)
+    with sqlite3.connect(tmp_path / "ledger.db") as raw:
+        raw.execute("INSERT INTO taskveil_steps VALUES ('99 of the future')")
+    with pytest.raises(LedgerUnavailable, match="newer version"):
+        spend(url)
+
+
+def test_an_account_that_was_found_once_is_not_looked_for_again_and_a_new_file_forgets_it(url, tmp_path):
+    about = (KEY.unit, KEY.neighbours, KEY.observer)
+    assert Book(url).key_for("here", *about) == KEY and KEY in Book(url).database.known
+    for path in tmp_path.iterdir():
+        path.unlink()
+    with pytest.raises(UnknownName):
+        Book(url).key_for("here", *about)
 
 
 def test_a_file_that_was_deleted_and_made_anew_is_opened_anew(url, tmp_path):
