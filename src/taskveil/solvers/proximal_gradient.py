@@ -25,6 +25,7 @@ from taskveil.losses.base import Loss
 from taskveil.solvers.centred import Evaluation, SmoothPart
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import in_parts
 
 Array = NDArray[np.floating]
 Part = tuple[Structure, float]
@@ -145,7 +146,9 @@ def _uphill(state: State, beta: float, new: Array) -> bool:
     """<z - new, new - old> > 0: the step undoes part of the momentum (O'Donoghue & Candes 2015)."""
     from taskveil.solvers import kernels
 
-    return kernels.uphill(state.parts.ravel(), state.previous.ravel(), beta, new.ravel()) > 0.0
+    W, before, after = state.parts.ravel(), state.previous.ravel(), new.ravel()
+    sums = in_parts(lambda some: kernels.uphill(W[some], before[some], beta, after[some]), W.size)
+    return sum(sums) > 0.0
 
 
 def _total(parts: Array) -> Array:
