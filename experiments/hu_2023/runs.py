@@ -88,9 +88,10 @@ def correct(method: Any, place: World, record: Any) -> np.ndarray:
     return correct_by_writer(method, record, record.models.extra["params"], place.test)
 
 
-def tuned(method: Any, place: World, record: Any, kinds: tuple[str, ...], stretched: bool) -> dict[str, np.ndarray]:
+def tuned(
+    method: Any, place: World, record: Any, kinds: tuple[str, ...], stretches: tuple[float, ...]
+) -> dict[str, np.ndarray]:
     """The same after local fine-tuning; "chosen" is each task's own choice, alone included."""
-    stretches = settings.STRETCHES if stretched else (1.0,)
     return personalised(method, record, place.block, place.test, kinds, stretches)
 
 

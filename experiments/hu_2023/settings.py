@@ -20,6 +20,7 @@ EPSILONS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 4.0, None)
 TRAIN_FRACTION = 0.7
 NEIGHBOURS = "add-remove"  # as in the paper; replace-one at epsilon is about add-remove at epsilon / 2
 STRETCHES = (1.0, 3.0, 10.0, 30.0)
+QUICK_STRETCHES = (1.0, 10.0)
 FOLDS = 3
 FEATURES = {"name": "strokes", "width": 32}  # public: computed from random pen strokes, no data
 
