@@ -41,7 +41,9 @@ from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.solvers.block_gradient import mean_gradients
+from taskveil.solvers.centred import SmoothPart
 from taskveil.solvers.lipschitz import task_lipschitz
+from taskveil.solvers.moves import extrapolated, stepped, subtract_products
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import times
@@ -170,7 +172,9 @@ class ProximalTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.paper = plan.budget.variant != "sound"
         self.private = plan.budget.epsilon is not None
-        self.means = block.means_by_task(block.X)
+        smooth = SmoothPart(block, self.loss, method.strong_convexity, public.fit_intercept)
+        self.means = smooth.mean_x
+        self.centred = (smooth, smooth.mean_y) if public.loss == "squared" else None
         self.local_steps = method.local_steps or (10 if self.private and not self.paper else 1)
         self._curvature: np.ndarray | None = None
 
@@ -222,13 +226,24 @@ class ProximalTasks(TaskSide):
         for k in range(self.local_steps):
             W_hat = self.apply_map(M, self.sent(W))
             beta = self.method.momentum_at(t + k, float(view["curvature"]))
-            Z = W_hat - previous
-            Z *= beta
-            Z += W_hat
-            gradient, b = self._gradient(Z, b, eta)
-            gradient *= eta[:, None, None]
-            W, previous = np.subtract(Z, gradient, out=gradient), W_hat
+            W, b = self._descend(W_hat, previous, beta, b, eta)
+            previous = W_hat
         return {"w": W, "previous": previous, "intercept": b}
+
+    def _descend(
+        self, W_hat: np.ndarray, previous: np.ndarray, beta: float, b: np.ndarray, eta: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Steps 10-11, and the next intercept.
+
+        With squared loss the gradient at the best intercept is that of centred rows whatever the intercept, so none is
+        carried along, and both steps are one pass over rows and models.
+        """
+        if self.centred is not None:
+            smooth, c = self.centred
+            return smooth.accelerated_step((W_hat, c), (previous, c), beta, eta)[0], b
+        Z = extrapolated(W_hat, previous, beta)
+        gradient, b = self._gradient(Z, b, eta)
+        return stepped(Z, gradient, eta), b
 
     def _steps(self, view: View) -> np.ndarray:
         """eta per task: one public number, or (sound and private) each task's own 1/L_i."""
@@ -343,6 +358,6 @@ def profiled_gradient(
         return gradient, b
     if public.loss == "squared":
         # Moving b to its optimum shifts every residual by -slope, hence the gradient by -slope * mean(x).
-        gradient -= slope[:, :, None] * means[:, None, :]
+        subtract_products(gradient, slope, means)
         return gradient, b - slope
     return gradient, b - eta * slope

@@ -44,7 +44,7 @@ class SmoothPart:
         self.block, self.loss, self.ridge, self.fit_intercept = block, loss, ridge, fit_intercept
         self.shape = (block.n_tasks, block.n_outputs, block.n_features)
         mean_x, mean_y, self.counts = task_means(block)
-        self.mean_x = mean_x if fit_intercept else np.zeros_like(mean_x)
+        self.mean_x, self.mean_y = (v if fit_intercept else np.zeros_like(v) for v in (mean_x, mean_y))
         held = (np.abs(mean_y) == 1.0) & np.isfinite(loss.lipschitz) & fit_intercept
         self.free = fit_intercept & ~held
         self.first_intercepts = np.zeros_like(mean_y)

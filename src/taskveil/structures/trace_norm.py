@@ -41,7 +41,7 @@ class TraceNorm(NormStructure):
         the tasks learn alone, which keeps MP-MTL Prop. 1 for noise that is not positive semidefinite.
         """
         with small_matrix_threads(len(S)):
-            L, U = np.linalg.eigh((S + S.T) / 2.0)
+            L, U = _leading((S + S.T) / 2.0, threshold**2 - lift)
             return (U * shrinkage(L, threshold, lift)) @ U.T
 
 
@@ -71,13 +71,13 @@ def shrink_singular_values(W: Array, shrink: Callable[[Array], Array], above: fl
 
 
 def _leading(G: Array, bound: float) -> tuple[Array, Array]:
-    """Eigenvalues of G above `bound`, ascending, with their vectors; all of them where they are more than a few.
+    """Eigenvalues of a symmetric G above `bound`, ascending, with their vectors; all of them where that is more than a few.
 
     Where few directions survive, and few do under a penalty that is worth having, finding only those halves the time.
     """
-    trace = float(np.trace(G))
-    if NOISE**2 * trace < bound < trace < np.inf and FEW * _count_above(G, bound) <= len(G):
-        values, vectors, found, _, failed = lapack.dsyevr(G, range="V", vl=bound, vu=2.0 * trace, lower=1)
+    size = float(np.linalg.norm(G))  # no eigenvalue is larger
+    if NOISE**2 * size < bound < size < np.inf and FEW * _count_above(G, bound) <= len(G):
+        values, vectors, found, _, failed = lapack.dsyevr(G, range="V", vl=bound, vu=2.0 * size, lower=1)
         if not failed:
             return values[:found], vectors[:, :found]
     L, U = np.linalg.eigh(G)
