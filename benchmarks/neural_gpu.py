@@ -67,8 +67,8 @@ def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
     import jax
 
     from taskveil.methods.base import PublicInfo
-    from taskveil.methods.neural import RELEASE
     from taskveil.methods.neural_mean import NeuralMean
+    from taskveil.methods.neural_sides import RELEASE
     from taskveil.privacy.contributions import VectorSum
     from taskveil.privacy.events import SampledGaussianEvent
     from taskveil.privacy.mechanisms.gaussian import Gaussian

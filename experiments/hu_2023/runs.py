@@ -11,7 +11,8 @@ import numpy as np
 from experiments.hu_2023 import settings
 from experiments.hu_2023.data import World, world
 from experiments.hu_2023.run import correct_by_writer, personalised
-from taskveil.methods.neural import PAPER_COHORT, RELEASE, true_epsilon_of_fixed_cohorts
+from taskveil.methods.neural import PAPER_COHORT, true_epsilon_of_fixed_cohorts
+from taskveil.methods.neural_sides import RELEASE
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.mechanisms.gaussian import Gaussian

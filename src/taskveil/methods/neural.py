@@ -1,4 +1,4 @@
-"""What the methods that train on the neural engine share: options, task side, server side.
+"""What the methods that train on the neural engine share: options, plan, certificate. Task and server side: neural_sides.py.
 
     round t   cohort by the runtime (Poisson, rate q), local work and clipping in one jitted call (engine/rounds.py)
     release   "update": sum over the cohort of clipped messages, l2 sensitivity gamma (add-remove), 2 gamma (replace-one);
@@ -21,26 +21,23 @@ epsilon beside it: with fixed-size cohorts m - 1 colluders know whether task i w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.units import Neighbours
 from taskveil.tasks.block import TaskBlock
 
-RELEASE = "update"
 PAPER_COHORT = 100
-BIT_SHARE = 0.25  # weight of the "was it clipped?" bit, relative to the clipping norm
-ADAPTATION = 0.2  # Andrew et al. 2021 recommend this rate
-PER_TASK = frozenset({"member"})
 STRETCHED = ("alone", *(("symmetrised-kl", 0.3, stretch) for stretch in (1.0, 3.0, 10.0, 30.0)))
 MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
@@ -304,182 +301,3 @@ def true_epsilon_of_fixed_cohorts(plan: Plan) -> tuple[float, str]:
         relative = event.noise_multiplier / (factor if isinstance(event, SampledGaussianEvent) else 1.0)
         charges.append(Charge(GaussianEvent(relative)))
     return best_epsilon(charges, plan.budget.delta)
-
-
-class NeuralTasks(TaskSide):
-    """Local work of a block of clients."""
-
-    merges_inactive = True
-
-    def __init__(self, method: NeuralMethod, block: TaskBlock, public: PublicInfo, plan: Plan):
-        from taskveil.engine.clients import Clients, round_of
-
-        self.method, self.block, self.public, self.plan = method, block, public, plan
-        self.model = method.built(public)
-        self.clients = Clients(block, method.feature_map(public), self.model, public.seed or 0)
-        self.first = self.model.start(public.seed or 0)
-        self.compiled = round_of(self.model, method.work(plan), exact_sum=plan.budget.epsilon is not None)
-        self.rate = plan.releases[0].rate if plan.releases else None
-
-    def start(self) -> State:
-        from taskveil.engine import store
-
-        m, p = self.block.n_tasks, self.model.n_parameters
-        models = store.empty_models(m, p) if self.method.work_start == "own" else np.zeros((m, 0), np.float32)
-        started = np.zeros(m, bool)
-        if self.plan.budget.variant == "paper" and self.method.work_start == "own":
-            models, started = self._from_the_start(models), ~started
-        return {"models": models, "started": started}
-
-    def _from_the_start(self, models: Any) -> Any:
-        """The paper's w_k^0: every client remembers the data-independent start."""
-        return np.asarray(models) + self.first if isinstance(models, np.ndarray) else models + self.first
-
-    def step(self, state: State, view: View) -> tuple[State, Message]:
-        clients = np.arange(self.block.n_tasks) if view.active is None else np.flatnonzero(view.active)
-        anchors, member = self._anchors(view), self._member(view)
-        common = (self.compiled, state["models"], state["started"], anchors, member, clients, self.rate, view.round + 1)
-        message: Any
-        if self.plan.budget.aggregation == "curator" and self.block.n_tasks == self.public.n_tasks:
-            models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
-            what = self.plan.releases[0].contribution
-            message = seal_clipped_sum(what, total.reshape(what.total_shape), clients.size)
-        else:
-            models, raw = self.clients.each_message(*common, self.method.clip)
-            message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
-        started = state["started"].copy()
-        started[clients] = True
-        self._latest = models
-        return {"models": models, "started": started}, {RELEASE: message}
-
-    def _own_models(self, state: State) -> Any:
-        """Client models of a state; one whose device memory a later round has reused stands for the latest."""
-        models: Any = state["models"]
-        reused = getattr(models, "is_deleted", None)
-        return self._latest if reused is not None and reused() else models
-
-    def _scale(self, view: View) -> float:
-        """Adaptive clipping: messages are sent in units of the billboard's norm, so that the planned bound stays."""
-        return self.method.clip / float(view["clip"]) if "clip" in view else 1.0
-
-    def _member(self, view: View) -> np.ndarray:
-        return np.asarray(view["member"]) if "member" in view else np.ones((self.block.n_tasks, 1))
-
-    def _anchors(self, view: View) -> np.ndarray:
-        return np.asarray(view["mean"], np.float32).reshape(-1, self.model.n_parameters)
-
-    def finish(self, state: State, view: View) -> Models:
-        from taskveil.engine.clients import tuner_of
-
-        anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options(self.public)
-        if not options:
-            return self._models(self.unchanged(state, anchors, member), None, None, ())
-        tuner = tuner_of(self.model, self.method.tuning())
-        own = self._own_models(state)
-        out = own if isinstance(own, np.ndarray) and own.nbytes > 2**28 else None
-        params, chosen, errors = self.clients.personalise(
-            tuner, options, anchors, member, self.first, int(self.method.folds), out
-        )
-        return self._models(params, chosen, errors, options)
-
-    def unchanged(self, state: State, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
-        """The model of Algorithm 1 itself: the client's own, or what is shared where it has none.
-
-        A state too large to copy is completed in place: it is the last one.
-        """
-        from taskveil.engine import store
-        from taskveil.engine.clients import pieces
-
-        if self.method.work_start != "own":
-            return self._shared(anchors, member)
-        models = np.asarray(self._own_models(state))
-        if models.nbytes < store.COPY_BELOW or not models.flags.writeable:
-            models = models.copy()
-        for part in pieces(np.flatnonzero(~state["started"]), 256):
-            models[part] = self._shared(anchors, member[part])
-        return models
-
-    def _shared(self, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
-        """What the billboard shows each task, (tasks, p); float32, because with many tasks it is the largest array."""
-        return member.astype(np.float32) @ anchors
-
-    def _models(self, params: np.ndarray, chosen: Any, errors: Any, options: tuple[Any, ...]) -> Models:
-        m, r = self.block.n_tasks, self.public.n_outputs
-        extra = {"params": params}
-        kept = None
-        if chosen is not None:
-            kinds = np.asarray([option.kind for option in options])
-            extra["choice"] = np.asarray([option.name for option in options])[chosen]
-            kept = kinds[chosen] != "alone"
-            if len(options) > 1 and "alone" in kinds:
-                alone = int(np.flatnonzero(kinds == "alone")[0])
-                others = np.where(np.arange(len(options))[:, None] == alone, np.inf, errors)
-                extra["error_alone"], extra["error_shared"] = errors[alone], others.min(axis=0)
-        return Models(np.zeros((m, r, 0)), np.zeros((m, r)), kept, extra)
-
-
-class NeuralServer(ServerSide):
-    """Adds the noisy mean of the messages to what is shared."""
-
-    def __init__(self, method: NeuralMethod, public: PublicInfo, plan: Plan):
-        self.method, self.public, self.plan = method, public, plan
-        self.model = method.built(public)
-        self.groups = method.n_groups(public)
-        self.rate = method.sampling_rate(public, plan.budget)
-        self.member = method.membership(public)
-        weight = np.array([public.n_tasks]) if self.member is None else self.member.sum(axis=0)
-        self.everybody = np.maximum(self.rate * weight, 1e-12)[:, None]  # (groups, 1): q m, public
-
-    def expected(self, t: int) -> np.ndarray:
-        """Expected cohort of round t, (groups, 1): public, never the realised one."""
-        if self.method.participations is None:
-            return self.everybody
-        return np.maximum(self.everybody * self.method.still_asked(t, self.rate), 1.0)
-
-    def start(self) -> tuple[State, Billboard]:
-        first = np.repeat(self.model.start(self.public.seed or 0)[None].astype(np.float64), self.groups, axis=0)
-        state = {"mean": first, "round": np.array(0), "clip": np.array(float(self.method.clip))}
-        return state, Billboard(0, self._shown(state), per_task=PER_TASK)
-
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
-        t = int(state["round"]) + 1
-        update, clip = self._mean_update(releases[RELEASE], state, t)
-        state = {"mean": self.move(state["mean"], update), "round": np.array(t), "clip": clip}
-        return state, Billboard(t, self._shown(state), per_task=PER_TASK)
-
-    def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
-        return mean + self.method.server_rate * update
-
-    def _mean_update(self, total: np.ndarray, state: State, t: int) -> tuple[np.ndarray, np.ndarray]:
-        if self.method.adaptive_clip is None:
-            sums = np.asarray(total, np.float64).reshape(self.groups, -1)
-            return self._shrunk(sums, t) / self.expected(t), state["clip"]
-        norm = float(state["clip"])
-        bits = total[-1] / (BIT_SHARE * self.method.clip)  # sum over the cohort of (fits - 1/2), noisy
-        fitting = float(bits / self.expected(t)[0, 0]) + 0.5
-        update = self._shrunk(np.asarray(total[:-1])[None], t) * (norm / self.method.clip) / self.expected(t)
-        return update, np.array(norm * math.exp(-ADAPTATION * (fitting - self.method.adaptive_clip)))
-
-    def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:
-        """Each group's sum times max(0, 1 - p s^2 / |sum|^2): the signal's share of its squared norm (James & Stein 1961).
-
-        s is the public noise scale, so this is post-processing. Off in the paper's variant and without noise.
-        """
-        planned = next((p for p in self.plan.releases if p.round == t), None)
-        quiet = self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
-        if planned is None or quiet or not self.method.shrink:
-            return sums
-        noise = sums.shape[1] * planned.mechanism.typical_scale**2
-        share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)
-        return sums * np.maximum(share, 0.0)
-
-    def _shown(self, state: State) -> dict[str, np.ndarray]:
-        mean = state["mean"] if self.groups > 1 else state["mean"][0]
-        shown = {"mean": mean.astype(np.float32)}
-        if self.method.adaptive_clip is not None:
-            shown["clip"] = state["clip"]
-        if self.member is not None:
-            shown["member"] = self.member
-        return shown

@@ -14,7 +14,8 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.methods.base import PublicInfo, ServerSide, State
-from taskveil.methods.neural import NeuralMethod, NeuralServer, NeuralTasks
+from taskveil.methods.neural import NeuralMethod
+from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
 from taskveil.privacy.plan import Budget, Plan
 
 

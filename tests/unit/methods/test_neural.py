@@ -13,7 +13,7 @@ from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.methods.base import PublicInfo
-from taskveil.methods.neural import ADAPTATION, BIT_SHARE, RELEASE
+from taskveil.methods.neural_sides import ADAPTATION, BIT_SHARE, RELEASE
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
 from taskveil.privacy.plan import Budget, make_plan
