@@ -4,7 +4,7 @@ How they were found, which matters for how far the tables can be trusted: by loo
 feature width, rounds, local steps, server rate and strength were tried on femnist (seed 0 and a split inside its training
 rows) and on MNIST writers 200-399; the rule of the local choice was picked among 64. A first table (seeds 100-105) then showed
 `mean` slightly below `fedprox` after some kinds of fine-tuning, so local steps, strength, start and server rate were searched
-again, for all methods on one grid of 45 (femnist and MNIST writers 0-199, seeds 0-2). A server rate three times larger was
+again, for all methods on one grid of 39 (femnist and MNIST writers 0-199, seeds 0-2). A server rate three times larger was
 better for every method and is used for every method. More local steps were better as well: `mean` takes them, because its
 local work is the personal model; `fedavg` and `fedprox` keep the few steps federated averaging is used with, and
 `fedavg-long` shows what they would gain. Everything was then frozen, and the tables use new splits and new noise (seeds
