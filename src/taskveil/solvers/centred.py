@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from taskveil.losses.base import Loss
 from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
 from taskveil.solvers.lipschitz import task_lipschitz
+from taskveil.solvers.moves import subtract_products
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks
 
@@ -57,7 +58,7 @@ class SmoothPart:
     def evaluate(self, W: Array, c: Array) -> Evaluation:
         grad_W, grad_b, values = mean_gradients(self.block, W, self.intercepts(W, c), self.loss)
         if self.fit_intercept:
-            grad_W -= grad_b[:, :, None] * self.mean_x[:, None, :]
+            subtract_products(grad_W, grad_b, self.mean_x)
         value = float(values.sum())
         if self.ridge:
             grad_W += self.ridge * W
