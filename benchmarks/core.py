@@ -14,6 +14,7 @@ from taskveil.losses import LOSSES
 from taskveil.solvers import proximal_gradient as pg
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.solvers.centred import SmoothPart
+from taskveil.solvers.curvature import EVERY, WAIT
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks, thread_count
@@ -52,17 +53,34 @@ def default_penalty(block: TaskBlock) -> float:
     return float((np.sqrt(block.n_tasks) + np.sqrt(block.n_features)) / np.sqrt(block.counts.mean()))
 
 
-def iteration(block: TaskBlock, structure: str = "trace_norm", loss: str = "squared", penalty: float | None = None):
-    """A call that runs one accelerated proximal round, state in and state out."""
+def iteration(block: TaskBlock, structure: str = "trace_norm", penalty: float | None = None, from_rows: bool = False):
+    """A call that runs one accelerated proximal round, state in and state out.
+
+    As in a long fit: the first rounds, after which the curvature of the tasks is packed, have been run, unless `from_rows`
+    asks for the rows in every round.
+    """
     penalty = default_penalty(block) if penalty is None else penalty
-    problem = pg.Problem(SmoothPart(block, LOSSES.get(loss)), [(STRUCTURES.get(structure), penalty)])
+    smooth = SmoothPart(block, LOSSES.get("squared"), from_rows=from_rows)
+    problem = pg.Problem(smooth, [(STRUCTURES.get(structure), penalty)])
     holder = [problem.start()]
 
     def once():
         state = holder[0]
         holder[0] = pg.step(problem, state, pg.momentum("accelerated", state.since_restart + 1))
 
+    for _ in range(WAIT):
+        once()
     return once
+
+
+def cycle(once):
+    """A call that runs every kind of round in its proportion: one that reads the rows and all until the next such one."""
+
+    def rounds():
+        for _ in range(EVERY):
+            once()
+
+    return rounds
 
 
 def loop_iteration(block: TaskBlock):
@@ -111,16 +129,30 @@ def iteration_bandwidth(repeats: int) -> dict:
     block = make_rows(*WIDE)
     calls = {
         **readers(block),
-        "iteration": iteration(block),
-        "full-rank": iteration(block, penalty=0.1),  # so small that no direction is dropped: the dearest case
-        "group-sparse": iteration(block, "group_sparse"),
+        "iteration": cycle(iteration(block)),
+        "full-rank": cycle(iteration(block, penalty=0.1)),  # so small that no direction is dropped: the dearest case
+        "group-sparse": cycle(iteration(block, "group_sparse")),
+        "from rows": iteration(block, from_rows=True),
         "batched NumPy": batched_iteration(block),
     }
-    return _bandwidth(block, calls, "iteration", repeats)
+    rounds = dict.fromkeys(["iteration", "full-rank", "group-sparse"], EVERY)
+    return {**_bandwidth(block, calls, "iteration", repeats, rounds), **_packing(block)}
 
 
-def _bandwidth(block: TaskBlock, calls: dict, name: str, repeats: int) -> dict:
+def _packing(block: TaskBlock) -> dict:
+    """What packing the curvature takes once, in milliseconds, and what a round reads on average, over the bytes of X."""
+    smooth = SmoothPart(block, LOSSES.get("squared"))
+    start = time.perf_counter()
+    smooth.curvature.pack()
+    seconds = time.perf_counter() - start
+    share = smooth.curvature.numbers.nbytes / block.X.nbytes
+    return {"packing_ms": round(1e3 * seconds, 1), "read_of_X": round((1 + (EVERY - 1) * share) / EVERY, 3)}
+
+
+def _bandwidth(block: TaskBlock, calls: dict, name: str, repeats: int, rounds: dict[str, int] | None = None) -> dict:
+    """Shares of the read bandwidth; a call in `rounds` stands for so many."""
     pairs = take_turns_with_processor(calls, repeats)
+    pairs = {k: v / (rounds or {}).get(k, 1) for k, v in pairs.items()}
     seconds, used = ({k: v[:, j] for k, v in pairs.items()} for j in (0, 1))
     by_processor = float(np.median(share_of_bandwidth(used, name)))
     details = _details(block, seconds)
@@ -136,8 +168,8 @@ def speed_up_over_loop(repeats: int) -> dict:
 
 def linear_in_tasks(repeats: int) -> dict:
     sizes = [3000, 6000, 12_000, 24_000]  # smaller ones measure what every round costs, not how it grows
-    calls = {str(m): iteration(make_rows(m, 50, 40)) for m in sizes}
-    seconds = take_turns(calls, repeats)
+    calls = {str(m): cycle(iteration(make_rows(m, 50, 40))) for m in sizes}
+    seconds = {m: t / EVERY for m, t in take_turns(calls, repeats).items()}
     logs = np.log([seconds[str(m)] for m in sizes])
     slopes = [np.polyfit(np.log(sizes), logs[:, k], 1)[0] for k in range(repeats)]
     middle = {m: float(np.median(t)) for m, t in seconds.items()}
@@ -189,7 +221,7 @@ def fit(m, n, d, shuffled):
     X = rng.standard_normal((m * n, d)); y = X[:, 0] + rng.standard_normal(m * n)
     task = np.repeat(np.arange(m), n)
     if shuffled: rng.shuffle(task)
-    method = methods.get("low-rank", rounds=5, tol=0.0, penalty=0.1)
+    method = methods.get("low-rank", rounds=30, tol=0.0, penalty=0.1)
     before = rss()
     tv.TaskRegressor(method=method, epsilon=None).fit(X, y, task=task)
     return before, X.nbytes + y.nbytes + task.nbytes

@@ -21,12 +21,14 @@ class Loss(ABC):
     smoothness    Lipschitz constant of the derivative in s (inf where the loss has a kink)
     lipschitz     Lipschitz constant of the loss in s (inf where it has none)
     kernel        number of its branch in solvers/kernels.py, or None: the solvers then use NumPy
+    quadratic     whether its second derivative is 1 everywhere
     """
 
     name: str
     smoothness: float
     lipschitz: float
     kernel: int | None = None
+    quadratic: bool = False
 
     @abstractmethod
     def value(self, scores: Array, y: Array) -> Array:

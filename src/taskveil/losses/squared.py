@@ -14,6 +14,7 @@ class Squared(Loss):
     smoothness = 1.0
     lipschitz = float("inf")
     kernel = 0
+    quadratic = True
 
     def value(self, scores: Array, y: Array) -> Array:
         return 0.5 * np.square(scores - y)

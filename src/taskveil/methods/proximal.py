@@ -172,7 +172,9 @@ class ProximalTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.paper = plan.budget.variant != "sound"
         self.private = plan.budget.epsilon is not None
-        smooth = SmoothPart(block, self.loss, method.strong_convexity, public.fit_intercept)
+        # A private run has few steps, and a site restarted in between must not send other numbers; as printed is as printed.
+        exact = self.private or self.paper
+        smooth = SmoothPart(block, self.loss, method.strong_convexity, public.fit_intercept, from_rows=exact)
         self.means = smooth.mean_x
         self.centred = (smooth, smooth.mean_y) if public.loss == "squared" else None
         self.local_steps = method.local_steps or (10 if self.private and not self.paper else 1)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
+from taskveil.solvers.curvature import Curvature
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.solvers.moves import subtract_products
 from taskveil.tasks.block import TaskBlock
@@ -39,9 +40,14 @@ class Evaluation:
 
 
 class SmoothPart:
-    """f over one block; a point is (W (m, r, d), c (m, r)) with centred intercepts c."""
+    """f over one block; a point is (W (m, r, d), c (m, r)) with centred intercepts c.
 
-    def __init__(self, block: TaskBlock, loss: Loss, ridge: float = 0.0, fit_intercept: bool = True) -> None:
+    `from_rows`: every step reads the rows, so that it depends on nothing but the point it starts from (solvers/curvature.py).
+    """
+
+    def __init__(
+        self, block: TaskBlock, loss: Loss, ridge: float = 0.0, fit_intercept: bool = True, from_rows: bool = False
+    ) -> None:
         self.block, self.loss, self.ridge, self.fit_intercept = block, loss, ridge, fit_intercept
         self.shape = (block.n_tasks, block.n_outputs, block.n_features)
         mean_x, mean_y, self.counts = task_means(block)
@@ -50,6 +56,7 @@ class SmoothPart:
         self.free = fit_intercept & ~held
         self.first_intercepts = np.zeros_like(mean_y)
         self.first_intercepts[held] = _smoothed_log_odds(mean_y, self.counts)[held]
+        self.curvature = Curvature(block, self.mean_x, usable=loss.quadratic and not from_rows)
 
     def lipschitz(self) -> Array:
         """(m,) Lipschitz constants of the gradient in w, per task, rounded up."""
@@ -80,20 +87,23 @@ class SmoothPart:
         return z - steps[:, None, None] * here.grad_W, zc - here.grad_c / self.loss.smoothness
 
     def _fused_step(self, at: tuple[Array, Array], before: tuple[Array, Array], beta: float, steps: Array) -> tuple[Array, Array]:
-        from taskveil.solvers import kernels
+        from taskveil.solvers import kernels_step
 
-        new = np.empty(self.shape), np.empty(self.shape[:2])
+        new, new_c = np.empty(self.shape), np.empty(self.shape[:2])
         block, weights = self.block, row_weights(self.block)
         (W, c), (W_before, c_before) = at, before
+        packed = self.curvature
+        from_rows = packed.next_step_from_rows()
 
         def work(first: int, last: int) -> None:
-            kernels.accelerated_step(
-                block.X, block.y, weights, block.offsets, W, W_before, c, c_before, beta, self.mean_x,
-                self.free, steps, 1.0 / self.loss.smoothness, self.ridge, self.loss.kernel, first, last, *new,
+            kernels_step.accelerated_step(
+                block.X, block.y, weights, block.offsets, W, W_before, c, c_before, beta, self.mean_x, self.mean_y,
+                self.free, steps, 1.0 / self.loss.smoothness, self.ridge, self.loss.kernel, packed.where, packed.numbers,
+                packed.lengths, packed.anchors, packed.slopes, from_rows, first, last, new, new_c,
             )  # fmt: skip
 
         over_tasks(work, block.offsets, self.shape[2])
-        return new
+        return new, new_c
 
     def intercepts(self, W: Array, c: Array) -> Array:
         """b = c - xbar'w."""

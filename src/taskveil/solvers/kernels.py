@@ -51,7 +51,7 @@ def _add_row(code, weight, s, y, value_sum, pending):  # pragma: no cover - comp
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _task_pass(X, y, weights, start, end, w, c, code, g):  # pragma: no cover
+def task_pass(X, y, weights, start, end, w, c, code, g):  # pragma: no cover
     """(sum of weights, of slopes, of values) over one task's rows; `g` becomes the sum of slope * row.
 
     Two rows go into the gradient while the second of the next two comes from memory, so that the one stream the processor
@@ -102,7 +102,7 @@ def single_output_gradients(
     d = X.shape[1]
     for i in range(first, last):
         g = grad_W[i, 0]
-        total, slopes, value = _task_pass(
+        total, slopes, value = task_pass(
             X, y, weights, offsets[i], offsets[i + 1], W[i, 0], b[i, 0], code, g
         )
         scale = 1.0 / total if total > 0.0 else 0.0
@@ -110,41 +110,6 @@ def single_output_gradients(
             g[j] *= scale
         grad_b[i, 0] = slopes * scale
         values[i] = value * scale
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
-def accelerated_step(
-    X, y, weights, offsets, W, before, c, c_before, beta, means, free, steps, c_step, ridge, code,
-    first, last, new, new_c,
-):  # pragma: no cover  # fmt: skip
-    """Extrapolation and gradient step in centred coordinates (solvers/centred.py), one output, in one pass.
-
-    new = z - step * gradient(z) with z = W + beta (W - before), and the same for the intercepts c.
-    """
-    d = X.shape[1]
-    z, g = np.empty(d), np.empty(d)
-    for i in range(first, last):
-        zc = c[i, 0] + beta * (c[i, 0] - c_before[i, 0])
-        shift = 0.0
-        for j in range(d):
-            z[j] = W[i, 0, j] + beta * (W[i, 0, j] - before[i, 0, j])
-            shift += means[i, j] * z[j]
-        total, slopes, _value = _task_pass(X, y, weights, offsets[i], offsets[i + 1], z, zc - shift, code, g)
-        scale = 1.0 / total if total > 0.0 else 0.0
-        slope = slopes * scale
-        for j in range(d):
-            new[i, 0, j] = z[j] - steps[i] * (g[j] * scale - slope * means[i, j] + ridge * z[j])
-        new_c[i, 0] = zc - c_step * slope if free[i, 0] else zc
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
-def uphill(W, before, beta, new):  # pragma: no cover
-    """<z - new, new - W> with z = W + beta (W - before): positive where momentum points uphill."""
-    total = 0.0
-    for k in range(W.size):
-        z = W[k] + beta * (W[k] - before[k])
-        total += (z - new[k]) * (new[k] - W[k])
-    return total
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

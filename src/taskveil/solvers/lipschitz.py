@@ -33,11 +33,12 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     """(m,) upper bounds per task, at most (1 + slack) times the true constants; 0 for tasks without rows.
 
     `centred`: of the rows minus their mean, which is what remains when an intercept absorbs the mean
-    (solvers/centred.py).
+    (solvers/centred.py); 0 where only rounding remains.
     """
     bounds = np.zeros(block.n_tasks)
     for stack in stacks(block, same_size=True):
-        bounds[stack.tasks] = largest_eigenvalues(_grams(stack, centred), slack)
+        found = largest_eigenvalues(_grams(stack, centred), slack)
+        bounds[stack.tasks] = np.where(found > _rounding(stack), found, 0.0) if centred else found
     return loss.smoothness * bounds
 
 
@@ -91,6 +92,12 @@ def _grams(stack: Stack, centred: bool) -> Array:
     X = X * np.sqrt(share)[:, :, None]
     transposed = X.transpose(0, 2, 1)
     return X @ transposed if X.shape[1] < X.shape[2] else transposed @ X
+
+
+def _rounding(stack: Stack) -> Array:
+    """(k,) what subtracting the mean leaves of equal rows: n roundings of it. A step of 1 / that would be one of 1e30."""
+    means = (stack.shares()[:, None, :] @ stack.X)[:, 0]
+    return np.asarray(np.square(stack.X.shape[1] * np.finfo(float).eps) * np.square(means).sum(axis=1))
 
 
 def _frobenius(B: Array) -> Array:

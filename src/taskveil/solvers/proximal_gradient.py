@@ -144,10 +144,10 @@ def _forward(problem: Problem, state: State, beta: float) -> tuple[Array, Array]
 
 def _uphill(state: State, beta: float, new: Array) -> bool:
     """<z - new, new - old> > 0: the step undoes part of the momentum (O'Donoghue & Candes 2015)."""
-    from taskveil.solvers import kernels
+    from taskveil.solvers import kernels_step
 
     W, before, after = state.parts.ravel(), state.previous.ravel(), new.ravel()
-    sums = in_parts(lambda some: kernels.uphill(W[some], before[some], beta, after[some]), W.size)
+    sums = in_parts(lambda some: kernels_step.uphill(W[some], before[some], beta, after[some]), W.size)
     return sum(sums) > 0.0
 
 

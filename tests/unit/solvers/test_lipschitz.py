@@ -42,6 +42,14 @@ def test_task_constants_bound_the_curvature_of_the_mean_loss(centred, held_out):
     assert common_lipschitz(block, LOSSES.get("logistic"), centred) == got.max()
 
 
+def test_equal_rows_have_no_curvature_once_centred():
+    """Their mean is off by a rounding, and 1 / the square of that is not a step."""
+    block = make_block(n_tasks=3, rows=(40, 60))
+    block.X[block.rows(1)] = 1.0 / 3.0
+    got = task_lipschitz(block, LOSSES.get("squared"), centred=True)
+    assert got[1] == 0.0 and (got[[0, 2]] > 0.1).all()
+
+
 def test_a_task_gets_the_same_bound_alone_and_among_others():
     block = make_block(n_tasks=40, n_features=9, rows=(2, 20), held_out=0.2)
     together = task_lipschitz(block, LOSSES.get("squared"), centred=True)
