@@ -243,7 +243,7 @@ class TaskEstimator(BaseEstimator):
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
         public = "public" in method.also_protects(record.plan.budget)  # then nothing but releases may enter a model
-        settled = method.chooses_locally or method.shares_nothing or public or record.rounds == 0
+        settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
             models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names

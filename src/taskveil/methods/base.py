@@ -190,6 +190,10 @@ class Method(BaseEstimator):
         """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
         return None
 
+    def chooses(self, budget: Budget) -> bool:
+        """Whether finish() already picks shared or alone for each task in such a run."""
+        return self.chooses_locally
+
     def keeps_history(self, plan: Plan) -> bool:
         """Whether new tasks need every billboard (True) or only the last one."""
         return True

@@ -2,7 +2,8 @@
 
     min_W sum_i L_i(X_i w_i, y_i) + penalty |W|_{2,1}      (eq. 3)
 
-Release     only the diagonal of S = sum_i w_i w_i' is needed: d numbers instead of d^2. Sensitivity K^2 / sqrt(2) K^2
+Release     only the diagonal of S = sum_i w_i w_i' is needed: d numbers instead of d^2; once of directions (the default
+            with noise) or every round of clipped models. Sensitivity K^2 / sqrt(2) K^2
             in l2, K^2 / 2 K^2 in l1 (add-remove / replace-one).
 Sound       Gaussian noise (default) or Laplace noise (pure).
 Paper       Wishart noise on the whole matrix, whose diagonal is then used: not differentially private.
@@ -24,6 +25,7 @@ class GroupSparse(ProximalMethod):
     __doc__ = "l2,1 norm: few features matter, the same for all tasks (MP-MTL Alg. 3). " + (ProximalMethod.__doc__ or "")
 
     name = "group-sparse"
+    one_release = True
     structure = STRUCTURES.get("group_sparse")
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 3"
 

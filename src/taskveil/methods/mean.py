@@ -48,11 +48,11 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.shared_prior import noise_deviation, priors
+from taskveil.methods.shared_prior import noise_deviation, priors, weighed_models
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.units import Unit
-from taskveil.solvers.evidence import averaged_models, residual_models
+from taskveil.solvers.evidence import residual_models
 from taskveil.tasks.block import TaskBlock
 
 RELEASE = "mean"
@@ -179,15 +179,11 @@ def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, pers
     """Around a public mean (r, d): averaged over priors by evidence, or the mean itself with own
     intercepts.
     """
-    loss = LOSSES.get(public.loss)
     if not personalise:
-        W = np.repeat(mean[None], block.n_tasks, axis=0)
+        W, loss = np.repeat(mean[None], block.n_tasks, axis=0), LOSSES.get(public.loss)
         return Models(W, best_intercepts(block, W, loss, public.fit_intercept), np.ones(block.n_tasks, dtype=bool))
     d = public.n_features
-    options = priors(mean, np.zeros(d), np.eye(d), (doubt, 0.0))
-    W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=False)
-    b = best_intercepts(block, W, loss, public.fit_intercept)
-    return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+    return weighed_models(block, public, priors(mean, np.zeros(d), np.eye(d), (doubt, 0.0)), own_scale=False)
 
 
 class MeanServer(ServerSide):

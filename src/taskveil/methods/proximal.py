@@ -8,21 +8,28 @@
     w          z - eta grad L_i(z)                                        step 11
 
 `variant="paper"` computes exactly that. The sound variant differs where THEORY section 1 says why: the noise is valid,
-only the message is clipped (a task's own model is not), every task uses its own step size and several local steps per
+only the message is bounded (a task's own model is not), every task uses its own step size and several local steps per
 release (local work is free), and eigenvalues are lifted by the noise level so that much noise means learning alone
 (Prop. 1). Without noise (`epsilon=None`) all tasks use one step and the loop is the accelerated proximal gradient
 method on  sum_i L_i(w_i) + penalty g(W).
+
+One release is the default of the sound variant. Tasks send directions of the models they learnt alone, and each then solves
+its own problem to the end under the structure found in S, weighed by the evidence of its rows against learning alone. With
+much noise nothing is found, and Prop. 1 holds to the last bit. Rounds do worse: they split the budget, and the map of one
+round aligns the models whose alignment the next one would measure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
+from taskveil.methods import moment_structure
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import (
     Billboard,
@@ -36,9 +43,10 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.noise_level import noise_level
+from taskveil.methods.shared_prior import unit_messages, weighed_models
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
-from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
 from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.solvers.centred import SmoothPart
@@ -57,9 +65,9 @@ SETUP = "setup"
 class ProximalMethod(Method):
     """Options of the proximal family.
 
-    rounds          releases; None: 5 with noise, up to 1000 without
+    rounds          releases; None: 1 with noise (5 for low-rank-sparse, 20 as printed), up to 1000 without
     penalty         lambda (non-private, paper) or the public threshold in units of the clip (sound); None picks it
-    clip            K, the norm to which a task's message is clipped
+    clip            K, the norm to which a task's message is clipped; None: 1, and directions where there is one release
     step            eta; None: 1/L
     local_steps     gradient-and-map steps per release; None: 1 in the paper variant and without noise, else 10
     momentum        "accelerated" (t-1)/(t+2), "strong" (needs strong_convexity), or "none"
@@ -69,13 +77,14 @@ class ProximalMethod(Method):
     """
 
     variants = ("sound", "paper", "preprint")
+    one_release: ClassVar[bool] = False  # one release says all that is shared, if it is valid and tasks solve to the end
     structure: Structure
 
     def __init__(
         self,
         rounds: int | None = None,
         penalty: float | None = None,
-        clip: float = 1.0,
+        clip: float | None = None,
         step: float | None = None,
         local_steps: int | None = None,
         momentum: str = "accelerated",
@@ -97,13 +106,26 @@ class ProximalMethod(Method):
         self.start = start
         self.tol = tol
 
+    @property
+    def bound(self) -> float:
+        """K."""
+        return 1.0 if self.clip is None else float(self.clip)
+
+    def weighs(self, budget: Budget) -> bool:
+        """Whether tasks average over priors in the end: one valid release, and not of models with noise of their own."""
+        sound = budget.epsilon is not None and budget.variant == "sound" and budget.aggregation != "local-model"
+        return self.one_release and sound and self.n_rounds(budget) == 1
+
+    def chooses(self, budget: Budget) -> bool:
+        return self.weighs(budget)
+
     def contribution(self, public: PublicInfo, bound: float, paper: bool) -> Contribution:
         return OuterSum(public.n_features, bound, public.n_outputs)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         rounds = self.n_rounds(budget)
         private = budget.epsilon is not None
-        what = self.contribution(public, self.clip if private else UNBOUNDED, budget.variant != "sound")
+        what = self.contribution(public, self.bound if private else UNBOUNDED, budget.variant != "sound")
         weights = self.round_weights(rounds)
         asked = [Request(RELEASE, t + 1, what, weight=float(w)) for t, w in enumerate(weights)]
         if not private:
@@ -127,7 +149,9 @@ class ProximalMethod(Method):
             return int(self.rounds)
         if budget.epsilon is None:
             return 1000
-        return 5 if budget.variant == "sound" else 20
+        if budget.variant == "sound":
+            return 1 if self.one_release else 5
+        return 20
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         return ProximalTasks(self, block, public, plan)
@@ -140,6 +164,8 @@ class ProximalMethod(Method):
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """Without noise the map has settled: walking with the last one leads to the same fixed point."""
+        if self.weighs(plan.budget):
+            return billboards[-1:]
         if plan.budget.epsilon is not None:
             return billboards
         return [billboards[0], *[billboards[-1]] * 200]
@@ -172,6 +198,7 @@ class ProximalTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.paper = plan.budget.variant != "sound"
         self.private = plan.budget.epsilon is not None
+        self.weighs = method.weighs(plan.budget)
         # A private run has few steps, and a site restarted in between must not send other numbers; as printed is as printed.
         exact = self.private or self.paper
         smooth = SmoothPart(block, self.loss, method.strong_convexity, public.fit_intercept, from_rows=exact)
@@ -200,17 +227,20 @@ class ProximalTasks(TaskSide):
         """What the paper keeps as the task's own model: the clipped one. The sound variant clips only what is sent."""
         if not self.paper:
             return W
-        return clip_rows(W.reshape(W.shape[0], -1), self.method.clip).reshape(W.shape)
+        return clip_rows(W.reshape(W.shape[0], -1), self.method.bound).reshape(W.shape)
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if "map" in view:
             state = self._advance(state, view)
-        message: Message = {RELEASE: state["w"]}
+        directions = self.weighs and self.method.clip is None
+        message: Message = {RELEASE: unit_messages(state["w"]) if directions else state["w"]}
         if not self.private and view.round == 0:
             message[SETUP] = self._setup(state)
         return state, message
 
     def finish(self, state: State, view: View) -> Models:
+        if self.weighs:
+            return weighed_models(self.block, self.public, moment_structure.options(view, self.public.n_outputs))
         W = self.apply_map(view["map"], self.sent(state["w"]))
         return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept))
 
@@ -286,6 +316,10 @@ class ProximalServer(ServerSide):
         threshold, lift = float(state["threshold"]), self.lift(t)
         M = self.make_map(S, threshold, lift)
         values = {"map": M, "step": state["step"], "curvature": state["curvature"], "second-moment": S}
+        if self.method.weighs(self.plan.budget):
+            values |= moment_structure.structure(
+                S, self.planned(t), self.public, self.plan.budget.aggregation, self.method.clip
+            )
         done = not self.private and self.method.tol > 0 and "last" in state and self._still(S, state["last"])
         state = {**state, "round": np.array(t), "last": S}
         return state, Billboard(t, values, accepted=accepted, done=bool(done))
@@ -311,9 +345,9 @@ class ProximalServer(ServerSide):
         """Soft threshold on sqrt(eigenvalue): eta lambda as printed, or a share of the largest value possible."""
         if self.plan.budget.variant != "sound":
             penalty = self.method.penalty
-            return eta * penalty if penalty is not None else 0.02 * self.method.clip * np.sqrt(self.public.n_tasks)
+            return eta * penalty if penalty is not None else 0.02 * self.method.bound * np.sqrt(self.public.n_tasks)
         share = 0.02 if self.method.penalty is None else self.method.penalty
-        return share * self.method.clip * float(np.sqrt(self.public.n_tasks * self.public.n_outputs))
+        return share * self.method.bound * float(np.sqrt(self.public.n_tasks * self.public.n_outputs))
 
     def plain_penalty(self, noise: float, rows: float) -> float:
         """lambda: given, or the size of pure gradient noise in the dual norm (spectral; largest row for l2,1)."""
@@ -330,8 +364,10 @@ class ProximalServer(ServerSide):
         """1.5 noise levels in the sound variant (THEORY section 1, 'Keep Prop. 1'); nothing as printed or without noise."""
         if not self.private or self.plan.budget.variant != "sound":
             return 0.0
-        planned = next(p for p in self.plan.releases if p.round == t and p.name == RELEASE)
-        return 1.5 * noise_level(planned)
+        return 1.5 * noise_level(self.planned(t))
+
+    def planned(self, t: int) -> PlannedRelease:
+        return next(p for p in self.plan.releases if p.round == t and p.name == RELEASE)
 
 
 def local_curvature(block: TaskBlock, public: PublicInfo) -> np.ndarray:

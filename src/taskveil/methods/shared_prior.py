@@ -17,11 +17,16 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import gammaincc
+from scipy.special import gammaincc, log_ndtr
 
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import best_intercepts
+from taskveil.methods.base import Models, PublicInfo
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import PlannedRelease
+from taskveil.solvers.evidence import averaged_models
 from taskveil.solvers.posterior import Prior
+from taskveil.tasks.block import TaskBlock
 
 CHANCE = 1e-2  # signals likelier than this to be chance are not used
 CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
@@ -101,6 +106,34 @@ def common_directions(
     return share * min(1.0, MOST / max(float(share.sum()), MOST)), vectors, doubt
 
 
+def common_features(
+    diagonal: np.ndarray, deviation: float, n_tasks: float, n_outputs: int = 1, *, heavy_tails: bool = False
+) -> tuple[np.ndarray, float]:
+    """(share (d,), log doubt): the part of the tasks' energy in each feature, noise removed.
+
+    As above, but only the diagonal of the second moment was released: features are taken one by one, largest
+    first, while their excess over an even spread of what is left has a chance below CHANCE among all that are
+    left. `heavy_tails`: of Laplace noise.
+    """
+    d = diagonal.size
+    share, rest, doubt = np.zeros(d), float(n_tasks), 0.0
+    for k, j in enumerate(np.argsort(-diagonal, kind="stable")[: min(max(d - 1, 1), MOST_DIRECTIONS)]):
+        size = d - k
+        spread = math.sqrt(deviation**2 + 2 * rest / (n_outputs * size * (size + 2)))
+        excess = float(diagonal[j]) - rest / size
+        tail = math.log(0.5) - math.sqrt(2) * excess / spread if heavy_tails else float(log_ndtr(-excess / spread))
+        chance = math.log(size) + tail
+        if excess <= 0.0 or chance > math.log(CHANCE):
+            break
+        if k == 0:
+            doubt = log_doubt(chance)
+        share[j] = excess * (1 - (spread / excess) ** 2) / n_tasks
+        rest -= excess
+        if rest <= (1 - MOST) * n_tasks:
+            break
+    return share * min(1.0, MOST / max(float(share.sum()), MOST)), doubt
+
+
 def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray, doubts: tuple[float, float] = (0.0, 0.0)) -> list[Prior]:
     """What a task averages over, learning alone first. `centre` (r, d), `share` (d,), `basis` (d, d), public.
 
@@ -124,6 +157,13 @@ def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray, doubts: tup
             wide = np.hstack([common, np.sqrt(share.max()) * toward])
             found.append(Prior(0.1 * left, wide, log_weight=doubts[1]))
     return found
+
+
+def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *, own_scale: bool = True) -> Models:
+    """Every task's average over the priors, learning alone first, by the evidence of its own rows."""
+    W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=own_scale)
+    b = best_intercepts(block, W, LOSSES.get(public.loss), public.fit_intercept)
+    return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 
 
 def unit_messages(W: np.ndarray) -> np.ndarray:

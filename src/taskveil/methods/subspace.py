@@ -36,9 +36,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.losses import LOSSES
 from taskveil.methods import direction_mean
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import (
     Billboard,
     Message,
@@ -50,10 +48,11 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.shared_prior import common_directions, noise_deviation, priors, unit_messages
+from taskveil.methods.shared_prior import common_directions, noise_deviation, priors, unit_messages, weighed_models
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
+from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 MEAN = "mean"
@@ -150,20 +149,17 @@ class SubspaceTasks(TaskSide):
             left = residual_models(self.block, centre, SIGNAL_TO_NOISE, self.public.loss, intercept)
             message[MEAN] = direction_mean.messages(left)
         if (view.round + 1, MOMENT) in self.asked:
-            W, _ = self._models(view)
+            W, _ = averaged_models(self.block, self._options(view), self.public.loss, intercept)
             scale = target_scales(self.block, self.public.loss, intercept)
             message[MOMENT] = unit_messages(W - scale[:, None, None] * centre)
         return state, message
 
     def finish(self, state: State, view: View) -> Models:
-        W, weights = self._models(view)
-        b = best_intercepts(self.block, W, LOSSES.get(self.public.loss), self.public.fit_intercept)
-        return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+        return weighed_models(self.block, self.public, self._options(view))
 
-    def _models(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+    def _options(self, view: View) -> list[Prior]:
         doubts = float(view["mean_doubt"]), float(view["share_doubt"])
-        options = priors(view["mean"], view["share"], view["basis"], doubts)
-        return averaged_models(self.block, options, self.public.loss, self.public.fit_intercept)
+        return priors(view["mean"], view["share"], view["basis"], doubts)
 
 
 class SubspaceServer(ServerSide):
