@@ -313,13 +313,11 @@ class ProximalServer(ServerSide):
         if t == 1:
             state = self._settings(releases)
         S = releases[RELEASE]
-        threshold, lift = float(state["threshold"]), self.lift(t)
-        M = self.make_map(S, threshold, lift)
-        values = {"map": M, "step": state["step"], "curvature": state["curvature"], "second-moment": S}
         if self.method.weighs(self.plan.budget):
-            values |= moment_structure.structure(
-                S, self.planned(t), self.public, self.plan.budget.aggregation, self.method.clip
-            )
+            values = {"second-moment": S, **self.found(S, t)}
+        else:
+            M = self.make_map(S, float(state["threshold"]), self.lift(t))
+            values = {"map": M, "step": state["step"], "curvature": state["curvature"], "second-moment": S}
         done = not self.private and self.method.tol > 0 and "last" in state and self._still(S, state["last"])
         state = {**state, "round": np.array(t), "last": S}
         return state, Billboard(t, values, accepted=accepted, done=bool(done))
@@ -365,6 +363,10 @@ class ProximalServer(ServerSide):
         if not self.private or self.plan.budget.variant != "sound":
             return 0.0
         return 1.5 * noise_level(self.planned(t))
+
+    def found(self, S: np.ndarray, t: int) -> dict[str, np.ndarray]:
+        """What stands out in S."""
+        return moment_structure.structure(S, self.planned(t), self.public, self.plan.budget.aggregation, self.method.clip)
 
     def planned(self, t: int) -> PlannedRelease:
         return next(p for p in self.plan.releases if p.round == t and p.name == RELEASE)

@@ -134,28 +134,44 @@ def common_features(
     return share * min(1.0, MOST / max(float(share.sum()), MOST)), doubt
 
 
-def priors(centre: np.ndarray, share: np.ndarray, basis: np.ndarray, doubts: tuple[float, float] = (0.0, 0.0)) -> list[Prior]:
+def priors(
+    centre: np.ndarray,
+    share: np.ndarray,
+    basis: np.ndarray,
+    doubts: tuple[float, float] = (0.0, 0.0),
+    features: tuple[np.ndarray, float] | None = None,
+) -> list[Prior]:
     """What a task averages over, learning alone first. `centre` (r, d), `share` (d,), `basis` (d, d), public.
 
     alone; around the centre; along the centre's direction with a free length; around the centre within the
     common directions, the unexplained energy counted as 100, 10 or 1 % real; the common directions and the
-    centre's, around zero. `doubts` are the log doubts of centre and directions; a doubtful centre is kept out
-    of the priors with directions.
+    centre's, around zero; the same within common features. `doubts` are the log doubts of centre and
+    directions, `features` the shares (d,) of features and their log doubt; a doubtful centre is kept out of
+    the priors with directions.
     """
     d = share.size
     found = [Prior()]
     length = float(np.sqrt(np.square(centre).sum()))
-    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
     toward = (centre / length).T if length > 0.0 else np.zeros((d, 0))
     if length > 0.0:
         found += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
-    if common.shape[1]:
-        left, certain = (1.0 - float(share.sum())) / d, length > 0.0 and doubts[0] >= 0.0
-        middle = centre if certain else None
-        found += [Prior(k * left, common, middle, doubts[1]) for k in RESIDUAL_SHARES]
-        if certain:
-            wide = np.hstack([common, np.sqrt(share.max()) * toward])
-            found.append(Prior(0.1 * left, wide, log_weight=doubts[1]))
+    certain = centre if length > 0.0 and doubts[0] >= 0.0 else None
+    found += _along(share, basis, doubts[1], certain)
+    if features is not None:
+        found += _along(features[0], np.eye(d), features[1], certain)
+    return found
+
+
+def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarray | None) -> list[Prior]:
+    """Priors with these shares of their energy along a basis; with the centre's direction where there is one."""
+    if not share.any():
+        return []
+    left = (1.0 - float(share.sum())) / share.size
+    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    found = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
+    if centre is not None:
+        toward = (centre / np.sqrt(np.square(centre).sum())).T
+        found.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward]), log_weight=doubt))
     return found
 
 

@@ -6,7 +6,8 @@ It is Algorithm 1 of model-protected MTL (local step, noisy second moment, map) 
     task      fits itself alone, averaging over the strength of the penalty by the evidence of its rows
     releases  "mean"            sum of (direction, log length) of models   VectorSum, bound 1
               "second-moment"   sum of M_i'M_i, |M_i|_F = 1                OuterSum, bound 1
-    server    denoises both against the known law of the noise: centre, shares, basis (shared_prior.py)
+    server    denoises both against the known law of the noise: centre, shares, basis (shared_prior.py); the diagonal
+              of the second moment also tells whether few features matter, where they explain as much
     task      averages over a few priors built from them, alone included, by the evidence of its rows
 
 With `rounds` R > 1 the mean is released in every round, each time of what is left around the last centre,
@@ -48,13 +49,21 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.shared_prior import common_directions, noise_deviation, priors, unit_messages, weighed_models
+from taskveil.methods.shared_prior import (
+    common_directions,
+    common_features,
+    noise_deviation,
+    priors,
+    unit_messages,
+    weighed_models,
+)
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
+PUBLISHED = ("mean", "mean_doubt", "share", "basis", "share_doubt", "features", "features_doubt")
 MEAN = "mean"
 MOMENT = "second-moment"
 SIGNAL_TO_NOISE = 3.0  # of the weak penalty under which the models for the mean are fitted
@@ -159,7 +168,10 @@ class SubspaceTasks(TaskSide):
 
     def _options(self, view: View) -> list[Prior]:
         doubts = float(view["mean_doubt"]), float(view["share_doubt"])
-        return priors(view["mean"], view["share"], view["basis"], doubts)
+        if "features" not in view:  # the billboard of a model saved before there were any
+            return priors(view["mean"], view["share"], view["basis"], doubts)
+        features = view["features"], float(view["features_doubt"])
+        return priors(view["mean"], view["share"], view["basis"], doubts, features)
 
 
 class SubspaceServer(ServerSide):
@@ -174,6 +186,7 @@ class SubspaceServer(ServerSide):
         state = {
             "round": np.array(0), "mean": np.zeros((r, d)), "mean_doubt": np.array(0.0),
             "share": np.zeros(d), "basis": np.eye(d), "share_doubt": np.array(0.0),
+            "features": np.zeros(d), "features_doubt": np.array(0.0),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
@@ -187,13 +200,24 @@ class SubspaceServer(ServerSide):
             new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
-            share, basis, doubt = common_directions(releases[MOMENT], deviation, m, self.public.n_outputs)
-            new.update(share=share, basis=basis, share_doubt=np.array(doubt))
+            new.update(self._structure(releases[MOMENT], deviation))
         return new, self._billboard(new, accepted)
+
+    def _structure(self, S: np.ndarray, deviation: float) -> State:
+        """Common directions, and common features where they explain as much: the diagonal comes with the matrix."""
+        m, r = self.public.n_tasks, self.public.n_outputs
+        share, basis, doubt = common_directions(S, deviation, m, r)
+        features, unsure = common_features(np.diagonal(S), deviation, m, r)
+        if features.sum() < share.sum():
+            features, unsure = np.zeros_like(features), 0.0
+        return {
+            "share": share, "basis": basis, "share_doubt": np.array(doubt),
+            "features": features, "features_doubt": np.array(unsure),
+        }  # fmt: skip
 
     def _deviation(self, planned: PlannedRelease) -> float:
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in ("mean", "mean_doubt", "share", "basis", "share_doubt")}
+        values = {name: state[name] for name in PUBLISHED}
         return Billboard(int(state["round"]), values, accepted=accepted)

@@ -9,11 +9,11 @@ import numpy as np
 from taskveil.report.chart import Chart, axis, number
 from taskveil.report.records import Board, Run
 
-ORDER = ("structure", "relationship", "omega", "map", "second-moment", "mean", "centre", "share")
+ORDER = ("structure", "features", "relationship", "omega", "map", "second-moment", "mean", "centre", "share")
 LARGEST_SIDE = 80
 MOST = 2
 TITLES = {
-    "structure": "Shared directions (subspace)",
+    "structure": "Shared directions",
     "relationship": "How tasks relate",
     "omega": "How tasks relate",
     "map": "The map every task applies",
@@ -21,6 +21,7 @@ TITLES = {
     "mean": "The shared model",
     "centre": "The shared centre",
     "share": "How much each shared direction counts",
+    "features": "How much each feature counts",
 }
 
 

@@ -33,6 +33,15 @@ def test_tasks_gain_most_of_what_there_is_to_gain_at_epsilon_one(case):
     assert (alone - nmse(name, data, 1.0)) / (alone - best) >= {"low-rank": 0.75, "group-sparse": 0.95}[name]
 
 
+def test_subspace_finds_common_features_in_the_same_matrix(monkeypatch):
+    """Directions alone are three times worse: the twin."""
+    data = get_synthetic("group-sparse", seed=4, n_test=60)
+    both = nmse("subspace", data, 1.0)
+    assert both <= 1.1 * nmse("group-sparse", data, 1.0)
+    monkeypatch.setattr("taskveil.methods.subspace.common_features", lambda diagonal, *_: (np.zeros_like(diagonal), 0.0))
+    assert nmse("subspace", data, 1.0) > 2.0 * both
+
+
 def test_several_rounds_gain_far_less(case):
     """The twin: the loop with its last map, at the same epsilon, does not pass."""
     name, data, alone = case
