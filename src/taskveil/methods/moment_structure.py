@@ -11,10 +11,9 @@ import math
 
 import numpy as np
 
-from taskveil.methods.base import PublicInfo, View
-from taskveil.methods.shared_prior import common_directions, common_features, noise_deviation, priors
+from taskveil.methods.base import PublicInfo
+from taskveil.methods.shared_prior import common_directions, common_features, noise_deviation
 from taskveil.privacy.plan import PlannedRelease
-from taskveil.solvers.posterior import Prior
 
 SURE = 3.0  # standard deviations by which the energy must exceed zero
 HEAVY_TAILS = ("laplace", "l2-laplace")
@@ -23,27 +22,27 @@ HEAVY_TAILS = ("laplace", "l2-laplace")
 def structure(
     S: np.ndarray, planned: PlannedRelease, public: PublicInfo, aggregation: str, clip: float | None
 ) -> dict[str, np.ndarray]:
-    """share (d,), basis (d, d) and share_doubt of S (d, d) or of its diagonal (d,); shares are zero where nothing stands out.
+    """What stands out in S (d, d): share (d,) and basis (d, d) with their doubt; in its diagonal (d,): features. Else zeros.
 
     `clip`: the norm messages were clipped to; None: they are directions.
     """
-    d, m, r = public.n_features, public.n_tasks, public.n_outputs
+    m, r = public.n_tasks, public.n_outputs
     deviation = noise_deviation(planned, m, aggregation)
     if clip is not None:
-        energy = float(np.sum(S) if S.ndim == 1 else np.trace(S))
-        if energy <= SURE * deviation * math.sqrt(d):
-            return {"share": np.zeros(d), "basis": np.eye(d), "share_doubt": np.array(0.0)}
-        unit = m / energy
-        uneven = max(0.0, clip**2 * unit - 1.0)
-        S, deviation = S * unit, math.sqrt((deviation * unit) ** 2 + uneven * 2 * m / (r * d * (d + 2)))
+        S, deviation = _in_directions(S, deviation, clip, m, r)
     if S.ndim == 1:
-        share, doubt = common_features(S, deviation, m, r, heavy_tails=planned.mechanism.name in HEAVY_TAILS)
-        return {"share": share, "basis": np.eye(d), "share_doubt": np.array(doubt)}
+        features, doubt = common_features(S, deviation, m, r, heavy_tails=planned.mechanism.name in HEAVY_TAILS)
+        return {"features": features, "features_doubt": np.array(doubt)}
     share, basis, doubt = common_directions(S, deviation, m, r)
     return {"share": share, "basis": basis, "share_doubt": np.array(doubt)}
 
 
-def options(view: View, n_outputs: int) -> list[Prior]:
-    """What a task weighs once it has read the structure: learning alone first."""
-    share = view["share"]
-    return priors(np.zeros((n_outputs, share.size)), share, view["basis"], (0.0, float(view["share_doubt"])))
+def _in_directions(S: np.ndarray, deviation: float, clip: float, m: int, r: int) -> tuple[np.ndarray, float]:
+    """S and its deviation as if directions had been sent; even, hence without structure, where its energy may be noise."""
+    d = len(S)
+    energy = float(np.sum(S) if S.ndim == 1 else np.trace(S))
+    if energy <= SURE * deviation * math.sqrt(d):
+        return (np.full(d, m / d) if S.ndim == 1 else np.eye(d) * m / d), deviation
+    unit = m / energy
+    uneven = max(0.0, clip**2 * unit - 1.0)
+    return S * unit, math.sqrt((deviation * unit) ** 2 + uneven * 2 * m / (r * d * (d + 2)))

@@ -43,7 +43,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.noise_level import noise_level
-from taskveil.methods.shared_prior import unit_messages, weighed_models
+from taskveil.methods.shared_prior import published_priors, unit_messages, weighed_models
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
@@ -240,7 +240,7 @@ class ProximalTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         if self.weighs:
-            return weighed_models(self.block, self.public, moment_structure.options(view, self.public.n_outputs))
+            return weighed_models(self.block, self.public, published_priors(view, self.public))
         W = self.apply_map(view["map"], self.sent(state["w"]))
         return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept))
 

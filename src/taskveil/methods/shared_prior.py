@@ -21,7 +21,7 @@ from scipy.special import gammaincc, log_ndtr
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import Models, PublicInfo
+from taskveil.methods.base import Models, PublicInfo, View
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.solvers.evidence import averaged_models
@@ -139,7 +139,7 @@ def priors(
     share: np.ndarray,
     basis: np.ndarray,
     doubts: tuple[float, float] = (0.0, 0.0),
-    features: tuple[np.ndarray, float] | None = None,
+    features: tuple[np.ndarray, float] = (np.zeros(0), 0.0),
 ) -> list[Prior]:
     """What a task averages over, learning alone first. `centre` (r, d), `share` (d,), `basis` (d, d), public.
 
@@ -157,9 +157,7 @@ def priors(
         found += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
     certain = centre if length > 0.0 and doubts[0] >= 0.0 else None
     found += _along(share, basis, doubts[1], certain)
-    if features is not None:
-        found += _along(features[0], np.eye(d), features[1], certain)
-    return found
+    return found + _along(features[0], np.eye(d), features[1], certain)
 
 
 def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarray | None) -> list[Prior]:
@@ -173,6 +171,18 @@ def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarra
         toward = (centre / np.sqrt(np.square(centre).sum())).T
         found.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward]), log_weight=doubt))
     return found
+
+
+def published_priors(view: View, public: PublicInfo) -> list[Prior]:
+    """The priors from what a billboard holds: a mean, shares along a basis, features, each with its doubt, or some of them."""
+    d, r = public.n_features, public.n_outputs
+    found = {"mean": np.zeros((r, d)), "share": np.zeros(d), "features": np.zeros(d), "basis": np.eye(d)}
+    found |= {name: view[name] for name in found if name in view}
+    doubts = {name: float(view[f"{name}_doubt"]) for name in found if f"{name}_doubt" in view}
+    return priors(
+        found["mean"], found["share"], found["basis"], (doubts.get("mean", 0.0), doubts.get("share", 0.0)),
+        (found["features"], doubts.get("features", 0.0)),
+    )  # fmt: skip
 
 
 def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *, own_scale: bool = True) -> Models:

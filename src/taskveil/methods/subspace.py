@@ -53,14 +53,13 @@ from taskveil.methods.shared_prior import (
     common_directions,
     common_features,
     noise_deviation,
-    priors,
+    published_priors,
     unit_messages,
     weighed_models,
 )
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
-from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 PUBLISHED = ("mean", "mean_doubt", "share", "basis", "share_doubt", "features", "features_doubt")
@@ -158,20 +157,13 @@ class SubspaceTasks(TaskSide):
             left = residual_models(self.block, centre, SIGNAL_TO_NOISE, self.public.loss, intercept)
             message[MEAN] = direction_mean.messages(left)
         if (view.round + 1, MOMENT) in self.asked:
-            W, _ = averaged_models(self.block, self._options(view), self.public.loss, intercept)
+            W, _ = averaged_models(self.block, published_priors(view, self.public), self.public.loss, intercept)
             scale = target_scales(self.block, self.public.loss, intercept)
             message[MOMENT] = unit_messages(W - scale[:, None, None] * centre)
         return state, message
 
     def finish(self, state: State, view: View) -> Models:
-        return weighed_models(self.block, self.public, self._options(view))
-
-    def _options(self, view: View) -> list[Prior]:
-        doubts = float(view["mean_doubt"]), float(view["share_doubt"])
-        if "features" not in view:  # the billboard of a model saved before there were any
-            return priors(view["mean"], view["share"], view["basis"], doubts)
-        features = view["features"], float(view["features_doubt"])
-        return priors(view["mean"], view["share"], view["basis"], doubts, features)
+        return weighed_models(self.block, self.public, published_priors(view, self.public))
 
 
 class SubspaceServer(ServerSide):

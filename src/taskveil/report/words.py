@@ -49,7 +49,7 @@ def verdict(run: Run, audience: Audience) -> list[str]:
 def empty(run: Run) -> bool:
     """Whether a server that hides noise (thresholds) published nothing but zeros."""
     values = {k: np.asarray(v) for k, v in run.boards[-1].values.items()} if run.boards else {}
-    for raw in ("basis", "second-moment") if "share" in values else ():
+    for raw in ("basis", "second-moment") if values.keys() & {"share", "features"} else ():
         values.pop(raw, None)
     return bool(values) and bool(run.plan and run.plan.releases) and not any(np.any(v) for v in values.values())
 
