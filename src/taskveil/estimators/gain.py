@@ -82,7 +82,7 @@ def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Mode
     mean = held.means_by_task(difference)
     spread = np.sqrt(np.maximum(held.means_by_task(difference**2) - mean**2, 0.0))
     error = spread / np.sqrt(np.maximum(held.counts - 1.0, 1.0))
-    keep = mean + CAUTION * error <= 0.0
+    keep = mean + CAUTION * error < 0.0  # as good is no gain
     local = alone_models(block, record)
     models = record.models
     pick = keep[:, None]

@@ -8,7 +8,7 @@
                       (the others' models are not on the billboard): a ridge strength.
 `covariance="models"` (default) releases every task's clipped model with noise: sensitivity 2K whatever the number of
                       tasks. Omega follows by post-processing, and so does the best guess of each model from all noisy
-                      ones (a Wiener filter over tasks), which the task then uses as the centre of its own fit.
+                      ones (a Wiener filter over tasks), a centre the task weighs against learning alone.
 
 Without noise the loop is the accelerated proximal gradient method on sum_i L_i + (penalty/2)|W|_*^2, the same problem
 with Omega minimised out (structures/relationship.py), and reaches its optimum.
@@ -22,17 +22,18 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import FOLDS, alone_models, best_intercepts
+from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED, gradient_variance, local_curvature, profiled_gradient
+from taskveil.methods.shared_prior import weighed_models
 from taskveil.privacy.contributions import TaskGram, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.newton import Penalty, cross_validated, minimise_local
+from taskveil.solvers.newton import minimise_local
+from taskveil.solvers.posterior import Prior
 from taskveil.structures.relationship import Relationship as Structure
 from taskveil.tasks.block import TaskBlock
 
 MODELS, GRAM = "models", "gram"
-PULLS = np.geomspace(100.0, 1e-2, 9)  # strengths with which a task may be pulled to its centre
 
 
 class Relationship(Method):
@@ -97,6 +98,9 @@ class Relationship(Method):
     def keeps_history(self, plan: Plan) -> bool:
         return plan.budget.epsilon is not None
 
+    def chooses(self, budget: Budget) -> bool:
+        return budget.epsilon is not None and self.released(budget) == MODELS
+
 
 class RelatedTasks(TaskSide):
     """Private: solve locally to the end around the centre the billboard gives, send the model."""
@@ -111,21 +115,16 @@ class RelatedTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if view.round > 0:
-            W, b = self._solve(view)
-            state = {"w": W, "intercept": b}
+            models = self.finish(state, view)
+            state = {"w": models.coef, "intercept": models.intercept}
         return state, {self.method.released(self.plan.budget): state["w"]}
 
     def finish(self, state: State, view: View) -> Models:
-        W, b = self._solve(view)
-        return Models(W, b)
-
-    def _solve(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        intercept = self.public.fit_intercept
-        if "centre" not in view:  # only Omega is known: its diagonal sets each task's ridge strength
-            return minimise_local(self.block, self.loss, view["strength"], fit_intercept=intercept)
-        penalty = Penalty(centre=view["centre"])
-        best = cross_validated(self.block, self.loss, PULLS, FOLDS, penalty, fit_intercept=intercept).best()
-        return minimise_local(self.block, self.loss, PULLS[best], penalty, intercept)
+        if "centre" in view:  # zero where the others' models do not stand clear of the noise
+            options = [Prior()] + ([Prior(centre=view["centre"])] if np.any(view["centre"]) else [])
+            return weighed_models(self.block, self.public, options, own_scale=False)
+        # Only Omega is known: its diagonal sets each task's ridge strength.
+        return Models(*minimise_local(self.block, self.loss, view["strength"], fit_intercept=self.public.fit_intercept))
 
 
 class RelationshipServer(ServerSide):

@@ -65,11 +65,12 @@ def averaged_models(
     coef, shares = np.zeros((m, r, d)), np.zeros((m, len(priors)))
 
     def fit(stack: Stack) -> None:
+        here = [prior.of(stack.tasks) for prior in priors]
         for o in range(r):
             found: list[Array] = []
 
             def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, share = _average(rows, priors, o, loss, _scale(rows, loss, own_scale))
+                w, share = _average(rows, here, o, loss, _scale(rows, loss, own_scale))
                 found[:] = [share]
                 return w
 

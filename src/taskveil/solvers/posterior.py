@@ -14,7 +14,7 @@ ratios: the mean prior variance of a row's score, t trace(X C X') / rows, in uni
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,18 @@ class Prior:
 
     floor: float = 1.0
     directions: Array | None = None  # (d, q)
-    centre: Array | None = None  # (r, d), in units of the task's own target scale; None is zero
+    centre: Array | None = None  # (r, d) in units of the task's own target scale, or (m, r, d), one for each; None is zero
     log_weight: float = 0.0
+
+    def of(self, tasks: NDArray[np.int64]) -> Prior:
+        """For some of the tasks."""
+        return self if self.centre is None or self.centre.ndim == 2 else replace(self, centre=self.centre[tasks])
 
     def centre_of(self, output: int, scale: Array) -> Array | None:
         """(k, d) for tasks with target scales (k,)."""
-        return None if self.centre is None else scale[:, None] * self.centre[output]
+        if self.centre is None:
+            return None
+        return scale[:, None] * (self.centre[output] if self.centre.ndim == 2 else self.centre[:, output])
 
 
 @dataclass(frozen=True)

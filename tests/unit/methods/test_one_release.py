@@ -169,3 +169,16 @@ def test_laplace_noise_taken_for_gaussian_is_found_too_often():
     rng = np.random.default_rng(1)
     found = sum(common_features(40 / 20 + 5.0 * rng.laplace(size=20) / np.sqrt(2), 5.0, 40)[0].any() for _ in range(2000))
     assert found / 2000 > 2 * CHANCE
+
+
+# --------------------------------------------------------------- relationship
+
+
+def test_relationship_is_learning_alone_where_noise_covers_the_models_and_never_far_above():
+    data = get_synthetic("low-rank", seed=4, n_test=60)
+    alone = TaskRegressor("local").fit(data.train)
+    noisy = TaskRegressor("relationship", epsilon=0.1, insecure_noise_seed=1, **OPTIONS).fit(data.train)
+    np.testing.assert_array_equal(noisy.coef_, alone.coef_)
+    assert not noisy.models_.kept.any()
+    for epsilon in (3.0, 10.0, 100.0):
+        assert nmse("relationship", data, epsilon) <= 1.03 * nmse("local", data, None)
