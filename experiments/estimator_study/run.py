@@ -36,7 +36,7 @@ def stored(name: str, fraction: float, **options: Any) -> Callable[[int], Split]
 
 STUDIES: dict[str, dict[str, Any]] = {
     "low-rank": {"split": synthetic("low-rank"), "delta": 0.00054, "epsilons": (0.05, 0.3, 1.0, 3.0, 10.0)},
-    "group-sparse": {"split": synthetic("group-sparse"), "delta": 0.00054, "epsilons": (1.0, 3.0)},
+    "group-sparse": {"split": synthetic("group-sparse"), "delta": 0.00054, "epsilons": (0.3, 1.0, 3.0)},
     "hospitals": {"split": synthetic("hospitals"), "delta": 0.001, "epsilons": (1.0, 3.0, 10.0)},
     "tiny related": {"split": synthetic("tiny", relation="related"), "delta": 1e-3, "epsilons": (1.0, 10.0)},
     "tiny unrelated": {"split": synthetic("tiny", relation="unrelated"), "delta": 1e-3, "epsilons": (1.0, 10.0)},
@@ -45,7 +45,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "readmission": {"split": synthetic("hospitals-readmission"), "delta": 0.001, "epsilons": (1.0, 10.0), "metric": "auc"},
     "vehicle": {"split": stored("vehicle", 0.5), "delta": 0.001, "epsilons": (1.0, 10.0), "metric": "auc"},
 }
-METHODS = ("subspace", "mean")
+METHODS = ("subspace", "mean", "low-rank", "group-sparse")
 
 
 def scores(study: dict[str, Any], seed: int) -> Iterator[tuple[str, float | None, float]]:
