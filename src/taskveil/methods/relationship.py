@@ -24,7 +24,8 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED, gradient_variance, local_curvature, profiled_gradient
+from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
+from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED
 from taskveil.methods.shared_prior import weighed_models
 from taskveil.privacy.contributions import TaskGram, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request

@@ -152,8 +152,8 @@ def priors(
     d = share.size
     found = [Prior()]
     length = float(np.sqrt(np.square(centre).sum()))
-    toward = (centre / length).T if length > 0.0 else np.zeros((d, 0))
     if length > 0.0:
+        toward = (centre / length).T
         found += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
     certain = centre if length > 0.0 and doubts[0] >= 0.0 else None
     found += _along(share, basis, doubts[1], certain)
