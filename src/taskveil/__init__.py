@@ -6,7 +6,7 @@ Names are imported when they are used, so that `import taskveil` stays fast.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _PUBLIC = {
     "Certificate": "taskveil.privacy.certificate",
