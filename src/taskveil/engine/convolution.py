@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 
@@ -35,3 +36,21 @@ def halve(images: Any) -> Any:
     rows = images.reshape(n, height // 2, 2, width // 2, 2 * channels)
     taller = jnp.maximum(rows[:, :, 0], rows[:, :, 1])
     return jnp.maximum(taller[..., :channels], taller[..., channels:])
+
+
+def convolution_layers(images: Any, layers: list[Any], activations: str = "float32") -> Any:
+    """Layers of convolution, relu and pooling, float32 in the end: fused kernels on a GPU, the plain functions elsewhere.
+
+    `activations="float16"` (between the layers) is for the kernels; the plain functions stay in float32.
+    """
+    if jax.default_backend() == "gpu":
+        from taskveil.engine import fused_convolution as fused
+
+        sizes = [images.shape[-1], *(layer["weights"].shape[1] for layer in layers)]
+        if all(fused.fits(a, b) for a, b in zip(sizes, sizes[1:])):
+            for layer in layers:
+                images = fused.convolve_and_halve(images, layer["weights"], layer["bias"], jnp.dtype(activations))
+            return fused.leave(images)
+    for layer in layers:
+        images = halve(jax.nn.relu(convolve(images, layer["weights"], layer["bias"])))
+    return images

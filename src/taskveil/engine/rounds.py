@@ -34,6 +34,7 @@ from taskveil.privacy.exact_sum import grid_of, sum_on_grid
 
 CHUNK_ON_ACCELERATOR = 512
 CHUNK_ON_CPU = 64
+MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
 AT_ONCE_ON_CPU = 2  # clients whose local steps run together on a CPU: the activations of more do not stay in its cache
 
 
@@ -149,14 +150,18 @@ class Round:
 
     def _raw(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         anchors, own, started, member, present, index, weights = cohort
-        anchor = member @ anchors if anchors.shape[0] > 1 else jnp.broadcast_to(anchors, (present.size, anchors.shape[1]))
+        one_anchor = anchors.shape[0] == 1  # then it stays one vector: a copy for every client would be read in every step
+        anchor = anchors[0] if one_anchor else member @ anchors
         remembers = self.work.start == "own"
-        begin = jnp.where(started[:, None] > 0, own, anchor) if remembers else anchor
+        begin = jnp.where((started[:, None] > 0) & remembers, own, anchor)
         if self.work.kind == "residual":
             begin = own
-        new, message = each_client(
-            lambda a, b, i, w: self._client(a, b, i, w, X, y, knobs), (anchor, begin, index, weights), self.accelerator
-        )
+
+        def client(begin: Any, index: Any, weights: Any, anchor: Any = anchor) -> tuple[Any, Any]:
+            return self._client(anchor, begin, index, weights, X, y, knobs)
+
+        per_client = (begin, index, weights) if one_anchor else (begin, index, weights, anchor)
+        new, message = each_client(client, per_client, self.accelerator)
         asked = present[:, None] > 0
         return (jnp.where(asked, new, own) if remembers else own), jnp.where(asked, knobs[2] * message, 0.0)
 
@@ -179,7 +184,8 @@ class Round:
                 rows, weight = batch
                 return self._step(params, target, X[rows], y[rows], weight, knobs), None
 
-            params, _ = jax.lax.scan(one, params, (index, weights))
+            unroll = self.accelerator and self.work.steps <= MOST_UNROLLED
+            params, _ = jax.lax.scan(one, params, (index, weights), unroll=unroll)
         else:
             rows, labels = X[index[0]], y[index[0]]
 
