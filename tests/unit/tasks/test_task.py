@@ -8,7 +8,7 @@ import pytest
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks import TaskBlock, TaskSet
 from taskveil.tasks.block import position_folds
-from taskveil.tasks.checks import infer_kind
+from taskveil.tasks.prepare.kind import infer_kind
 from taskveil.tasks.grouping import factorize, group_rows, sums_by_group, task_chunks
 
 

@@ -1,0 +1,222 @@
+"""Scaling of features and target, and the way back to the user's units.
+
+    own              each task by its own mean and standard deviation; never sent (THEORY section 0: local
+                     work is free)
+    declared         public ranges -> [-1, 1], the same for all tasks (the target likewise; undeclared it is
+                     scaled by own statistics, which unit = record refuses)
+    none             as it comes
+    pooled-standard  mean and standard deviation over all tasks: a statistic of everybody's data, so only
+                     without privacy
+
+`normalise="row"` then scales every row to unit l2 norm, as the papers do (MP-MTL section 5.4). A model of
+normalised rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then
+only undoes the target.
+
+Constant columns get scale 1. Held-out rows (mask) do not enter a task's own statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import TaskSet
+
+__all__ = ["MODES", "Scaling", "fit_scaling"]
+
+MODES = ("own", "declared", "none", "pooled-standard")
+NORMALISE = (None, "row")
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """shift, scale (m, d) and y_shift, y_scale (m,): scaled x = (x - shift) / scale, scaled y likewise."""
+
+    mode: str
+    shift: np.ndarray
+    scale: np.ndarray
+    y_shift: np.ndarray
+    y_scale: np.ndarray
+    normalise: str | None = None
+    own_target: bool = False  # ranges were declared, but not the target's: every task scales it by its own statistics
+
+    @property
+    def data_dependent(self) -> bool:
+        """Whether numbers come from the rows: own statistics must stay with the task, and so must a model in the user's units."""
+        return self.own_target or self.mode in ("own", "pooled-standard")
+
+    @property
+    def linear(self) -> bool:
+        """Whether `coef_back` gives coefficients for raw rows."""
+        return self.normalise is None
+
+    def apply(self, tasks: TaskSet, *, reuse: bool = False) -> TaskBlock:
+        """The scaled block. One new array of the size of X (none in mode 'none'), no larger temporary.
+
+        `reuse=True`: the rows of `tasks` are nobody else's and will not be looked at again; they are scaled where they are.
+        """
+        block = TaskBlock.from_tasks(tasks)
+        X = self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None)
+        if tasks.kind == "classification" or self.mode == "none":
+            return block.with_rows(X)
+        of = block.task_of_row
+        return block.with_rows(X).with_targets(((tasks.y - self.y_shift[of]) / self.y_scale[of])[:, None])
+
+    def inputs(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
+        """Rows for which coefficients from `coef_back` hold: X itself, or the normalised rows."""
+        return X if self.linear else self._rows(X, np.asarray(task))
+
+    def coef_back(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Models of scaled data (m, r, d), (m, r) in the user's units: y = W_back x + b_back."""
+        up = self.y_scale[:, None]
+        if not self.linear:
+            return W * up[:, :, None], b * up + self.y_shift[:, None]
+        V = W / self.scale[:, None, :]
+        b_raw = b - np.einsum("mrd,md->mr", V, self.shift)
+        return V * up[:, :, None], b_raw * up + self.y_shift[:, None]
+
+    def coef_in(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The inverse of `coef_back`."""
+        up = self.y_scale[:, None]
+        V, c = W / up[:, :, None], (b - self.y_shift[:, None]) / up
+        if not self.linear:
+            return V, c
+        return V * self.scale[:, None, :], c + np.einsum("mrd,md->mr", V, self.shift)
+
+    def take(self, tasks: Any) -> Scaling:
+        """The scaling of some of the tasks."""
+        parts = (self.shift[tasks], self.scale[tasks], self.y_shift[tasks], self.y_scale[tasks])
+        return replace(self, **dict(zip(("shift", "scale", "y_shift", "y_scale"), parts, strict=True)))
+
+    def _rows(self, X: np.ndarray, task: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        if self.mode == "none" and self.normalise is None:
+            return X
+        if out is None:
+            out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
+        for r in row_chunks(X.shape[0]):
+            i: Any = task[r]
+            i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
+            chunk = X[r] - self.shift[i]
+            chunk /= self.scale[i]
+            out[r] = _unit_rows(chunk) if self.normalise == "row" else chunk
+        return out
+
+
+def _writable(frozen: np.ndarray) -> np.ndarray | None:
+    """The array behind a frozen view of all of it; None where there is no such array of numbers."""
+    behind = frozen.base
+    if not isinstance(behind, np.ndarray) or behind.shape != frozen.shape or behind.dtype.kind != "f":
+        return None
+    return behind if behind.flags.writeable and behind.flags.owndata else None
+
+
+def fit_scaling(
+    tasks: TaskSet,
+    mode: str = "own",
+    *,
+    normalise: str | None = None,
+    private: bool = True,
+    mask: np.ndarray | None = None,
+) -> Scaling:
+    """Choose shift and scale.
+
+    `private=False` (epsilon None) is the only way to statistics of all tasks together.
+    """
+    if mode not in MODES:
+        raise OptionError(f"scaling must be one of {', '.join(MODES)}; got {mode!r}.")
+    if normalise not in NORMALISE:
+        raise OptionError(f"normalise must be None or 'row'; got {normalise!r}.")
+    if mode == "pooled-standard" and private:
+        raise OptionError(
+            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have "
+            "to pay for. Use 'own' or 'declared' with public bounds, or epsilon=None."
+        )
+    m, d = tasks.n_tasks, tasks.n_features
+    make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)
+    shift, scale, y_shift, y_scale = (
+        make(tasks, mask) if make else (np.zeros(d), np.ones(d), np.zeros(m), np.ones(m))
+    )
+    if tasks.kind == "classification":
+        y_shift, y_scale = np.zeros(m), np.ones(m)
+    return Scaling(
+        mode,
+        np.broadcast_to(shift, (m, d)),
+        np.broadcast_to(scale, (m, d)),
+        y_shift,
+        y_scale,
+        normalise=normalise,
+        own_target=mode == "declared" and tasks.kind == "regression" and undeclared_target(tasks.bounds),
+    )
+
+
+def undeclared_target(bounds: PublicBounds | None) -> bool:
+    """Whether nobody declared the range of the target."""
+    return bounds is None or bounds.target is None
+
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def _own(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
+    shift, scale = _moments(tasks.X, tasks.offsets, mask)
+    if tasks.kind == "classification":
+        return shift, scale, np.zeros(tasks.n_tasks), np.ones(tasks.n_tasks)
+    y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
+    return shift, scale, y_shift[:, 0], y_scale[:, 0]
+
+
+def _pooled(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
+    whole, m = np.asarray([0, tasks.n_rows]), tasks.n_tasks
+    shift, scale = _moments(tasks.X, whole, mask)
+    if tasks.kind == "classification":
+        return shift[0], scale[0], np.zeros(m), np.ones(m)
+    y_shift, y_scale = _moments(tasks.y[:, None], whole, mask)
+    return shift[0], scale[0], np.repeat(y_shift[:, 0], m), np.repeat(y_scale[:, 0], m)
+
+
+def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
+    if tasks.bounds is None:
+        raise OptionError(
+            "scaling 'declared' needs public bounds: pass bounds=... (or --bounds FILE), or use 'own'."
+        )
+    low, high = tasks.bounds.arrays(tasks.feature_names)
+    m, target = tasks.n_tasks, tasks.bounds.target
+    shift, scale = (low + high) / 2, _or_one((high - low) / 2)
+    if tasks.kind == "classification":
+        return shift, scale, np.zeros(m), np.ones(m)
+    if target is None:  # the target's range is not public: every task uses its own, which is never sent
+        y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
+        return shift, scale, y_shift[:, 0], y_scale[:, 0]
+    y_low, y_high = target
+    return shift, scale, np.full(m, (y_low + y_high) / 2), np.full(m, (y_high - y_low) / 2 or 1.0)
+
+
+def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation per task and column, (m, d) each; two passes, a few tasks at a time."""
+    m, d = offsets.size - 1, X.shape[1]
+    mean, std = np.zeros((m, d)), np.ones((m, d))
+    for a, b in task_chunks(offsets):
+        rows, part = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
+        w = np.ones(part[-1]) if mask is None else mask[rows].astype(np.float64)
+        n = np.maximum(sums_by_group(w, part), 1.0)[:, None]
+        chunk = X[rows] if mask is None else X[rows] * w[:, None]
+        mean[a:b] = sums_by_group(chunk, part) / n
+        centred = (X[rows] - np.repeat(mean[a:b], np.diff(part), axis=0)) * w[:, None]
+        std[a:b] = np.sqrt(sums_by_group(centred**2, part) / n)
+    tiny = 1e-10 * np.maximum(np.abs(mean), 1e-300)  # rounding of a constant column is not a spread
+    return mean, np.where(std > tiny, std, 1.0)
+
+
+def _or_one(scale: np.ndarray) -> np.ndarray:
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _unit_rows(X: np.ndarray) -> np.ndarray:
+    norms = np.sqrt(np.einsum("nd,nd->n", X, X))
+    return X / np.where(norms > 0, norms, 1.0)[:, None]
