@@ -399,7 +399,7 @@ def gathered_scores(
 
 def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
     """Constant columns, one-row and one-class tasks: normal, but worth a word to the owner of all rows."""
-    notes = [*tasks.notes, *(f.sentence() for f in tasks.facts)]
+    notes = [*tasks.notes, *(f.note() for f in tasks.facts)]
     names = np.asarray(tasks.task_names, dtype=object)
     aside = np.asarray(tasks.set_aside, dtype=object)
     if aside.size:

@@ -146,9 +146,9 @@ def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> Tas
 
 def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     """The class of the estimator says what the target is, whatever its type suggests."""
-    facts = tuple(f for f in tasks.facts if f.what != "kind")
     if tasks.kind == kind:
-        return replace(tasks, facts=facts)
+        return tasks
+    facts = tuple(f for f in tasks.facts if f.what != "kind")
     if kind == "regression":
         facts = tuple(f for f in facts if f.what != "labels")
         try:

@@ -26,7 +26,7 @@ from taskveil.tasks.task import CLIPPED, TaskSet
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "check_columns", "need_columns", "tasks_from_frame", "usual_column"]
+__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
@@ -105,7 +105,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
         rows, taken, target = _wide_rows(frame, layout)
     else:
         rows, taken, target = _long_rows(frame, layout)
-    columns = _feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
+    columns = feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
     return _build(rows, columns, target, layout)
 
 
@@ -244,7 +244,7 @@ def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:
     )
 
 
-def _feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
+def feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
     if features is not None:
         if len(set(features)) != len(features):
             raise DataError("a feature is named twice; feature names must be unique.")

@@ -21,17 +21,21 @@ class _Rule:
     sentence: str
     breaks: str = ""  # "record": not row by row with public parameters; "task": reads other tasks' rows; "any": both
     mend: str = ""
+    hint: str = ""  # for whoever runs the command
 
 
 _DECLARE = "see `taskveil declare`"
 _RULES = {
-    "kind": _Rule("the kind of target follows the type of column {column!r}, not its values"),
+    "kind": _Rule("the kind of target follows the type of column {column!r}, not its values", hint="kind= (--kind) changes it"),
     "labels": _Rule(
         "the label set of column {column!r} was read off the rows and is taken as public",
         "record",
         f"declare the labels under 'classes' in the bounds, or name one with positive= (--positive); {_DECLARE}",
     ),
-    "hashed": _Rule("the text of column {column!r} is hashed row by row into {buckets} public buckets, whatever it says"),
+    "hashed": _Rule(
+        "the text of column {column!r} is hashed row by row into {buckets} public buckets, whatever it says",
+        hint=f"declare its levels to give each a column of its own ({_DECLARE}), or leave it out (--leave-out {{column}})",
+    ),
     "own-fill": _Rule(
         "missing cells stand at the median of the task's own rows, which is never sent",
         "record",
@@ -83,6 +87,11 @@ class Fact:
     def sentence(self) -> str:
         """The words of the certificate. They name columns, never values."""
         return _RULES[self.what].sentence.format(column=self.column, buckets=BUCKETS)
+
+    def note(self) -> str:
+        """The sentence and what could be done about it, for whoever runs the command."""
+        hint = _RULES[self.what].hint.format(column=self.column)
+        return f"{self.sentence()}; {hint}" if hint else self.sentence()
 
 
 def check_facts(facts: Iterable[Fact], unit: str) -> None:
