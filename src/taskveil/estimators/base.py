@@ -243,7 +243,8 @@ class TaskEstimator(BaseEstimator):
         """Turn a finished run into fitted attributes."""
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
-        public = "public" in certify.more_observers(method, record.plan.budget, scaling.data_dependent)  # then nothing but releases may enter a model
+        # for the public nothing but releases may enter a model
+        public = "public" in certify.more_observers(method, record.plan.budget, scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
             models = keep_the_better(method, block, record)

@@ -35,8 +35,9 @@ def check_observer(budget: Budget, observer: str, method: Method, own_units: boo
     if observer not in covered:
         if own_units and observer in method.also_protects(budget):
             raise OptionError(
-                f"method {method.name!r} protects against {observer!r} only where no task scales by its own statistics: a published "
-                "model would show them. Declare the ranges of all features and of the target (bounds=, --bounds), or use scaling='none'."
+                f"method {method.name!r} protects against {observer!r} only where no task scales by its own statistics: a "
+                "published model would show them. Declare the ranges of all features and of the target (bounds=, --bounds), or "
+                "use scaling='none'."
             )
         remedy = {
             "server": "use aggregation='local' or 'secure'",
@@ -115,6 +116,6 @@ def large_delta(budget: Budget, prepared: PublicPart) -> list[str]:
         return []
     one = "one task's rows" if budget.unit is Unit.TASK else "one row"
     return [
-        f"what delta = {budget.delta:g} allows: with that probability nothing is promised, and a run that publishes {one} outright "
-        "with that probability would satisfy it. Use a delta far below 1 divided by the number of units"
+        f"what delta = {budget.delta:g} allows: with that probability nothing is promised, and a run that publishes {one} "
+        "outright with that probability would satisfy it. Use a delta far below 1 divided by the number of units"
     ]

@@ -42,7 +42,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
     names = None
     if is_table(X):
         X, task = table_and_task(X, task, task_column)
-        if any("=" in n or "#" in n for n in like or () if n not in X.columns):
+        if like is not None and any("=" in n or "#" in n for n in like if n not in X.columns):
             encoded = encode_like(X, like, None)
             X, names = encoded.X, encoded.names
         else:

@@ -50,7 +50,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
         "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
-        "preparation": estimator.prepared_.to_dict() if estimator.prepared_ is not None else None,
+        "preparation": estimator.prepared_.to_dict(),
         "public": record.public.to_dict(),
         "plan": record.plan.to_dict(),
         "billboards": boards,
@@ -86,7 +86,7 @@ def load(directory: str | Path) -> Any:
         shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
         scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
         prepared = _prepared(about)
-        scaling = replace(scaling, own_target=prepared is not None and prepared.own_target)
+        scaling = replace(scaling, own_target=prepared.own_target)
         plan = Plan.from_dict(about["plan"])
         planned = {p.id: p for p in plan.releases}
         models = _models_from(arrays)
@@ -108,11 +108,14 @@ def load(directory: str | Path) -> Any:
     return estimator
 
 
-def _prepared(about: dict[str, Any]) -> PublicPart | None:
-    """How the table was prepared; None where version 0.1.0 wrote the model."""
-    if about.get("preparation") is None:
-        return None
-    return PublicPart.from_dict(about["preparation"], tuple(about["task_names"]), tuple(about["feature_names"]))
+def _prepared(about: dict[str, Any]) -> PublicPart:
+    """How the table was prepared. Version 0.1.0 noted no facts, but what else there is to know follows from its other entries."""
+    names = tuple(about["task_names"]), tuple(about["feature_names"])
+    if about.get("preparation") is not None:
+        return PublicPart.from_dict(about["preparation"], *names)
+    kind, mode, bounds = about["public"]["kind"], about["scaling"]["mode"], about.get("bounds") or {}
+    own_target = kind == "regression" and mode == "declared" and bounds.get("target") is None
+    return PublicPart(*names, kind, "y", mode, own_target, declared_labels=bounds.get("classes") is not None)
 
 
 def record_name(method: Any) -> str:

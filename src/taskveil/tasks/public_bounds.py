@@ -134,8 +134,8 @@ class PublicBounds:
         point = next((n for n, (low, high) in made.features.items() if low == high), None)
         if point is not None:
             raise DataError(
-                f"the declared range of {point!r} is one point; give the lowest and the highest value that can occur, or leave out "
-                "a column that never changes."
+                f"the declared range of {point!r} is one point; give the lowest and the highest value that can occur, or leave "
+                "out a column that never changes."
             )
         return made
 

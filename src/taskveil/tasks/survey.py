@@ -6,7 +6,7 @@
     targets                      one task per target; a row serves the tasks whose target it answered
 
 The mean of a column and the list of columns with gaps are statistics of everybody's rows. The paper uses them unpaid, and so does
-this module: it is for reproduction, the notes of what it returns say so, and sound private runs refuse it. For those use `load_tasks(..., targets=...,
+this module: it is for reproduction, and sound private runs refuse what it returns. For those use `load_tasks(..., targets=...,
 missing="impute-own")`, or declare levels and ranges in public bounds.
 """
 
@@ -71,4 +71,5 @@ def survey_tasks(
         lengths = np.linalg.norm(table.to_numpy(), axis=1, keepdims=True)
         table = table / np.maximum(lengths, 1e-12)
     whole = pd.concat([table, frame[list(targets)]], axis=1)
-    return load_tasks(whole, targets=list(targets), features=list(table.columns), kind="classification").with_notes(UNPAID).with_facts(Fact("pooled-fill"))
+    tasks = load_tasks(whole, targets=list(targets), features=list(table.columns), kind="classification")
+    return tasks.with_notes(UNPAID).with_facts(Fact("pooled-fill"))

@@ -98,8 +98,8 @@ class TaskSet:
     ) -> TaskSet:
         """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
 
-        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that cannot be
-        used is an error, or with unusable="set-aside" keeps its place without rows.
+        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that
+        cannot be used is an error, or with unusable="set-aside" keeps its place without rows.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, y = as_rows(X), kind or infer_kind(np.asarray(y)), as_target(y, kind)

@@ -63,7 +63,7 @@ CASES = {
     "missing": (
         lambda: long(frame(x=[1, np.nan, 3, 4])),
         DataError,
-        "missing values in column 'x'.*impute-own",
+        "missing or infinite values in column 'x'.*impute-own",
     ),
     "missing option": (lambda: long(frame(), missing="guess"), OptionError, "missing must be one of error"),
     "missing target": (

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["draft"]
 
 HEAD = """\
-# A declaration: what everybody may know before a row is read. Fill each {blank} from what a column means (a percentage is 0 to 100,
-# an age 0 to 120), not from its values. A line you remove is not declared: ranges then stay with each task, text is hashed into 16
-# public buckets. Values outside a range are clipped to it; a value outside the levels counts as none, or as "(other)" if you list it.
+# A declaration: what everybody may know before a row is read. Fill each {blank} from what a column means
+# (a percentage is 0 to 100, an age 0 to 120), not from its values. A line you remove is not declared: ranges
+# then stay with each task, text is hashed into 16 public buckets. Values outside a range are clipped to it;
+# a value outside the levels counts as none of them, or as "(other)" if you list that.
 """
 LOOKED = """\
-# Filled by looking at values. Whoever sees this file sees what was looked at: epsilon does not cover it, and certificates say so.
-# Replace an entry by one you know without looking, and remove its name here.
+# Filled by looking at values. Whoever sees this file sees what was looked at: epsilon does not cover it, and
+# certificates say so. Replace an entry by one you know without looking, and remove its name here.
 """
 
 

@@ -1,10 +1,10 @@
 """Columns of a table to numbers, row by row, with parameters that are public before any row is read.
 
     numbers and booleans   as they are
-    declared levels        one-hot as 'column=level'; a value outside is the level '(other)' where that is declared, a missing cell
-                           '(missing)', else all zeros
-    any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and value,
-                           so that no list of levels is ever taken from rows
+    declared levels        one-hot as 'column=level'; a value outside is the level '(other)', a missing cell '(missing)',
+                           where these are declared, else all zeros
+    any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and
+                           value, so that no list of levels is ever taken from rows
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from taskveil.tasks.public_bounds import PublicBounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MISSING_LEVEL", "OTHER_LEVEL", "Encoded", "bucket", "encode_features", "hashed_in", "holds_numbers", "is_number", "levels_of"]
+__all__ = ["Encoded", "bucket", "encode_features", "hashed_in", "holds_numbers", "is_number", "levels_of"]
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
@@ -78,7 +78,7 @@ def encode_features(
     """
     plan = [_Column(n, hashed=True) if n in text else _plan(frame[n], n, bounds) for n in columns]
     names = tuple(n for column in plan for n in column.names)
-    X = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
+    X: np.ndarray = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
     _fill_columns(X, frame, plan, order)
     return Encoded(X, names, bounds, tuple(Fact("hashed", c.name) for c in plan if c.hashed))
 

@@ -67,11 +67,15 @@ _RULES = {
         "protect rows (unit='record'), or load the tasks without limit_tasks_per_person",
     ),
     "pooled-fill": _Rule(
-        "missing answers were filled with means over everybody's rows, and columns chosen by where answers are missing: not in epsilon",
+        "missing answers were filled with means over everybody's rows, and columns chosen by where answers are missing: not in "
+        "epsilon",
         "any",
-        "load the table with taskveil.load_tasks(..., targets=[...], missing='impute-own'), or use epsilon=None or variant='paper'",
+        "load the table with taskveil.load_tasks(..., targets=[...], missing='impute-own'), or use epsilon=None or "
+        "variant='paper'",
     ),
-    "looked-at": _Rule("the declaration of {column} was filled by looking at values and is taken as public: epsilon does not cover it"),
+    "looked-at": _Rule(
+        "the declaration of {column} was filled by looking at values and is taken as public: epsilon does not cover it"
+    ),
 }
 BUCKETS = 16
 """Public buckets of an undeclared text column."""
@@ -96,8 +100,8 @@ class Fact:
 
 def check_facts(facts: Iterable[Fact], unit: str) -> None:
     """Refuse, before anything is released, what a sound private run of this unit cannot rest on."""
-    law = {"record": "unit='record' prepares every row by itself, with declared values only", "task": "a task is prepared by itself"}
+    row, task = "unit='record' prepares each row by itself, with declared values only", "unit='task' prepares each task by itself"
     for fact in facts:
         rule = _RULES[fact.what]
         if rule.breaks in ("any", unit):
-            raise OptionError(f"{law[unit]}; but {fact.sentence()}. Instead: {rule.mend}.")
+            raise OptionError(f"{row if unit == 'record' else task}; but {fact.sentence()}. Instead: {rule.mend}.")

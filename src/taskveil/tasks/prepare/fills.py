@@ -30,16 +30,16 @@ def fill_missing(encoded: Encoded, offsets: np.ndarray, missing: str) -> tuple[n
     """X without NaN, and which rows were kept (None: all). Fills in place."""
     X, names = encoded.X, encoded.names
     hole = np.zeros(X.shape[1], dtype=bool)
-    for r in row_chunks(X.shape[0]):
-        hole |= np.isnan(X[r]).any(axis=0)
+    for r in row_chunks(X.shape[0]):  # where nothing is filled, infinite is as good as missing
+        hole |= (~np.isfinite(X[r]) if missing == "error" else np.isnan(X[r])).any(axis=0)
     holes = np.flatnonzero(hole)
     if not holes.size or missing == "keep":
         return X, None
     shown = ", ".join(repr(names[j]) for j in holes[:5]) + (" and more" if holes.size > 5 else "")
     if missing == "error":
         raise DataError(
-            f"missing values in column {shown}. Choose missing= (--missing): 'impute-own' (median of the "
-            "task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave them out)."
+            f"missing or infinite values in column {shown}. Correct them, or choose missing= (--missing): 'impute-own' (median "
+            "of the task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave them out)."
         )
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)

@@ -1,8 +1,8 @@
 """Regression or classification: from the type of the target column, never from its values.
 
-Numbers are regression; text, booleans and categories are classification. Counting distinct values instead would be a statistic of
-everybody's rows. A number column of nothing but 0 and 1 is the one case where the type is a bad guess: `ask_kind` turns it back to
-whoever runs the command, before anything is released.
+Numbers are regression; text, booleans and categories are classification. Counting distinct values instead would be a
+statistic of everybody's rows. A number column of nothing but 0 and 1 is the one case where the type is a bad guess:
+`ask_kind` turns it back to whoever runs the command, before anything is released.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The target: its values, which of them are missing, its label set, and the one label that counts as positive.
 
-A label is missing in the same cases whatever it came in: None, NaN, NA, or one of the texts that stand for an empty cell in a csv.
+A label is missing in the same cases wherever it comes from: None, NaN, NA, or one of the texts that stand for an empty cell
+in a csv.
 """
 
 from __future__ import annotations
@@ -58,12 +59,9 @@ def _as_labels(y: np.ndarray) -> np.ndarray:
 def _is_missing(value: Any) -> bool:
     if isinstance(value, str):
         return value.strip() in MISSING_MARKS
-    return value is None or _is_na(value) or bool(value != value)
-
-
-def _is_na(value: Any) -> bool:
-    """pandas.NA, without importing pandas; comparing it with itself would not give a truth value."""
-    return type(value).__name__ in ("NAType", "NaTType")
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported for it
 
 
 def filled_targets(column: pd.Series) -> np.ndarray:

@@ -53,8 +53,8 @@ class PublicPart:
         }
         if self.own_target:
             said["declared"] = (
-                "features are scaled by declared public ranges; the target's range was not declared: every task scales it by its own "
-                "statistics, which are never sent"
+                "features are scaled by declared public ranges; the target's range was not declared: every task scales it by "
+                "its own statistics, which are never sent"
             )
         elif self.kind == "classification":
             said["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
@@ -64,8 +64,8 @@ class PublicPart:
         """Plain values beside those a saved model holds anyway; `from_dict` reads them back."""
         return {
             "kind": self.kind, "target": self.target_name, "scaling": self.scaling, "own_target": self.own_target,
-            "declared_labels": self.declared_labels, "person": self.person, "rows": None if self.rows is None else list(self.rows),
-            "facts": [[f.what, f.column] for f in self.facts],
+            "declared_labels": self.declared_labels, "person": self.person,
+            "rows": None if self.rows is None else list(self.rows), "facts": [[f.what, f.column] for f in self.facts],
         }  # fmt: skip
 
     @staticmethod

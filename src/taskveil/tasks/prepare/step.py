@@ -73,7 +73,7 @@ def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, reuse: bool = False) -
         rows=tuple(int(n) for n in tasks.sizes) if rules.unit == "record" else None,
         facts=facts,
     )
-    warnings = {name: (SET_ASIDE,) for name in tasks.set_aside}
+    warnings = dict.fromkeys(tasks.set_aside, (SET_ASIDE,))
     return Prepared(public, OwnPart(scaling.apply(tasks, reuse=reuse), scaling, warnings))
 
 
@@ -113,8 +113,8 @@ def _check_record_scaling(mode: str, kind: str, bounds: PublicBounds | None) -> 
         )
     if mode == "declared" and kind == "regression" and undeclared_target(bounds):
         raise OptionError(
-            "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its own "
-            "statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "
+            "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its "
+            "own statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "
             "`taskveil declare`), or use scaling='private' (a common scale, paid for) or scaling='none'."
         )
 
