@@ -101,15 +101,16 @@ def tasks_of(
         raise DataError(
             "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
         )
-    y = _target(y, kind)
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind)
     levels = () if declared is None else declared.levels
     if is_table(X) and any(c in levels or not holds_numbers(X[c]) for c in X.columns if c != task_column):
-        return _from_table(X, y, task, task_column, kind, declared, person, unusable)
+        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable)
+        return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
     tasks = TaskSet.from_arrays(
-        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, person=person, unusable=unusable
+        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, unusable=unusable
     )
     return tasks if declared is None else tasks.within(declared)
 

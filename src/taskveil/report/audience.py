@@ -74,7 +74,15 @@ def cut(run: Run, audience: Audience) -> Run:
             "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
         }
     boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()
+    keep["feature_names"] = _without_found_levels(run)
     return replace(run, **keep, boards=boards, warnings=(), seconds=None, comparison=None, public=_sizes(run.public))
+
+
+def _without_found_levels(run: Run) -> tuple[str, ...]:
+    """Feature names of a run of version 0.1.0, which took category levels from rows: columns by number, not by what a row said."""
+    if not any("were taken from the data and count as public" in text for text in run.warnings):
+        return run.feature_names
+    return tuple(f"{name.partition('=')[0]} ({j})" if "=" in name else name for j, name in enumerate(run.feature_names))
 
 
 def _board(board: Board, position: int | None) -> Board:

@@ -193,7 +193,7 @@ def _from_frame_parts(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     frame = pd.concat([X.reset_index(drop=True), pd.DataFrame(parts)], axis=1)
     asked = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
     made, name = tasks_from_frame(frame, asked), str(getattr(y, "name", None) or "y")
-    facts = tuple(replace(f, column=name) if f.column == "__target__" else f for f in made.facts)
+    facts = tuple(f.about("__target__", name) for f in made.facts)
     return replace(made, target_name=name, facts=facts)
 
 

@@ -88,6 +88,10 @@ class Fact:
     what: str
     column: str = ""
 
+    def about(self, old: str, new: str) -> Fact:
+        """The same fact where a target column has another name."""
+        return Fact(self.what, new) if self.column == old and self.what in ("kind", "labels") else self
+
     def sentence(self) -> str:
         """The words of the certificate. They name columns, never values."""
         return _RULES[self.what].sentence.format(column=self.column, buckets=BUCKETS)
