@@ -123,7 +123,7 @@ class TaskEstimator(BaseEstimator):
         method.check(public, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
-        self.prepared_ = prepared.public
+        self.prepared_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = unusual_tasks(tasks, block)
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
@@ -369,7 +369,7 @@ class TaskEstimator(BaseEstimator):
         adapted = type(self)(**self.get_params(deep=False))
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
         adapted.n_features_in_, adapted.classes_ = self.n_features_in_, self.classes_
-        adapted.prepared_ = self.prepared_
+        adapted.prepared_, adapted.task_warnings_ = self.prepared_, {}
         adapted.method_, adapted.scaling_, adapted.record_, adapted.models_ = self.method_, scaling, record, models
         adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
         adapted._training = block

@@ -16,7 +16,7 @@ from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.labels import as_target, label_set
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import CLIPPED, TaskSet
 
 ONE_TASK = "all"
 
@@ -109,10 +109,10 @@ def tasks_of(
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
-    tasks = TaskSet.from_arrays(
-        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, unusable=unusable
-    )
-    return tasks if declared is None else tasks.within(declared)
+    return TaskSet.from_arrays(
+        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
+        notes=() if declared is None else (CLIPPED,), unusable=unusable,
+    )  # fmt: skip
 
 
 def _from_table(

@@ -59,6 +59,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
+        "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
     _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays))  # type: ignore[arg-type]
     _write(folder / "certificate.json", lambda f: f.write(estimator.certificate_.to_json().encode()))
@@ -102,6 +103,7 @@ def load(directory: str | Path) -> Any:
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
     estimator.prepared_ = prepared
+    estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
     estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]
     estimator._set_coefficients(method, scaling, models)

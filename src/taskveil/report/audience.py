@@ -58,7 +58,7 @@ def cut(run: Run, audience: Audience) -> Run:
         return run
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
-    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}}
+    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}, "warnings": (), "task_warnings": {}}
     position = None
     if audience.kind == "owner":
         name = str(audience.task)
@@ -72,10 +72,12 @@ def cut(run: Run, audience: Audience) -> Run:
             "task_names": (name,),
             "gain": {k: v for k, v in run.gain.items() if k == name},
             "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+            "warnings": run.task_warnings.get(name, ()),
+            "task_warnings": {},
         }
     boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()
     keep["feature_names"] = _without_found_levels(run)
-    return replace(run, **keep, boards=boards, warnings=(), seconds=None, comparison=None, public=_sizes(run.public))
+    return replace(run, **keep, boards=boards, seconds=None, comparison=None, public=_sizes(run.public))
 
 
 def _without_found_levels(run: Run) -> tuple[str, ...]:

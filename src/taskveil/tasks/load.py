@@ -175,8 +175,9 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
         return _from_frame_parts(frame, y, task, layout)
     classes = None if layout.bounds is None else layout.bounds.classes
     made = TaskSet.from_arrays(
-        X, y, task, feature_names=names, kind=layout.kind, classes=classes, facts=layout.facts(), unusable=layout.unusable
-    )
+        X, y, task, feature_names=names, kind=layout.kind, classes=classes, bounds=layout.bounds, facts=layout.facts(),
+        unusable=layout.unusable,
+    )  # fmt: skip
     return _adjusted(made, layout)
 
 

@@ -193,12 +193,10 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order)
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
-    y, bounds = pick(rows.y), encoded.bounds
-    if bounds is not None:
-        X, y = bounds.clip_features(X, encoded.names), bounds.clip_target(y)
+    bounds = encoded.bounds
     return TaskSet.from_arrays(
         X,
-        y,
+        pick(rows.y),
         pick(rows.codes),
         task_names=rows.names,
         feature_names=encoded.names,

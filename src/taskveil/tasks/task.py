@@ -99,11 +99,15 @@ class TaskSet:
         """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
 
         With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that
-        cannot be used is an error, or with unusable="set-aside" keeps its place without rows.
+        cannot be used is an error, or with unusable="set-aside" keeps its place without rows. Values outside declared `bounds`
+        are clipped first.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, y = as_rows(X), kind or infer_kind(np.asarray(y)), as_target(y, kind)
         check_lengths(X, y, task=task, person=person, **(groups or {}))
+        feature_names = _feature_names(feature_names, X.shape[1])
+        if bounds is not None:
+            X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
         codes, names = _codes(task, task_names)
         usable = rows_to_keep(X, y, codes, len(names)) if unusable == "set-aside" else None
         lost = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
@@ -122,7 +126,7 @@ class TaskSet:
             y=take(y),
             offsets=offsets,
             task_names=names,
-            feature_names=_feature_names(feature_names, X.shape[1]),
+            feature_names=feature_names,
             kind=kind,
             target_name=target_name,
             classes=label_set(y, classes) if kind == "classification" else None,

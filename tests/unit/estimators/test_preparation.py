@@ -121,6 +121,7 @@ def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, va
     est = fit(table, method="subspace")
     assert np.isfinite(est.coef_).all() and est.task_names_ == fit(visits).task_names_
     assert any("s00" in text and "set aside" in text for text in est.warnings_)
+    assert set(est.task_warnings_) == {"s00"}
     assert not any("set aside" in text for text in (*est.certificate_.assumptions, *est.certificate_.not_protected))
     for options in ({"epsilon": None}, {"unit": "record"}):
         with pytest.raises(DataError, match="missing, infinite|missing or infinite|beyond"):
@@ -215,3 +216,21 @@ def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path
     assert old.scaling_.own_target
     X = visits[["age", "dose"]]
     np.testing.assert_array_equal(old.predict(X, task=visits["site"]), est.predict(X, task=visits["site"]))
+
+
+def test_only_the_owner_of_a_silenced_task_reads_why_on_its_page(visits):
+    from taskveil.report.audience import Audience, cut
+    from taskveil.report.records import from_estimator
+
+    run = from_estimator(fit(visits.assign(age=visits["age"].where(visits.index != 3, 1e300)), method="subspace"))
+    assert any("set aside" in text for text in cut(run, Audience("owner", "s00")).warnings)
+    for audience in (Audience("owner", "s01"), Audience("public")):
+        seen = cut(run, audience)
+        assert not any("set aside" in text for text in seen.warnings) and not seen.task_warnings
+
+
+def test_values_outside_declared_ranges_are_clipped_before_they_are_called_unusable(visits):
+    """For records the refusal itself would be a function of one row."""
+    huge = visits.assign(age=visits["age"].where(visits.index != 3, 1e300))
+    est = fit(huge, unit="record", bounds=WHOLE)
+    assert est.certificate_.holds and not est.task_warnings_
