@@ -103,7 +103,9 @@ def tasks_of(
         )
     column, y = str(getattr(y, "name", None) or "y"), _target(y, kind)
     levels = () if declared is None else declared.levels
-    if is_table(X) and any(c in levels or not holds_numbers(X[c]) for c in X.columns if c != task_column):
+    if is_table(X) and any(
+        c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
+    ):
         tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable)
         return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
     rows = rows_of(X, task, task_column)

@@ -342,3 +342,20 @@ def test_columns_can_be_left_out_of_anything_that_is_loaded():
     assert load_tasks(arrays, leave_out=["x0"]).feature_names == ("x1",)
     with pytest.raises(DataError, match="no column 'remark'"):
         load_tasks(table, task="site", target="days", leave_out=["remark"])
+
+
+def test_declared_labels_are_not_cut_to_the_length_of_those_that_occur(table):
+    table["out"] = ["no", "yes"] * 30
+    classes = {"classes": ["no", "yes", "transferred"]}
+    tasks = load_tasks(table, task="site", target="out", bounds=classes)
+    assert tasks.classes.tolist() == ["no", "transferred", "yes"]
+    assert [str(tasks.classes[c]) for c in tasks.codes()] == tasks.y.tolist()
+    with pytest.raises(DataError, match="of another type"):
+        load_tasks(table, task="site", target="days", kind="classification", bounds=classes)
+
+
+def test_a_column_with_a_declared_range_stays_a_number_column(table):
+    """Otherwise one text among its cells would turn everybody's numbers into buckets."""
+    table["dose"] = table["dose"].astype(object).where(table.index != 3, "much")
+    with pytest.raises(DataError, match="'dose' has a declared range but holds text"):
+        load_tasks(table, task="site", target="days", bounds={"features": {"dose": [0, 1]}})
