@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.preparation import check_record_law, check_task_law
 
 from taskveil.errors import OptionError
 from taskveil.tasks import task as task_module
 from taskveil.tasks.prepare import encode, fills, step
 from taskveil.tasks.prepare.step import prepare
-from tests.support.preparation import check_record_law, check_task_law
 
 few = settings(max_examples=40, deadline=None)
 WARDS = ["icu", "er", None, "HIV", "NA", "a new level"]
@@ -72,7 +72,7 @@ def test_replacing_a_task_leaves_every_other_task_bitwise_the_same(data, labels,
     other = data.draw(rows(1, 12, labels))
     if data.draw(st.booleans()):
         other["age"] = data.draw(st.sampled_from([np.nan, 1e300, 7.0]))
-    options = dict(task="site", target="days", kind="classification" if labels else "regression", unit="task")
+    options = {"task": "site", "target": "days", "kind": "classification" if labels else "regression", "unit": "task"}
     bounds = BOUNDS if scaling == "declared" or missing == "impute-bounds" else {"classes": ["no", "yes"]}
     before, after = (
         prepare(table(p), bounds, scaling=scaling, missing=missing, **options) for p in (parts, [*parts[:2], other])
@@ -143,7 +143,7 @@ def test_rows_skipped_and_labels_read_off_are_refused_for_records(visits):
 
 def test_levels_taken_from_rows_are_seen_by_the_law(visits, monkeypatch):
     """One row with "HIV" made a column c=HIV on the public page."""
-    options = dict(task="site", target="days", unit="task")
+    options = {"task": "site", "target": "days", "unit": "task"}
     changed = with_cell(visits, 3, "ward", "HIV")
     check_task_law(*(prepare(d, **options) for d in (visits, changed)), "t0")
 
@@ -159,7 +159,7 @@ def test_levels_taken_from_rows_are_seen_by_the_law(visits, monkeypatch):
 def test_a_kind_guessed_from_values_is_seen_by_the_law(visits, monkeypatch):
     counts = visits.assign(days=np.arange(60) % 7)
     changed = counts.assign(days=counts["days"].where(counts["site"] != "t2", np.arange(60) * 3))
-    options = dict(task="site", target="days", unit="task", leave_out=["ward"])
+    options = {"task": "site", "target": "days", "unit": "task", "leave_out": ["ward"]}
     check_task_law(*(prepare(d, **options) for d in (counts, changed)), "t2")
     monkeypatch.setattr(task_module, "infer_kind", lambda y: "classification" if np.unique(y).size <= 20 else "regression")
     with pytest.raises(AssertionError, match="the public kind depends on rows"):
@@ -169,7 +169,7 @@ def test_a_kind_guessed_from_values_is_seen_by_the_law(visits, monkeypatch):
 def test_a_fill_by_everybody_s_median_is_seen_by_the_law(visits, monkeypatch):
     holes = visits.assign(age=visits["age"].where(visits.index % 2 == 0))
     changed = holes.assign(age=holes["age"].where(holes["site"] != "t2", 1e4))
-    options = dict(task="site", target="days", unit="task", missing="impute-own")
+    options = {"task": "site", "target": "days", "unit": "task", "missing": "impute-own"}
     check_task_law(*(prepare(d, **options) for d in (holes, changed)), "t2")
 
     def pooled(X, j, middle, offsets):

@@ -116,8 +116,9 @@ class TaskEstimator(BaseEstimator):
             )
         method, rules = self._method(), self._rules()
         tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable)
-        prepared = prepare_tasks(tasks, rules, reuse=not isinstance(X, TaskSet) and inputs.was_sorted(tasks))
-        block, scaling = prepared.own.block, prepared.own.scaling
+        scaling, reuse = self._scaling(tasks), not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
+        prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
+        block = prepared.own.block
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
         method.check(public, budget)
@@ -255,6 +256,7 @@ class TaskEstimator(BaseEstimator):
         self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
         self.n_iter_ = record.rounds
+        self.prepared_ = replace(self.prepared_, scaling=scaling.mode, own_target=scaling.own_target)
         self.certificate_ = certify.certificate(method, record, self.prepared_)
         self._training, self._tasks = block, tasks  # for gain_, which is computed when asked for; never saved
         self._set_coefficients(method, scaling, models)

@@ -81,7 +81,7 @@ def cut(run: Run, audience: Audience) -> Run:
 
 
 def _without_found_levels(run: Run) -> tuple[str, ...]:
-    """Feature names of a run of version 0.1.0, which took category levels from rows: columns by number, not by what a row said."""
+    """Version 0.1.0 took category levels from rows: such columns are named by number, not by what a row said."""
     if not any("were taken from the data and count as public" in text for text in run.warnings):
         return run.feature_names
     return tuple(f"{name.partition('=')[0]} ({j})" if "=" in name else name for j, name in enumerate(run.feature_names))

@@ -19,7 +19,8 @@ def visits():
     """12 sites of 15 rows."""
     rng = np.random.default_rng(0)
     n = 180
-    table = pd.DataFrame({"site": np.repeat([f"s{i:02d}" for i in range(12)], 15), "age": rng.uniform(0, 100, n), "dose": rng.random(n)})
+    sites = np.repeat([f"s{i:02d}" for i in range(12)], 15)
+    table = pd.DataFrame({"site": sites, "age": rng.uniform(0, 100, n), "dose": rng.random(n)})
     table["days"] = table["dose"] * 3 + rng.normal(size=n)
     table["out"] = np.where(table["days"] > 1.5, "died", "home")
     return table
@@ -42,12 +43,12 @@ def test_records_with_declared_features_and_an_undeclared_target_are_refused_wit
 
 def test_one_record_cannot_move_a_published_model_beyond_the_noise(visits):
     """It moved the published intercept to -362,334: with the same noise now it moves as much as a record inside the range may."""
-    method = tv.methods.get("async", refine=False)
+    public = {"method": tv.methods.get("async", refine=False), "unit": "record", "observer": "public", "bounds": WHOLE}
 
     def intercept(value):
         table = visits.copy()
         table.loc[3, "days"] = value
-        return fit(table, method=method, unit="record", observer="public", bounds=WHOLE, insecure_noise_seed=1, seed=0).intercept_[0]
+        return fit(table, **public, insecure_noise_seed=1, seed=0).intercept_[0]
 
     assert intercept(1e6) == intercept(10.0)  # clipped to the declared range, and nothing else reacts to it
 
@@ -55,7 +56,8 @@ def test_one_record_cannot_move_a_published_model_beyond_the_noise(visits):
 def test_records_refuse_labels_that_nobody_declared(visits):
     with pytest.raises(OptionError, match="declare the labels under 'classes'"):
         fit(visits, "out", tv.TaskClassifier, unit="record", bounds=FEATURES)
-    assert fit(visits, "out", tv.TaskClassifier, unit="record", bounds={**FEATURES, "classes": ["died", "home"]}).certificate_.holds
+    declared = {**FEATURES, "classes": ["died", "home"]}
+    assert fit(visits, "out", tv.TaskClassifier, unit="record", bounds=declared).certificate_.holds
 
 
 @pytest.mark.parametrize("options", [{"missing": "impute-own"}, {"missing": "drop"}, {"bad_rows": "skip"}])
@@ -109,7 +111,8 @@ def test_the_certificate_says_whose_statistics_scaled_the_target(visits):
     said = " ".join(fit(visits, bounds=FEATURES).certificate_.assumptions)
     assert "the target's range was not declared: every task scales it by its own statistics" in said
     assert "features and target are scaled by declared public ranges" not in said
-    assert "features and target are scaled by declared public ranges" in " ".join(fit(visits, bounds=WHOLE).certificate_.assumptions)
+    whole = " ".join(fit(visits, bounds=WHOLE).certificate_.assumptions)
+    assert "features and target are scaled by declared public ranges" in whole
 
 
 @pytest.mark.parametrize("value", [1e151, 1e300, np.inf, np.nan])
@@ -132,7 +135,8 @@ def test_survey_fills_over_everybody_s_rows_are_refused_in_private_runs():
     from taskveil.tasks.survey import survey_tasks
 
     rng = np.random.default_rng(0)
-    survey = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), "q1": rng.integers(0, 2, 60), "q2": rng.integers(0, 2, 60)})
+    answers = {name: rng.integers(0, 2, 60) for name in ("q1", "q2")}
+    survey = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), **answers})
     tasks = survey_tasks(survey.mask(rng.random(survey.shape) < 0.1), ["q1", "q2"])
     with pytest.raises(OptionError, match=r"means over everybody's rows.*impute-own"):
         tv.TaskClassifier("mean").fit(tasks)
@@ -195,7 +199,7 @@ def test_a_missing_label_is_missing_in_csv_parquet_and_tables_alike(visits, labe
     table.to_csv(tmp_path / "t.csv", index=False)
     table.to_parquet(tmp_path / "t.parquet")
     for source in (table, tmp_path / "t.csv", tmp_path / "t.parquet"):
-        reading = dict(task="site", target="out", kind="classification")
+        reading = {"task": "site", "target": "out", "kind": "classification"}
         with pytest.raises(DataError, match=r"missing values; every row|nothing in the column 'out'"):
             tv.load_tasks(source, **reading)
         tasks = tv.load_tasks(source, bad_rows="skip", **reading)

@@ -128,7 +128,7 @@ def _plan(column: pd.Series, name: str, bounds: PublicBounds | None) -> _Column:
     if holds_numbers(column):
         return _Column(name)
     if bounds is not None and name in bounds.features:
-        raise DataError(f"column {name!r} has a declared range but holds text; every cell must be a number, or declare its levels.")
+        raise DataError(f"column {name!r} has a declared range but holds text; make every cell a number, or declare its levels.")
     _check_text(column, name)
     return _Column(name, hashed=True)
 

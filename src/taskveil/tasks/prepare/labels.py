@@ -92,9 +92,9 @@ def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
     if declared is None:
         return found
     try:  # text is never cut to the length of the labels that happen to occur
-        known = np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype, copy=False))
+        known = np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
     except (TypeError, ValueError):
-        raise DataError("the declared classes are of another type than the target; write numbers as numbers, text as text.") from None
+        raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
     if not np.isin(found, known).all():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
     return known

@@ -55,12 +55,14 @@ def prepare(source: Any, declared: Any = None, *, rules: PrepareRules | None = N
     return prepare_tasks(source if loaded else load_tasks(source, bounds=declared, unusable=rules.unusable, **options), rules)
 
 
-def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, reuse: bool = False) -> Prepared:
-    """Prepare tasks that are loaded; `reuse` as in `Scaling.apply`."""
+def prepare_tasks(
+    tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | None = None, reuse: bool = False
+) -> Prepared:
+    """Prepare tasks that are loaded. `scaling` where somebody else chose it by the rules; `reuse` as in `Scaling.apply`."""
     facts = _facts(tasks)
     if rules.private and rules.sound:
         check_facts(facts, rules.unit)
-    scaling = choose_scaling(tasks, rules)
+    scaling = scaling or choose_scaling(tasks, rules)
     public = PublicPart(
         task_names=tasks.task_names,
         feature_names=tasks.feature_names,
