@@ -124,7 +124,7 @@ class TaskEstimator(BaseEstimator):
         method.check(public, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
-        self.prepared_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
+        self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = unusual_tasks(tasks, block)
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
@@ -256,8 +256,8 @@ class TaskEstimator(BaseEstimator):
         self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
         self.n_iter_ = record.rounds
-        self.prepared_ = replace(self.prepared_, scaling=scaling.mode, own_target=scaling.own_target)
-        self.certificate_ = certify.certificate(method, record, self.prepared_)
+        self.preparation_ = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
+        self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks = block, tasks  # for gain_, which is computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
 
@@ -371,7 +371,7 @@ class TaskEstimator(BaseEstimator):
         adapted = type(self)(**self.get_params(deep=False))
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
         adapted.n_features_in_, adapted.classes_ = self.n_features_in_, self.classes_
-        adapted.prepared_, adapted.task_warnings_ = self.prepared_, {}
+        adapted.preparation_, adapted.task_warnings_ = self.preparation_, {}
         adapted.method_, adapted.scaling_, adapted.record_, adapted.models_ = self.method_, scaling, record, models
         adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
         adapted._training = block

@@ -50,7 +50,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
         "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
-        "preparation": estimator.prepared_.to_dict(),
+        "preparation": estimator.preparation_.to_dict(),
         "public": record.public.to_dict(),
         "plan": record.plan.to_dict(),
         "billboards": boards,
@@ -102,7 +102,7 @@ def load(directory: str | Path) -> Any:
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
-    estimator.prepared_ = prepared
+    estimator.preparation_ = prepared
     estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
     estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]

@@ -212,7 +212,7 @@ def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path
     est = fit(visits, bounds=FEATURES)
     est.save(tmp_path)
     back = tv.load(tmp_path)
-    assert back.prepared_.facts == est.prepared_.facts and back.scaling_.own_target and back.prepared_.own_target
+    assert back.preparation_.facts == est.preparation_.facts and back.scaling_.own_target and back.preparation_.own_target
     model = json.loads((tmp_path / "model.json").read_text())
     del model["preparation"]  # as version 0.1.0 wrote it
     (tmp_path / "model.json").write_text(json.dumps(model))
