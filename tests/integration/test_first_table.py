@@ -48,8 +48,7 @@ def test_each_message_leads_to_the_next_step(visits, capsys):
         ([], "which column is the task? Give task=COLUMN (--task COLUMN)"),
         (["--task", "hospital", "--target", "day"], "Did you mean 'days'?"),
         (TABLE, "line 7 has nothing in the column 'days'; line 19 has text in the numeric column 'age'; line 35"),
-        ([*TABLE, "--bad-rows", "skip"], "--leave-out patient"),
-        ([*TABLE, "--bad-rows", "skip", "--leave-out", "patient"], "--missing"),
+        ([*TABLE, "--bad-rows", "skip"], "--missing"),
         ([*TABLE, "--features", "age,weight"], "no column 'weight'"),
         ([*TABLE, "--features", "age", "--leave-out", "bmi"], "give one of them"),
     ]
@@ -64,7 +63,7 @@ def test_from_the_table_to_predictions_and_pages(visits, tmp_path, capsys):
     assert call("fit", str(visits), *reading, "--method", "auto", "-o", model) == 0
     out, err = capsys.readouterr()
     assert "rows of visits.csv that could not be used were skipped" in out
-    assert "method auto (40 tasks, 5 features, unit task): 'subspace'" in err and "no row was looked at" in err
+    assert "method auto (40 tasks, 18 features, unit task): 'subspace'" in err and "no row was looked at" in err
     assert call("predict", model, str(visits), "-o", str(tmp_path / "p.csv")) == 0  # reads the table as `fit` did
     predicted = pd.read_csv(tmp_path / "p.csv")
     assert len(predicted) == 798  # without the row that has no hospital and the one that has text; a target is not needed

@@ -18,7 +18,7 @@ def parts():
     from taskveil import methods
     from taskveil.methods.base import PublicInfo
     from taskveil.privacy.plan import Budget, make_plan
-    from taskveil.tasks.scaling import fit_scaling
+    from taskveil.tasks.prepare.scaling import fit_scaling
 
     tasks = related_tasks(n_tasks=N_TASKS)
     block = fit_scaling(tasks, "own").apply(tasks)

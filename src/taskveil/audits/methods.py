@@ -124,7 +124,7 @@ def _world(estimator: Any, observer: str) -> World:
 
 def _claim(est: Any) -> dict[str, Any] | None:
     """The statement about the asked observer, as if the noise had come from the operating system."""
-    stated = simulated_statements(est.method_, est.record_, est.scaling_, est._tasks)
+    stated = simulated_statements(est.method_, est.record_, est.preparation_)
     fitting = [s for s in stated if s["observer"] == str(est.observer)]
     return fitting[0] if fitting else None
 

@@ -63,7 +63,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
         raise OptionError(f"--train-fraction must lie between 0 and 1, got {train_fraction}")
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     methods = methods_with(chosen, parse_settings(settings))
-    splits = splits_of(data, reading, train_fraction, split_by, seed)
+    splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
     with progress_bar("comparing") as progress:
         result = compare(
             splits, methods, parse_epsilons(epsilons), repeats=repeats, metric=metric, seed=seed, progress=progress, **given
@@ -79,7 +79,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
 
 
 def splits_of(
-    data: str, reading: dict[str, Any], fraction: float, group: str | None, seed: int
+    data: str, reading: dict[str, Any], fraction: float, group: str | None, seed: int, metric: str | None = None
 ) -> Callable[[int], tuple[Any, Any]]:
     """Fresh draws of a synthetic set, fresh splits of anything else."""
     from taskveil.tasks.split import split_rows
@@ -93,7 +93,7 @@ def splits_of(
 
         return draw
     with progress_bar(f"reading {Path(data).name}"):
-        tasks = load(data, **reading)
+        tasks = load(data, metric, **reading)
     return lambda repeat: split_rows(tasks, fraction, seed + repeat, group=group)
 
 

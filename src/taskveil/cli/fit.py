@@ -77,10 +77,13 @@ def command(data: str | None, out: str | None, resume: str | None, as_json: bool
 def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     """Load, choose, fit."""
     from taskveil.estimators import TaskClassifier, TaskRegressor
+    from taskveil.tasks.prepare.step import PrepareRules
 
     options = dict(given)
+    reading = {k: options.pop(k) for k in READING}
+    rules = PrepareRules(options["unit"], read_epsilon(options["epsilon"]) is not None, options["variant"] == "sound")
     with progress_bar(f"reading {Path(data).name}"):
-        tasks = load(data, **{k: options.pop(k) for k in READING})
+        tasks = load(data, unusable=rules.unusable, **reading)
     chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
     (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
     if why:

@@ -18,6 +18,7 @@ import rich_click
 COMMANDS = {
     "demo": "Synthetic hospitals: alone, pooled and private, as a table and a page.",
     "fit": "Train a personal model for every task of a table.",
+    "declare": "Draft a declaration of ranges, levels and labels.",
     "predict": "Predict with saved models.",
     "compare": "Methods and epsilons side by side on held-out rows.",
     "plan": "Noise, noise-to-signal and bounds before any data is read.",

@@ -55,7 +55,8 @@ reading_options = stack(
     click.option("--features", help="Columns to use, comma-separated; default: all others."),
     click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text)."),
     click.option("--positive", help="Label that counts as positive: makes the target binary."),
-    click.option("--kind", type=click.Choice(["regression", "classification"]), help="Default: from the target."),
+    click.option("--kind", type=click.Choice(["regression", "classification"]),
+                 help="Default: by the type of the target column."),
     click.option("--bounds", type=click.Path(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
     bad_rows_option,
@@ -184,14 +185,32 @@ def parse_epsilons(text: str) -> list[float | None]:
     return values
 
 
-def load(data: str, **given: Any) -> Any:
-    """The TaskSet a command works on."""
+def load(data: str, metric: str | None = None, **given: Any) -> Any:
+    """The TaskSet a command works on; says which kind of target it is and how to change that.
+
+    A metric decides the kind too. Where only the type of the column does, nothing but 0 and 1 is a question to whoever asks.
+    """
+    from taskveil.estimators.metrics import kind_of_metric
     from taskveil.tasks.load import load_tasks
+    from taskveil.tasks.prepare.kind import ask_kind
 
     for name in LISTS:
         if given.get(name):
             given[name] = [t.strip() for t in given[name].split(",")]
-    return load_tasks(data, **{k: v for k, v in given.items() if v is not None})
+    if given.get("kind") is None and is_file(data):
+        given["kind"] = kind_of_metric(metric)
+    tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
+    if any(fact.what == "kind" for fact in tasks.facts):
+        ask_kind(tasks.y, tasks.target_name)
+        click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by the type of the column; --kind changes that", err=True)
+    return tasks
+
+
+def is_file(data: str) -> bool:
+    """Whether DATA is a table of the user's, not the name of a data set, which declares its kind."""
+    from pathlib import Path
+
+    return Path(data).is_file()
 
 
 def print_json(document: Any) -> None:

@@ -29,6 +29,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
+    from taskveil.privacy.guarantees import check_new_delta
     from taskveil.privacy.plan import Budget
     from taskveil.privacy.secure_options import SecureOptions
 
@@ -43,6 +44,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     wanted = given.pop("secure", None) or {}
     if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
         given["secure"] = SecureOptions.for_tasks(n_tasks, **wanted)
+    given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
     result = describe_plan(chosen, public, budget)

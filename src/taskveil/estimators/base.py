@@ -17,6 +17,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.methods.base import Method, Models, PublicInfo
+from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
@@ -26,7 +27,9 @@ from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.scaling import Scaling, fit_scaling
+from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
+from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
+from taskveil.tasks.prepare.unusable import SET_ASIDE
 from taskveil.tasks.task import TaskSet
 
 
@@ -111,15 +114,17 @@ class TaskEstimator(BaseEstimator):
                 "sample_weight is refused: weights derived from data break the sensitivity bound, and uniform weights "
                 "are the only ones the certificate covers. Leave it out."
             )
-        tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person)
-        method = self._method()
-        scaling = self._scaling(tasks)
-        block = scaling.apply(tasks, reuse=not isinstance(X, TaskSet) and inputs.was_sorted(tasks))
+        method, rules = self._method(), self._rules()
+        tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable)
+        scaling, reuse = self._scaling(tasks), not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
+        prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
+        block = prepared.own.block
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
         method.check(public, budget)
-        certify.check_observer(budget, self.observer, method)
+        certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
+        self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = unusual_tasks(tasks, block)
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
@@ -150,11 +155,9 @@ class TaskEstimator(BaseEstimator):
             delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
         if self.epsilon is not None and not (np.isreal(self.epsilon) and 0 < self.epsilon < np.inf):
             raise OptionError(f"epsilon must be a positive number, or None to train without privacy; got {self.epsilon!r}")
-        if not 0 <= delta < 1:
-            raise OptionError(f"delta must be at least 0 and below 1, got {delta!r}")
         return Budget(
             epsilon=self.epsilon,
-            delta=float(delta),
+            delta=check_new_delta(delta),
             unit=unit,
             neighbours=neighbours,
             mechanism=self.mechanism,
@@ -173,20 +176,19 @@ class TaskEstimator(BaseEstimator):
             names = "colluders, dropouts, min_cohort, grid_bits, law"
             raise OptionError(f"secure takes {names}; got {', '.join(self.secure or {})}") from None
 
+    def _rules(self) -> PrepareRules:
+        """What preparation depends on (taskveil.tasks.prepare)."""
+        return PrepareRules(
+            unit=str(self.unit),
+            private=self.epsilon is not None,
+            sound=self.variant == "sound",
+            scaling=self.scaling,
+            normalise=self.normalise,
+            raw_rows=self._method().raw_rows,
+        )
+
     def _scaling(self, tasks: TaskSet) -> Scaling:
-        mode = self.scaling
-        records = str(self.unit) == "record" and self.epsilon is not None and self.variant == "sound"
-        if mode == "auto":
-            declared = tasks.bounds is not None
-            mode = "declared" if declared else "own"
-            if (self.normalise == "row" or records or self._method().raw_rows) and not declared:
-                mode = "none"
-        if mode == "own" and records:
-            raise OptionError(
-                "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
-                "Declare public bounds, or use scaling='none' or normalise='row'."
-            )
-        return fit_scaling(tasks, mode, normalise=self.normalise, private=self.epsilon is not None)
+        return choose_scaling(tasks, self._rules())
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(
@@ -242,7 +244,8 @@ class TaskEstimator(BaseEstimator):
         """Turn a finished run into fitted attributes."""
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
-        public = "public" in method.also_protects(record.plan.budget)  # then nothing but releases may enter a model
+        # for the public nothing but releases may enter a model
+        public = "public" in certify.more_observers(method, record.plan.budget, scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
             models = keep_the_better(method, block, record)
@@ -253,7 +256,8 @@ class TaskEstimator(BaseEstimator):
         self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
         self.n_iter_ = record.rounds
-        self.certificate_ = certify.certificate(method, record, scaling, tasks)
+        self.preparation_ = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
+        self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks = block, tasks  # for gain_, which is computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
 
@@ -270,7 +274,7 @@ class TaskEstimator(BaseEstimator):
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
-        rows = inputs.rows_of(X, task, self.task_column)
+        rows = inputs.rows_of(X, task, self.task_column, self.feature_names_)
         unnamed = task is None and self.task_column is None
         if unnamed and len(self.task_names_) == 1:
             rows = replace(rows, task=np.full(len(rows.task), self.task_names_[0], dtype=object))
@@ -354,7 +358,7 @@ class TaskEstimator(BaseEstimator):
         check_is_fitted(self, "task_names_")
         if not self.method_.linear:
             raise OptionError(f"adapt is for linear methods; {self.method_.name!r} has other models")
-        rows = inputs.rows_of(X, np.full(len(X), name), None)
+        rows = inputs.rows_of(X, np.full(len(X), name), None, self.feature_names_)
         self._check_features(rows)
         tasks = TaskSet.from_arrays(
             rows.X, inputs._target(y, self._kind), rows.task, feature_names=self.feature_names_, kind=self._kind,
@@ -367,6 +371,7 @@ class TaskEstimator(BaseEstimator):
         adapted = type(self)(**self.get_params(deep=False))
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
         adapted.n_features_in_, adapted.classes_ = self.n_features_in_, self.classes_
+        adapted.preparation_, adapted.task_warnings_ = self.preparation_, {}
         adapted.method_, adapted.scaling_, adapted.record_, adapted.models_ = self.method_, scaling, record, models
         adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
         adapted._training = block
@@ -397,8 +402,11 @@ def gathered_scores(
 
 def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
     """Constant columns, one-row and one-class tasks: normal, but worth a word to the owner of all rows."""
-    notes = list(tasks.notes)
+    notes = [*tasks.notes, *(f.note() for f in tasks.facts)]
     names = np.asarray(tasks.task_names, dtype=object)
+    aside = np.asarray(tasks.set_aside, dtype=object)
+    if aside.size:
+        notes.append(f"{aside.size} task(s): {_some(aside)}: {SET_ASIDE}")
     if tasks.n_tasks == 1:
         notes.append("there is only one task, so it learns alone; say which row belongs to which task (task=, task_column=)")
     single = names[tasks.sizes == 1]

@@ -12,19 +12,33 @@ from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
-from taskveil.tasks.scaling import Scaling
-from taskveil.tasks.table import SHARED_ROWS
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.prepare.parts import PublicPart
 
+LARGE_DELTA = 1e-3
 SIMULATED = {"source": "simulation", "seeded": False}
 
 
-def check_observer(budget: Budget, observer: str, method: Method) -> None:
+def more_observers(method: Method, budget: Budget, own_units: bool) -> tuple[str, ...]:
+    """Observers a method covers beyond those of the aggregation.
+
+    The public sees finished models in the user's units. Where a task scaled by its own statistics those units are its own rows'
+    (a shift of all its values shows), so no method can claim the public then.
+    """
+    return tuple(o for o in method.also_protects(budget) if not (own_units and o == Observer.PUBLIC.value))
+
+
+def check_observer(budget: Budget, observer: str, method: Method, own_units: bool = False) -> None:
     """Refuse an observer the run cannot protect against, before anything is released."""
-    if budget.epsilon is None or method.shares_nothing:
+    if budget.epsilon is None or (method.shares_nothing and observer != Observer.PUBLIC.value):
         return
-    covered = {o.value for o in AGGREGATIONS.get(budget.aggregation).observers} | set(method.also_protects(budget))
+    covered = {o.value for o in AGGREGATIONS.get(budget.aggregation).observers} | set(more_observers(method, budget, own_units))
     if observer not in covered:
+        if own_units and observer in method.also_protects(budget):
+            raise OptionError(
+                f"method {method.name!r} protects against {observer!r} only where no task scales by its own statistics: a "
+                "published model would show them. Declare the ranges of all features and of the target (bounds=, --bounds), or "
+                "use scaling='none'."
+            )
         remedy = {
             "server": "use aggregation='local' or 'secure'",
             "public": "a personal model shows its own task's rows; use unit='record' with method='async' and publish the "
@@ -36,30 +50,30 @@ def check_observer(budget: Budget, observer: str, method: Method) -> None:
         )
 
 
-def certificate(method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet) -> Certificate:
-    """The certificate of what was really executed."""
-    return _build(method, record, scaling, tasks, record.randomness)
+def certificate(method: Method, record: RunRecord, prepared: PublicPart) -> Certificate:
+    """The certificate of what was really executed, on a table prepared like this."""
+    return _build(method, record, prepared, record.randomness)
 
 
-def simulated_statements(method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet) -> list[dict[str, Any]]:
+def simulated_statements(method: Method, record: RunRecord, prepared: PublicPart) -> list[dict[str, Any]]:
     """The statements the same run would make with noise from the operating system."""
-    return [s.to_dict() for s in _build(method, record, scaling, tasks, SIMULATED).statements]
+    return [s.to_dict() for s in _build(method, record, prepared, SIMULATED).statements]
 
 
-def _build(
-    method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet, randomness: dict[str, Any]
-) -> Certificate:
-    plan = record.plan
+def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
+    plan, own_units = record.plan, prepared.own_units
     executed = replace(plan, releases=tuple(record.executed)) if plan.budget.epsilon is not None else plan
     observers = [*AGGREGATIONS.get(plan.budget.aggregation).observers]
-    observers += [Observer(o) for o in method.also_protects(plan.budget)]
+    observers += [Observer(o) for o in more_observers(method, plan.budget, own_units)]
     made = build_certificate(
         method.name,
         executed,
         randomness,
-        public=public_facts(tasks),
-        assumptions=[*assumptions(plan.budget, scaling, tasks), *method.assumptions(record.public, plan)],
-        not_protected=[*not_protected(plan.budget, method), *method.not_protected(record.public, plan)],
+        public=prepared.known(),
+        assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan)],
+        not_protected=[
+            *not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan),
+        ],  # fmt: skip
         observers=list(dict.fromkeys(observers)),
     )
     reasons = method.refutations(record.public, plan)
@@ -69,33 +83,39 @@ def _build(
     return replace(made, statements=false)
 
 
-def assumptions(budget: Budget, scaling: Scaling, tasks: TaskSet) -> list[str]:
+def assumptions(budget: Budget, prepared: PublicPart) -> list[str]:
     """What every private run rests on, beyond what the private core states."""
     if budget.epsilon is None:
         return []
-    said = []
-    if scaling.mode == "declared":
-        said.append("features and target are scaled by declared public ranges, not by statistics of the data")
-    elif scaling.mode == "own":
-        said.append("no ranges were declared: every task scales by its own statistics, which are never sent")
-    if budget.unit is Unit.TASK and tasks.person is not None:
+    said = prepared.assumptions()
+    if budget.unit is Unit.TASK and prepared.person:
         said.append(
             "a person's rows inside one task are covered by unit 'task'; rows of one person in several tasks are not "
             "bounded together: epsilon grows with the number of tasks a person is in"
         )
-    if SHARED_ROWS in tasks.notes:
-        said.append(SHARED_ROWS)
     return said
 
 
-def public_facts(tasks: TaskSet) -> list[str]:
-    """What a run over a table takes as known, besides the sizes and bounds of the private core."""
-    labels = ["the set of labels"] if tasks.kind == "classification" else []
-    return ["the names of the tasks", "the feature columns", *labels, "all options of the run"]
-
-
-def not_protected(budget: Budget, method: Method) -> list[str]:
+def not_protected(budget: Budget, method: Method, prepared: PublicPart) -> list[str]:
     """What no statement covers."""
-    if budget.epsilon is None or method.shares_nothing or "public" in method.also_protects(budget):
+    if budget.epsilon is None:
         return []
-    return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"]
+    said = [] if method.shares_nothing else large_delta(budget, prepared)
+    if method.shares_nothing or "public" in more_observers(method, budget, prepared.own_units):
+        return said
+    return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate", *said]
+
+
+def large_delta(budget: Budget, prepared: PublicPart) -> list[str]:
+    """A plain word where delta is so large that the guarantee allows publishing somebody's rows outright.
+
+    Publishing all rows of one unit chosen at random satisfies (0, 1/units): a delta of that size forbids nothing of the kind.
+    """
+    units = len(prepared.task_names) if budget.unit is Unit.TASK else sum(prepared.rows or ())
+    if budget.delta <= min(1 / max(units, 1), LARGE_DELTA):
+        return []
+    one = "one task's rows" if budget.unit is Unit.TASK else "one row"
+    return [
+        f"what delta = {budget.delta:g} allows: with that probability nothing is promised, and a run that publishes {one} "
+        "outright with that probability would satisfy it. Use a delta far below 1 divided by the number of units"
+    ]

@@ -119,7 +119,7 @@ def _row(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
         "scores": [float(s) for s in scores],
         "repeats": int(scores.size),
         "seconds": float(np.mean(setting.seconds)),
-        "statements": simulated_statements(setting.method, setting.last.record_, setting.last.scaling_, setting.last._tasks),
+        "statements": simulated_statements(setting.method, setting.last.record_, setting.last.preparation_),
     }
 
 

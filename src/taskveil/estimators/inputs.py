@@ -10,9 +10,13 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.grouping import task_label
+from taskveil.tasks.grouping import factorize, task_label
+from taskveil.tasks.prepare.encode import holds_numbers
+from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.labels import as_target, label_set
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.rows import encode_like
+from taskveil.tasks.task import CLIPPED, TaskSet
 
 ONE_TASK = "all"
 
@@ -31,23 +35,18 @@ class Rows:
     feature_names: tuple[str, ...] | None
 
 
-def rows_of(X: Any, task: Any, task_column: Any) -> Rows:
-    """Split features and task identifiers."""
+def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = None) -> Rows:
+    """Split features and task identifiers; a table with text is encoded `like` the features of a fitted model."""
     if isinstance(X, TaskSet):
         return Rows(X.X, np.repeat(np.asarray(X.task_names), X.sizes), X.feature_names)
     names = None
     if is_table(X):
-        if task is None and task_column is not None:
-            if task_column not in X.columns:
-                raise DataError(
-                    f"task_column {task_column!r} is not a column of the table; "
-                    f"columns: {', '.join(map(str, list(X.columns)[:12]))}"
-                )
-            task = np.asarray(X[task_column])
-        if task_column is not None and task_column in X.columns:
-            X = X.drop(columns=[task_column])
-        names = tuple(str(c) for c in X.columns)
-        X = _numbers(X.to_numpy())
+        X, task = table_and_task(X, task, task_column)
+        if like is not None and any("=" in n or "#" in n for n in like if n not in X.columns):
+            encoded = encode_like(X, like, None)
+            X, names = encoded.X, encoded.names
+        else:
+            names, X = tuple(str(c) for c in X.columns), _numbers(X.to_numpy())
     else:
         X = _numbers(_dense(X))
         if task is None and task_column is not None:
@@ -69,8 +68,22 @@ def rows_of(X: Any, task: Any, task_column: Any) -> Rows:
     return Rows(X, task, names)
 
 
+def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
+    """A table without its task column, and the task of every row."""
+    if task is None and task_column is not None:
+        if task_column not in X.columns:
+            raise DataError(
+                f"task_column {task_column!r} is not a column of the table; "
+                f"columns: {', '.join(map(str, list(X.columns)[:12]))}"
+            )
+        task = np.asarray(X[task_column])
+    if task_column is not None and task_column in X.columns:
+        X = X.drop(columns=[task_column])
+    return X, task
+
+
 def tasks_of(
-    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None
+    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None, unusable: str = "error"
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
     declared = as_bounds(bounds)
@@ -83,18 +96,38 @@ def tasks_of(
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
-        return _checked_kind(load_tasks(X, kind=kind), kind, declared)
+        return _checked_kind(load_tasks(X, kind=kind, bounds=declared, unusable=unusable), kind, None)
     if y is None:
         raise DataError(
             "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
         )
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind)
+    levels = () if declared is None else declared.levels
+    if is_table(X) and any(
+        c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
+    ):
+        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable)
+        return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
-    tasks = TaskSet.from_arrays(
-        rows.X, _target(y, kind), rows.task, feature_names=rows.feature_names, kind=kind, person=person
-    )
-    return tasks if declared is None else tasks.within(declared)
+    return TaskSet.from_arrays(
+        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
+        notes=() if declared is None else (CLIPPED,), unusable=unusable,
+    )  # fmt: skip
+
+
+def _from_table(
+    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: PublicBounds | None, person: Any, unusable: str
+) -> TaskSet:
+    """A table with text columns, or with levels declared for some: encoded as `load_tasks` does."""
+    from taskveil.tasks.load import load_tasks
+
+    X, task = table_and_task(X, task, task_column)
+    task = np.full(len(X), ONE_TASK) if task is None else np.asarray(task)
+    missing = "keep" if unusable == "set-aside" else "error"
+    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable)
+    return tasks if person is None else replace(tasks, person=factorize(person, what="person")[0][np.asarray(tasks.row_index)])
 
 
 def was_sorted(tasks: TaskSet) -> bool:
@@ -115,16 +148,21 @@ def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> Tas
 
 
 def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
+    """The class of the estimator says what the target is, whatever its type suggests."""
     if tasks.kind == kind:
         return tasks
+    facts = tuple(f for f in tasks.facts if f.what != "kind")
     if kind == "regression":
+        facts = tuple(f for f in facts if f.what != "labels")
         try:
-            return replace(tasks, y=np.asarray(tasks.y, dtype=np.float64), kind="regression", classes=None)
+            return replace(tasks, y=np.asarray(tasks.y, dtype=np.float64), kind="regression", classes=None, facts=facts)
         except ValueError:
             raise DataError("the target holds labels, not numbers: use TaskClassifier") from None
-    if tasks.y.dtype.kind == "f" and not np.all(tasks.y == np.round(tasks.y)):
+    if not np.all(tasks.y == np.round(tasks.y)):
         raise DataError("the target holds real numbers, not labels: use TaskRegressor")
-    return replace(tasks, kind="classification", classes=np.unique(tasks.y))
+    y, declared = as_target(tasks.y, kind), None if tasks.bounds is None else tasks.bounds.classes
+    read_off = () if declared is not None else (Fact("labels", tasks.target_name),)
+    return replace(tasks, y=y, kind=kind, classes=label_set(y, declared), facts=(*facts, *read_off))
 
 
 def _target(y: Any, kind: str) -> np.ndarray:
@@ -161,7 +199,7 @@ def _numbers(X: np.ndarray) -> np.ndarray:
             return X.astype(np.float64)
         except ValueError:
             raise DataError(
-                "X has text columns; expected numbers. Load the table with taskveil.load_tasks, which encodes categories"
+                "X has text columns; expected numbers. Pass a DataFrame, whose text columns are encoded"
             ) from None
     return X
 

@@ -23,6 +23,11 @@ def default_metric(kind: str) -> str:
     return "nmse" if kind == "regression" else "accuracy"
 
 
+def kind_of_metric(metric: str | None) -> str | None:
+    """The kind of target a metric is for."""
+    return None if metric not in METRICS else "regression" if metric in REGRESSION else "classification"
+
+
 def check_metric(metric: str, kind: str) -> str:
     allowed = REGRESSION if kind == "regression" else CLASSIFICATION
     if metric not in allowed:

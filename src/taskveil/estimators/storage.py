@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,9 @@ from taskveil.methods.base import Billboard, Models, PublicInfo
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord
+from taskveil.tasks.prepare.parts import PublicPart
+from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.scaling import Scaling
 
 FORMAT = 1
 SCALING = ("shift", "scale", "y_shift", "y_scale")
@@ -48,6 +50,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
         "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
+        "preparation": estimator.preparation_.to_dict(),
         "public": record.public.to_dict(),
         "plan": record.plan.to_dict(),
         "billboards": boards,
@@ -56,6 +59,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
+        "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
     _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays))  # type: ignore[arg-type]
     _write(folder / "certificate.json", lambda f: f.write(estimator.certificate_.to_json().encode()))
@@ -82,6 +86,8 @@ def load(directory: str | Path) -> Any:
         estimator = kinds[about["class"]](**{**about["options"], "method": method})
         shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
         scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
+        prepared = _prepared(about)
+        scaling = replace(scaling, own_target=prepared.own_target)
         plan = Plan.from_dict(about["plan"])
         planned = {p.id: p for p in plan.releases}
         models = _models_from(arrays)
@@ -96,10 +102,22 @@ def load(directory: str | Path) -> Any:
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
+    estimator.preparation_ = prepared
+    estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
     estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]
     estimator._set_coefficients(method, scaling, models)
     return estimator
+
+
+def _prepared(about: dict[str, Any]) -> PublicPart:
+    """How the table was prepared. Version 0.1.0 noted no facts, but what else there is to know follows from its other entries."""
+    names = tuple(about["task_names"]), tuple(about["feature_names"])
+    if about.get("preparation") is not None:
+        return PublicPart.from_dict(about["preparation"], *names)
+    kind, mode, bounds = about["public"]["kind"], about["scaling"]["mode"], about.get("bounds") or {}
+    own_target = kind == "regression" and mode == "declared" and bounds.get("target") is None
+    return PublicPart(*names, kind, "y", mode, own_target, declared_labels=bounds.get("classes") is not None)
 
 
 def record_name(method: Any) -> str:

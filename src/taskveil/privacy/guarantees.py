@@ -23,6 +23,7 @@ from scipy.special import log_ndtr, ndtr
 from taskveil.errors import OptionError
 
 FloatArray = NDArray[np.float64]
+LARGEST_DELTA = 0.5
 
 
 def check_delta(delta: float) -> float:
@@ -31,6 +32,16 @@ def check_delta(delta: float) -> float:
     if not 0 <= value < 1:
         raise OptionError(f"delta must lie in [0, 1); got {delta!r}")
     return value
+
+
+def check_new_delta(delta: float) -> float:
+    """delta of a run that is about to begin. From one half on the promise is more likely void than kept: that is refused."""
+    if not 0 <= float(delta) < LARGEST_DELTA:
+        raise OptionError(
+            f"delta must be at least 0 and below {LARGEST_DELTA:g}, got {delta!r}: with probability delta nothing is promised. "
+            "Use one far below 1 divided by the number of protected units, or leave it out."
+        )
+    return float(delta)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:

@@ -58,7 +58,7 @@ def cut(run: Run, audience: Audience) -> Run:
         return run
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
-    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}}
+    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}, "warnings": (), "task_warnings": {}}
     position = None
     if audience.kind == "owner":
         name = str(audience.task)
@@ -72,9 +72,19 @@ def cut(run: Run, audience: Audience) -> Run:
             "task_names": (name,),
             "gain": {k: v for k, v in run.gain.items() if k == name},
             "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+            "warnings": run.task_warnings.get(name, ()),
+            "task_warnings": {},
         }
     boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()
-    return replace(run, **keep, boards=boards, warnings=(), seconds=None, comparison=None, public=_sizes(run.public))
+    keep["feature_names"] = _without_found_levels(run)
+    return replace(run, **keep, boards=boards, seconds=None, comparison=None, public=_sizes(run.public))
+
+
+def _without_found_levels(run: Run) -> tuple[str, ...]:
+    """Version 0.1.0 took category levels from rows: such columns are named by number, not by what a row said."""
+    if not any("were taken from the data and count as public" in text for text in run.warnings):
+        return run.feature_names
+    return tuple(f"{name.partition('=')[0]} ({j})" if "=" in name else name for j, name in enumerate(run.feature_names))
 
 
 def _board(board: Board, position: int | None) -> Board:

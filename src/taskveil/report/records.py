@@ -49,6 +49,7 @@ class Run:
     gain_metric: str = ""
     coefficients: Mapping[str, np.ndarray] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    task_warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # each for the owner of that task
     seconds: float | None = None
     comparison: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
@@ -77,6 +78,7 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
         gain_metric=gain.get("metric", ""),
         coefficients=dict(zip(map(str, estimator.task_names_), estimator.coef_)) if linear else {},
         warnings=tuple(estimator.warnings_),
+        task_warnings=estimator.task_warnings_,
         seconds=record.seconds,
         **more,
     )

@@ -25,7 +25,7 @@ from taskveil.errors import DataError
 from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.scaling import Scaling
+from taskveil.tasks.prepare.scaling import Scaling
 
 
 class SiteState:

@@ -9,28 +9,9 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.grouping import row_chunks
+from taskveil.tasks.prepare.unusable import HUGE
 
-__all__ = ["KINDS", "as_rows", "as_target", "check_lengths", "check_values", "infer_kind"]
-
-KINDS = ("regression", "classification")
-HUGE = 1e150
-"""Largest magnitude taken: its square still fits a float64."""
-MANY_VALUES = 20
-"""A numeric target with more distinct values than this is a regression target."""
-
-
-def infer_kind(y: np.ndarray) -> str:
-    """Text, booleans and integers with few distinct values are labels.
-
-    Everything else is a number to predict.
-    """
-    if y.dtype.kind in "bUSO":
-        return "classification"
-    distinct = np.unique(y[:: max(1, y.size // 100_000)]).size
-    if y.dtype.kind in "iu":
-        return "classification" if distinct <= MANY_VALUES else "regression"
-    whole = bool((y == np.round(y)).all())
-    return "classification" if whole and distinct <= MANY_VALUES else "regression"
+__all__ = ["as_rows", "check_lengths", "check_values"]
 
 
 def as_rows(X: Any) -> np.ndarray:
@@ -47,39 +28,6 @@ def as_rows(X: Any) -> np.ndarray:
         raise DataError("the table has no feature columns; at least one is needed.")
     dtype = np.float32 if X.dtype in (np.float16, np.float32, np.uint8, np.int8, np.bool_) else np.float64
     return np.ascontiguousarray(X, dtype=dtype)
-
-
-def as_target(y: Any, kind: str | None) -> np.ndarray:
-    y = np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise DataError(
-            f"y must be one target per row, got shape {y.shape}. For several targets see targets=[...]."
-        )
-    if kind is not None and kind not in KINDS:
-        raise DataError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
-    if kind == "regression" or (kind is None and y.dtype.kind == "f" and infer_kind(y) == "regression"):
-        try:
-            return y.astype(np.float64, copy=False)
-        except (TypeError, ValueError):
-            raise DataError(
-                "a regression target must be numbers, got text. Use kind='classification' for labels."
-            ) from None
-    if y.dtype.kind == "O":
-        return _as_labels(y)
-    if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
-        return y.astype(np.int64)
-    if y.dtype.kind in "iu" and (kind or infer_kind(y)) == "regression":
-        return y.astype(np.float64)
-    return y
-
-
-def _as_labels(y: np.ndarray) -> np.ndarray:
-    """Labels in an object array: all text, or all numbers; a missing label is an error."""
-    if any(v is None or (isinstance(v, float) and np.isnan(v)) for v in y):
-        raise DataError("the target has missing labels; every row needs one. Drop those rows first.")
-    return np.asarray([str(v) for v in y] if any(isinstance(v, str) for v in y) else y.tolist())
 
 
 def check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:

@@ -22,6 +22,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
 from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
+from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import load_rows
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
@@ -45,6 +46,7 @@ def load_tasks(
     groups: Sequence[str] = (),
     missing: str = "error",
     bad_rows: str = "error",
+    unusable: str = "error",
     seed: int = 0,
 ) -> TaskSet:
     """Load tasks from a file, a table, arrays, a dict of (X, y), or a data-set name.
@@ -56,13 +58,14 @@ def load_tasks(
     targets : target columns of a wide table, one task each; rows with a missing target are dropped
     person : column that names the person behind a row, across tasks
     bounds : declared public ranges: a file, a mapping or a PublicBounds; values outside are clipped
-    kind : "regression" or "classification"; inferred from the target when not given
+    kind : "regression" or "classification"; without it numbers are regression, text, booleans and categories classification
     positive : the label that counts as 1; every other label is 0
     features : the feature columns; all remaining columns when not given
     leave_out : columns that are no features (identifiers, free text)
     groups : columns carried along for splitting (`split_rows(..., group=...)`), not used as features
     missing : "error", "impute-bounds", "impute-own" or "drop"
     bad_rows : "error" or "skip", for rows without task or target and for csv lines that cannot be read
+    unusable : "error" or "set-aside", for tasks with infinite or huge values: the latter keeps their place without rows
     seed : of a synthetic data set
     """
     layout = Layout(
@@ -71,34 +74,16 @@ def load_tasks(
         targets=None if targets is None else _names(targets, "targets"),
         person=person,
         bounds=PublicBounds.coerce(bounds),
-        kind=kind,
+        kind="classification" if kind is None and positive is not None else kind,
         features=None if features is None else _names(features, "features"),
         leave_out=_names(leave_out, "leave_out"),
         groups=_names(groups, "groups"),
         missing=missing,
         bad_rows=bad_rows,
+        unusable=unusable,
     )
     tasks = _from_any(source, layout, seed)
     return tasks if positive is None else make_binary(tasks, positive)
-
-
-def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
-    """Labels to 1 (the label `positive`) and 0 (all others). Text matches regardless of case."""
-    if tasks.classes is None:
-        raise OptionError(
-            "positive=LABEL needs a classification target; this one is regression. Use kind='classification'."
-        )
-    labels = [str(c) for c in tasks.classes]
-    hits = [i for i, c in enumerate(labels) if c == str(positive)]
-    hits = hits or [i for i, c in enumerate(labels) if c.casefold() == str(positive).casefold()]
-    if len(hits) != 1:
-        few = len(labels) <= 20  # many labels are values of the target rather than names of classes
-        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
-        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
-    y = (tasks.codes() == hits[0]).astype(np.int64)
-    bounds = None if tasks.bounds is None else replace(tasks.bounds, classes=(0, 1))
-    name = f"{tasks.target_name} = {labels[hits[0]]}"
-    return replace(tasks, y=y, classes=np.asarray([0, 1]), target_name=name, bounds=bounds)
 
 
 def _from_any(source: Any, layout: Layout, seed: int) -> TaskSet:
@@ -189,7 +174,10 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
         frame = pd.DataFrame(X, columns=names or [f"x{j}" for j in range(X.shape[1])])
         return _from_frame_parts(frame, y, task, layout)
     classes = None if layout.bounds is None else layout.bounds.classes
-    made = TaskSet.from_arrays(X, y, task, feature_names=names, kind=layout.kind, classes=classes)
+    made = TaskSet.from_arrays(
+        X, y, task, feature_names=names, kind=layout.kind, classes=classes, bounds=layout.bounds, facts=layout.facts(),
+        unusable=layout.unusable,
+    )  # fmt: skip
     return _adjusted(made, layout)
 
 
@@ -200,10 +188,14 @@ def _from_frame_parts(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     if columns is None:
         need_columns(X.columns, layout.leave_out)
         columns = tuple(c for c in X.columns if c not in layout.leave_out)
-    frame = X.assign(__task__=np.asarray(task), __target__=np.asarray(y))
+    import pandas as pd
+
+    parts = {"__task__": np.asarray(task), "__target__": y.array if hasattr(y, "array") else np.asarray(y)}
+    frame = pd.concat([X.reset_index(drop=True), pd.DataFrame(parts)], axis=1)
     asked = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
-    made = tasks_from_frame(frame, asked)
-    return replace(made, target_name=str(getattr(y, "name", None) or "y"))
+    made, name = tasks_from_frame(frame, asked), str(getattr(y, "name", None) or "y")
+    facts = tuple(f.about("__target__", name) for f in made.facts)
+    return replace(made, target_name=name, facts=facts)
 
 
 def _from_dict(source: Mapping[Any, Any], layout: Layout) -> TaskSet:

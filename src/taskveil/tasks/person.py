@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["limit_tasks_per_person", "most_tasks_of_one_person"]
@@ -36,7 +37,7 @@ def limit_tasks_per_person(tasks: TaskSet, limit: int, seed: int) -> TaskSet:
     kept[order[rank < limit]] = True
     return tasks.select(kept[at]).with_notes(
         f"rows were dropped so that every person is in at most {limit} task(s)"
-    )
+    ).with_facts(Fact("person-limit"))
 
 
 def most_tasks_of_one_person(tasks: TaskSet) -> int:

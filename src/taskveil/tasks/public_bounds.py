@@ -9,13 +9,17 @@ A bounds file is JSON or TOML:
     {"features": {"age": [0, 120], "*": [-1, 1]},      "*" covers every column not named
      "target": [0, 70],
      "levels": {"sex": ["female", "male"]},            categories of a text column, one-hot in this order
-     "classes": ["no", "yes"]}                         label set of a classification target
+     "classes": ["no", "yes"],                         label set of a classification target
+     "looked_at": ["features.age"]}                    entries that were filled from values; the certificate lists them
+
+`taskveil declare` drafts one. What is still "?" in a draft is a blank, and refused.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +32,11 @@ from taskveil.errors import DataError
 
 __all__ = ["PublicBounds"]
 
-KEYS = ("features", "target", "levels", "classes")
+KEYS = ("features", "target", "levels", "classes", "looked_at")
 ANY = "*"
+BLANK = "?"
+HASHED = re.compile(r"#\d+/\d+$")
+"""How the name of a bucket of an undeclared text column ends: it holds 0 or 1 whatever else is declared."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,7 @@ class PublicBounds:
     target: tuple[float, float] | None = None
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     classes: tuple[Any, ...] | None = None
+    looked_at: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         checked = {str(name): _range(name, pair) for name, pair in self.features.items()}
@@ -52,6 +60,7 @@ class PublicBounds:
         object.__setattr__(self, "levels", {str(k): _levels(k, v) for k, v in self.levels.items()})
         if self.classes is not None:
             object.__setattr__(self, "classes", _levels("classes", self.classes, text=False))
+        object.__setattr__(self, "looked_at", tuple(map(str, self.looked_at)))
 
     @classmethod
     def same(cls, low: float, high: float, target: tuple[float, float] | None = None) -> PublicBounds:
@@ -87,12 +96,22 @@ class PublicBounds:
                 raise DataError(
                     f"bounds entry {key!r} must map column names to values; see the bounds file layout."
                 )
+        if not isinstance(declared.get("looked_at", []), Sequence) or isinstance(declared.get("looked_at"), str):
+            raise DataError("bounds entry 'looked_at' must be a list of entries such as 'features.age'.")
+        blanks = _blanks(declared)
+        if blanks:
+            shown = ", ".join(blanks[:5]) + (f" and {len(blanks) - 5} more" if len(blanks) > 5 else "")
+            raise DataError(
+                f"the declaration still has blanks ({BLANK!r}) in {shown}; fill them in from what the columns mean, or remove "
+                "those lines: what is not declared stays with each task."
+            )
         classes = declared.get("classes")
         return cls(
             features=dict(declared.get("features", {})),
             target=declared.get("target"),
             levels=dict(declared.get("levels", {})),
-            classes=None if classes is None else tuple(classes),
+            classes=None if classes is None else _levels("classes", classes, text=False),
+            looked_at=tuple(declared.get("looked_at", ())),
         )
 
     @classmethod
@@ -111,7 +130,14 @@ class PublicBounds:
             ) from None
         if not isinstance(declared, Mapping):
             raise DataError(f"the bounds file {str(path)!r} must hold one object with {', '.join(KEYS)}.")
-        return cls.from_dict(declared)
+        made = cls.from_dict(declared)
+        point = next((n for n, (low, high) in made.features.items() if low == high), None)
+        if point is not None:
+            raise DataError(
+                f"the declared range of {point!r} is one point; give the lowest and the highest value that can occur, or leave "
+                "out a column that never changes."
+            )
+        return made
 
     @classmethod
     def coerce(cls, value: Any) -> PublicBounds | None:
@@ -184,14 +210,23 @@ class PublicBounds:
             out["levels"] = {k: list(v) for k, v in self.levels.items()}
         if self.classes is not None:
             out["classes"] = list(self.classes)
+        if self.looked_at:
+            out["looked_at"] = list(self.looked_at)
         return out
 
     def _find(self, name: str) -> tuple[float, float] | None:
         if name in self.features:
             return self.features[name]
-        if "=" in name and name.split("=", 1)[0] in self.levels:
+        if HASHED.search(name) or ("=" in name and name.split("=", 1)[0] in self.levels):
             return (0.0, 1.0)
         return self.features.get(ANY)
+
+
+def _blanks(declared: Mapping[str, Any]) -> list[str]:
+    """Entries of a draft that nobody filled in: 'target', 'features.age'."""
+    entries = {k: v for k, v in declared.items() if k not in ("features", "levels", "looked_at")}
+    entries |= {f"{part}.{k}": v for part in ("features", "levels") for k, v in declared.get(part, {}).items()}
+    return [k for k, v in entries.items() if v == BLANK or (isinstance(v, (list, tuple)) and BLANK in v)]
 
 
 def _open_ends(pairs: list[tuple[float, float] | None]) -> tuple[np.ndarray, np.ndarray]:

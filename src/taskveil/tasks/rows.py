@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.encode import Encoded, encode_features, fill_missing, levels_of
 from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
 from taskveil.tasks.grouping import factorize
+from taskveil.tasks.prepare.encode import Encoded, encode_features, hashed_in, levels_of
+from taskveil.tasks.prepare.fills import fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Rows", "load_rows"]
+__all__ = ["Rows", "encode_like", "load_rows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ def load_rows(
 
     With `every_task` the rows belong to no task: each stands once for every task named (the targets of a wide table).
 
-    One-hot columns are rebuilt from their names ('sex=male'); a category the model never saw is an error.
+    One-hot columns and buckets are rebuilt from their names ('sex=male', 'ward#3/16').
     Missing cells are treated as in `load_tasks`.
     """
     if every_task:
@@ -62,8 +63,8 @@ def load_rows(
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
         task = task or usual_column(column_names(path), TASK_NAMES, "task")
         need_columns(column_names(path), [task])
-        levels = levels_of(feature_names)
-        table = read_table(path, bad_rows=bad_rows, text_columns=levels, id_columns=[task], filled_columns=[task])
+        text = _text_in(feature_names)
+        table = read_table(path, bad_rows=bad_rows, text_columns=text, id_columns=[task], filled_columns=[task])
         rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
         return rows if table.rows is None else replace(rows, row_index=table.rows[rows.row_index])
     task = task or usual_column(list(source.columns), TASK_NAMES, "task")
@@ -80,7 +81,7 @@ def _for_every_task(
 ) -> Rows:
     at = None
     if isinstance(source, (str, Path)):
-        table = read_table(Path(source), bad_rows=bad_rows, text_columns=levels_of(names))
+        table = read_table(Path(source), bad_rows=bad_rows, text_columns=_text_in(names))
         source, at = table.frame, table.rows
     rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
     place = rows.row_index if at is None else at[rows.row_index]
@@ -88,25 +89,40 @@ def _for_every_task(
     return Rows(np.repeat(rows.X, m, axis=0), np.tile(np.asarray(tasks), n), np.repeat(place, m))
 
 
+def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds | None) -> Encoded:
+    """A table's columns as the features a model was trained on, in the model's order; NaN where a number is missing."""
+    made = [n for n in names if n not in frame.columns]
+    text = hashed_in(made)
+    buckets = {f"{column}#": column for column in text}
+    columns = list(dict.fromkeys(buckets.get(n[: n.rfind("#") + 1], n.partition("=")[0]) if n in made else n for n in names))
+    need_columns(frame.columns, columns)
+    known = replace(bounds or PublicBounds(), levels=levels_of([n for n in made if n[: n.rfind("#") + 1] not in buckets]))
+    encoded = encode_features(frame, columns, known, text=text)
+    strange = sorted(set(encoded.names) - set(names))
+    if strange:
+        column = strange[0].rpartition("#")[0] or strange[0].partition("=")[0]
+        raise DataError(f"column {column!r} holds text, but the model was trained on numbers there.")
+    at = [encoded.names.index(n) for n in names]
+    X = encoded.X if at == list(range(len(at))) else encoded.X[:, at]
+    return Encoded(X, tuple(names), known)
+
+
+def _text_in(names: Sequence[str]) -> tuple[str, ...]:
+    return (*levels_of(names), *hashed_in(names))
+
+
 def _table_rows(
     frame: pd.DataFrame, names: tuple[str, ...], task: str, bounds: PublicBounds | None, missing: str
 ) -> Rows:
-    levels = levels_of([n for n in names if n not in frame.columns])
-    columns = list(dict.fromkeys(n if n in frame.columns else n.partition("=")[0] for n in names))
-    need_columns(frame.columns, [*columns, task])
-    known = replace(bounds or PublicBounds(), levels=levels)
-    encoded = encode_features(frame, columns, known)
-    strange = sorted(set(encoded.names) - set(names))
-    if strange:
-        column = strange[0].partition("=")[0]
-        raise DataError(f"column {column!r} holds text, but the model was trained on numbers there.")
+    need_columns(frame.columns, [task])
+    encoded = encode_like(frame, names, bounds)
     codes, task_names = factorize(frame[task].to_numpy(dtype=object))
     order = np.argsort(codes, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(task_names)))])
-    X, kept, _ = fill_missing(Encoded(encoded.X[order], encoded.names, known), offsets, missing)
+    X, kept = fill_missing(replace(encoded, X=encoded.X[order]), offsets, missing)
     at = order if kept is None else order[kept]
     back = np.argsort(at, kind="stable")
-    X = X[back][:, [encoded.names.index(n) for n in names]]
+    X = X[back]
     X = X if bounds is None else bounds.clip_features(X, names)
     return Rows(np.ascontiguousarray(X), np.asarray(task_names)[codes[at[back]]], at[back])
 

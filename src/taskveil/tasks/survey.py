@@ -6,7 +6,7 @@
     targets                      one task per target; a row serves the tasks whose target it answered
 
 The mean of a column and the list of columns with gaps are statistics of everybody's rows. The paper uses them unpaid, and so does
-this module: it is for reproduction, and the notes of what it returns say so. For a private run use `load_tasks(..., targets=...,
+this module: it is for reproduction, and sound private runs refuse what it returns. For those use `load_tasks(..., targets=...,
 missing="impute-own")`, or declare levels and ranges in public bounds.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.load import load_tasks
+from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.task import TaskSet
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_ANSWERED", "UNPAID", "fill_answers", "survey_tasks"]
 
 NOT_ANSWERED = "(not answered)"
-UNPAID = "missing answers were filled with means over all rows, and columns chosen by where answers are missing: not in epsilon"
+UNPAID = Fact("pooled-fill").sentence()
 
 
 def fill_answers(frame: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
@@ -70,4 +71,5 @@ def survey_tasks(
         lengths = np.linalg.norm(table.to_numpy(), axis=1, keepdims=True)
         table = table / np.maximum(lengths, 1e-12)
     whole = pd.concat([table, frame[list(targets)]], axis=1)
-    return load_tasks(whole, targets=list(targets), features=list(table.columns), kind="classification").with_notes(UNPAID)
+    tasks = load_tasks(whole, targets=list(targets), features=list(table.columns), kind="classification")
+    return tasks.with_notes(UNPAID).with_facts(Fact("pooled-fill"))

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.encode import MISSING, encode_features, fill_missing, is_number
 from taskveil.tasks.files import check_bad_rows
 from taskveil.tasks.grouping import factorize, group_rows
+from taskveil.tasks.prepare.encode import encode_features, is_number
+from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.fills import MISSING, fill_facts, fill_missing
+from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import CLIPPED, TaskSet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "check_columns", "need_columns", "tasks_from_frame", "usual_column"]
+__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
-LEFT_OUT = "rows without a task or a target were left out"
-SHARED_ROWS = (
-    "one row can serve several tasks and there is no person column, so what one "
-    "person contributes is not bounded"
-)
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Layout:
     groups: tuple[str, ...] = ()
     missing: str = "error"
     bad_rows: str = "error"
+    unusable: str = "error"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -59,6 +58,12 @@ class Layout:
             raise OptionError("features= lists the columns to use, leave_out= those not to use; give one of them.")
         if self.targets is not None and len(set(self.targets)) != max(len(self.targets), 1):
             raise OptionError("targets must name at least one column, each once.")
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What reading by this layout takes for granted, whatever the rows hold."""
+        skipped = (Fact("skipped"),) if self.bad_rows == "skip" else ()
+        wide = (Fact("wide" if self.person else "shared-rows"),) if self.targets is not None else ()
+        return (*fill_facts(self.missing), *skipped, *wide)
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -100,9 +105,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
         rows, taken, target = _wide_rows(frame, layout)
     else:
         rows, taken, target = _long_rows(frame, layout)
-        if len(rows.position) < len(frame):
-            layout = replace(layout, notes=(*layout.notes, LEFT_OUT))
-    columns = _feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
+    columns = feature_columns(frame, layout.features, {*taken, *layout.carried, *layout.leave_out})
     return _build(rows, columns, target, layout)
 
 
@@ -128,19 +131,24 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     """Every row belongs to the task its task column names."""
     have = list(frame.columns)
     (task,), (target,) = layout.task_columns(have), layout.target_columns(have)
-    there = _usable_rows(frame, task, target, layout)
+    named, there = _usable_rows(frame, task, target, layout)
+    codes, names = factorize(_plain(frame[task] if named.all() else frame[task][named]), what="task")
     frame = frame if there.all() else frame[there]
-    codes, names = factorize(_plain(frame[task]), what="task")
-    y = _target_values(frame[target], target, layout.kind)
-    return _Rows(frame, codes, names, y, np.flatnonzero(there)), {task, target}, target
+    y = target_values(frame[target], target, layout.kind)
+    return _Rows(frame, codes[there[named]], names, y, np.flatnonzero(there)), {task, target}, target
 
 
-def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) -> np.ndarray:
-    """Which rows have a task and a target; others are refused, or left out where that was asked for."""
+def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have a task, and which a target too; others are refused, or left out where that was asked for.
+
+    A task all of whose rows are left out keeps its place: the list of tasks does not depend on targets.
+    """
     skip = layout.bad_rows == "skip"
-    there = np.ones(len(frame), dtype=bool)
-    for name, what, may in ((target, "target", skip or layout.missing == "drop"), (task, "task", skip)):
-        filled = frame[name].notna().to_numpy()
+    named, targeted = frame[task].notna().to_numpy(), filled_targets(frame[target])
+    for name, what, filled, may in (
+        (target, "target", targeted, skip or layout.missing == "drop"),
+        (task, "task", named, skip),
+    ):
         if not filled.any():
             raise DataError(f"the {what} column {name!r} is empty.")
         if not (filled.all() or may):
@@ -148,10 +156,9 @@ def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) ->
                 f"the {what} column {name!r} has missing values; every row needs its {what}. Fill them, or leave such "
                 "rows out with bad_rows='skip' (--bad-rows skip)."
             )
-        there &= filled
-    if not there.any():
+    if not (named & targeted).any():
         raise DataError(f"no row has both a task in {task!r} and a target in {target!r}.")
-    return there
+    return named, named & targeted
 
 
 def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
@@ -161,7 +168,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
         raise DataError(
             "the target columns mix numbers and text; all targets of a wide table must be of one kind."
         )
-    present = [np.flatnonzero(frame[t].notna().to_numpy()) for t in targets]
+    present = [np.flatnonzero(filled_targets(frame[t])) for t in targets]
     for t, rows in zip(targets, present, strict=True):
         if not rows.size:
             raise DataError(f"the target column {t!r} is empty; leave it out of targets.")
@@ -172,35 +179,26 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     at = np.concatenate(present)
     codes = np.concatenate([j * len(inner_names) + inner[rows] for j, rows in enumerate(present)])
     y = np.concatenate(
-        [_target_values(frame[t].iloc[r], t, layout.kind) for t, r in zip(targets, present, strict=True)]
+        [target_values(frame[t].iloc[r], t, layout.kind) for t, r in zip(targets, present, strict=True)]
     )
     names = [f"{i}/{t}" if i else t for t in targets for i in inner_names]
-    left, codes = np.unique(codes, return_inverse=True)
     title = "/".join(targets) if len(targets) <= 3 else f"{targets[0]}/.../{targets[-1]}"
     taken = {*targets, *([layout.task] if layout.task else [])}
-    return _Rows(frame.iloc[at], codes, tuple(names[i] for i in left), y, at), taken, title
+    return _Rows(frame.iloc[at], codes, tuple(names), y, at), taken, title
 
 
 def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> TaskSet:
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order)
-    X, kept, said = fill_missing(encoded, offsets, layout.missing)
+    X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
-    codes, names, y, bounds = pick(rows.codes), rows.names, pick(rows.y), encoded.bounds
-    if kept is not None:  # a task can lose all its rows
-        left, codes = np.unique(codes, return_inverse=True)
-        names = tuple(names[i] for i in left)
-    if bounds is not None:
-        X, y = bounds.clip_features(X, encoded.names), bounds.clip_target(y)
-    said = (*layout.notes, *encoded.notes, *said, *((CLIPPED,) if bounds is not None else ()))
-    if layout.targets is not None and layout.person is None:
-        said = (*said, SHARED_ROWS)
+    bounds = encoded.bounds
     return TaskSet.from_arrays(
         X,
-        y,
-        codes,
-        task_names=names,
+        pick(rows.y),
+        pick(rows.codes),
+        task_names=rows.names,
         feature_names=encoded.names,
         kind=layout.kind,
         classes=None if bounds is None else bounds.classes,
@@ -209,7 +207,9 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         person=None if layout.person is None else pick(_plain(rows.frame[layout.person])),
         groups={g: pick(_plain(rows.frame[g])) for g in layout.groups},
         row_index=pick(rows.position),
-        notes=tuple(dict.fromkeys(said)),
+        notes=(*layout.notes, *((CLIPPED,) if bounds is not None else ())),
+        facts=(*layout.facts(), *encoded.facts),
+        unusable=layout.unusable,
     )
 
 
@@ -219,23 +219,6 @@ def _picker(order: np.ndarray | None, kept: np.ndarray | None) -> Callable[[np.n
         return values if kept is None else values[kept]
 
     return pick
-
-
-def _target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
-    """A target column without missing cells as an array: numbers, booleans, or text labels."""
-    import pandas as pd
-
-    if is_number(column):
-        values = column.to_numpy()
-        return values if values.dtype != object else column.to_numpy(dtype=np.float64)
-    if pd.api.types.is_datetime64_any_dtype(column):
-        raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
-    if kind == "regression":
-        raise DataError(
-            f"the regression target {name!r} holds text; expected numbers. Use "
-            f"kind='classification' for labels."
-        )
-    return np.asarray([str(v) for v in column.to_numpy(dtype=object)])
 
 
 def _check_table(frame: pd.DataFrame) -> None:
@@ -259,7 +242,7 @@ def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:
     )
 
 
-def _feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
+def feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
     if features is not None:
         if len(set(features)) != len(features):
             raise DataError("a feature is named twice; feature names must be unique.")

@@ -21,11 +21,15 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.checks import KINDS, as_rows, as_target, check_lengths, check_values, infer_kind
+from taskveil.tasks.checks import as_rows, check_lengths, check_values
 from taskveil.tasks.grouping import factorize, group_rows
+from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.kind import KINDS, infer_kind
+from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.unusable import rows_to_keep
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "Task", "TaskSet", "infer_kind"]
+__all__ = ["CLIPPED", "Task", "TaskSet"]
 
 CLIPPED = "values outside their declared range are clipped to it"
 
@@ -61,6 +65,8 @@ class TaskSet:
     person: np.ndarray | None = None
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()  # what was taken for granted or from values on the way in; the certificate lists it
+    set_aside: tuple[str, ...] = ()  # tasks whose values could not be used: private to each of them
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -87,36 +93,52 @@ class TaskSet:
         groups: Mapping[str, Any] | None = None,
         row_index: np.ndarray | None = None,
         notes: Sequence[str] = (),
+        facts: Sequence[Fact] = (),
+        unusable: str = "error",
     ) -> TaskSet:
         """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
 
-        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers.
+        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that
+        cannot be used is an error, or with unusable="set-aside" keeps its place without rows. Values outside declared `bounds`
+        are clipped first.
         """
-        X, y = as_rows(X), as_target(y, kind)
+        said = list(facts) if kind else [*facts, Fact("kind", target_name)]
+        X, kind, y = as_rows(X), kind or infer_kind(np.asarray(y)), as_target(y, kind)
         check_lengths(X, y, task=task, person=person, **(groups or {}))
-        check_values(X, y, feature_names)
+        feature_names = _feature_names(feature_names, X.shape[1])
+        if bounds is not None:
+            X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
         codes, names = _codes(task, task_names)
+        usable = rows_to_keep(X, y, codes, len(names)) if unusable == "set-aside" else None
+        lost = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
+        if usable is None:
+            check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
+        classes = bounds.classes if classes is None and bounds is not None else classes
+        if kind == "classification" and classes is None:
+            said.append(Fact("labels", target_name))
 
         def take(values: Any) -> Any:
             return values if order is None or values is None else np.asarray(values)[order]
 
-        kind = kind or infer_kind(y)
-        return cls(
+        made = cls(
             X=take(X),
             y=take(y),
             offsets=offsets,
             task_names=names,
-            feature_names=_feature_names(feature_names, X.shape[1]),
+            feature_names=feature_names,
             kind=kind,
             target_name=target_name,
-            classes=_classes(y, classes) if kind == "classification" else None,
+            classes=label_set(y, classes) if kind == "classification" else None,
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
             person=take(_person_codes(person)),
             groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
             notes=tuple(notes),
+            facts=tuple(dict.fromkeys(said)),
+            set_aside=lost,
         )
+        return made if usable is None else made.select(take(usable))
 
     @property
     def n_tasks(self) -> int:
@@ -199,8 +221,9 @@ class TaskSet:
             self,
             X=bounds.clip_features(self.X, self.feature_names),
             y=bounds.clip_target(self.y) if self.kind == "regression" else self.y,
-            classes=_classes(self.y, bounds.classes) if labels else self.classes,
+            classes=label_set(self.y, bounds.classes) if labels else self.classes,
             bounds=bounds,
+            facts=tuple(f for f in self.facts if not (labels and f.what == "labels")),
         ).with_notes(CLIPPED)
 
     def take_tasks(self, tasks: Sequence[int]) -> TaskSet:
@@ -223,6 +246,10 @@ class TaskSet:
     def with_notes(self, *notes: str) -> TaskSet:
         """The same set with further notes (each said once)."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes))))
+
+    def with_facts(self, *facts: Fact) -> TaskSet:
+        """The same set with further facts for the certificate."""
+        return replace(self, facts=tuple(dict.fromkeys((*self.facts, *facts))))
 
     def __repr__(self) -> str:
         return (
@@ -285,18 +312,6 @@ def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     if len(names) != d:
         raise DataError(f"{len(names)} feature names for {d} columns; give one name per column.")
     return tuple(str(n) for n in names)
-
-
-def _classes(y: np.ndarray, declared: Any) -> np.ndarray:
-    found = np.unique(y)
-    if declared is None:
-        return found
-    known = np.unique(np.asarray(declared).astype(y.dtype, copy=False))
-    if not np.isin(found, known).all():
-        raise DataError(
-            "the target has labels outside the declared classes; declare all of them in the bounds."
-        )
-    return known
 
 
 def _person_codes(person: Any) -> np.ndarray | None:

@@ -341,7 +341,8 @@ def test_naive_client_noise_hides_every_personal_model_from_the_public():
     from taskveil.methods.naive_dp import NaiveDP
 
     tasks = related_tasks(n_tasks=8, kind="classification", classes=3)
-    est = small_classifier(NaiveDP(rounds=1, local_steps=5, clip=1.0), tasks, observer="public", insecure_noise_seed=None)
+    method = NaiveDP(rounds=1, local_steps=5, clip=1.0)
+    est = small_classifier(method, tasks, observer="public", insecure_noise_seed=None, scaling="none")
     assert {s.observer for s in est.certificate_.statements} >= {"public"} and est.certificate_.holds
     noisy = est.models_.extra["params"]
     scale = est.record_.plan.releases[0].mechanism.scale

@@ -63,7 +63,7 @@ CASES = {
     "missing": (
         lambda: long(frame(x=[1, np.nan, 3, 4])),
         DataError,
-        "missing values in column 'x'.*impute-own",
+        "missing or infinite values in column 'x'.*impute-own",
     ),
     "missing option": (lambda: long(frame(), missing="guess"), OptionError, "missing must be one of error"),
     "missing target": (
@@ -108,24 +108,12 @@ CASES = {
         DataError,
         "target 'd' holds dates",
     ),
-    "identifier": (
-        lambda: load_tasks(
-            (pd.DataFrame({"id": [f"p{i}" for i in range(200)]}), np.arange(200.0), np.zeros(200))
-        ),
-        DataError,
-        "'id' has more than 100 different values",
-    ),
     "text target": (
         lambda: long(frame(days=list("abcd")), kind="regression"),
         DataError,
         "'days' holds text",
     ),
     "bad kind": (lambda: long(frame(), kind="ranking"), DataError, "kind must be one of"),
-    "bad level": (
-        lambda: long(frame(sex=["f", "m", "f", "q"]), bounds={"levels": {"sex": ["f", "m"]}}),
-        DataError,
-        "'sex' has values outside its declared levels",
-    ),
     "lengths": (lambda: arrays(y=[1.0, 2.0]), DataError, "y has 2 values for 4 rows"),
     "task lengths": (lambda: arrays(task=[1, 2]), DataError, "task has 2 values for 4 rows"),
     "flat X": (lambda: arrays(np.zeros(4)), DataError, "table of rows x features"),
@@ -162,7 +150,7 @@ CASES = {
         "related, unrelated or noise",
     ),
     "positive of numbers": (
-        lambda: long(frame(), positive="a"),
+        lambda: long(frame(), positive="a", kind="regression"),
         OptionError,
         "needs a classification target",
     ),
@@ -231,11 +219,6 @@ CASES = {
         lambda: load_rows(frame(x=list("abcd")), ["x"], task="site"),
         DataError,
         "trained on numbers",
-    ),
-    "rows with a new level": (
-        lambda: load_rows(frame(sex=["f", "m", "f", "q"]), ["sex=f", "sex=m"], task="site"),
-        DataError,
-        "outside its declared levels",
     ),
     "bounds keys": (lambda: PublicBounds.from_dict({"feature": {}}), DataError, "unknown entries 'feature'"),
     "bounds order": (lambda: PublicBounds({"a": (2, 1)}), DataError, "low <= high"),

@@ -8,8 +8,8 @@ import pytest
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks import TaskBlock, TaskSet
 from taskveil.tasks.block import position_folds
-from taskveil.tasks.checks import infer_kind
 from taskveil.tasks.grouping import factorize, group_rows, sums_by_group, task_chunks
+from taskveil.tasks.prepare.kind import infer_kind
 
 
 def shuffled(seed=0, n=200, m=7, d=3):
@@ -102,14 +102,14 @@ def test_a_missing_task_identifier_is_refused(ids):
     [
         (np.array(["a", "b"]), "classification"),
         (np.array([True, False]), "classification"),
-        (np.arange(30) % 3, "classification"),
+        (np.arange(30) % 3, "regression"),
         (np.arange(30), "regression"),
-        (np.arange(30) % 2 * 1.0, "classification"),
+        (np.arange(30) % 2 * 1.0, "regression"),
         (np.linspace(0, 1, 7), "regression"),
         (np.arange(30.0), "regression"),
     ],
 )
-def test_the_kind_of_target_follows_its_values(y, kind):
+def test_the_kind_of_target_follows_its_type_not_its_values(y, kind):
     assert infer_kind(y) == kind
 
 

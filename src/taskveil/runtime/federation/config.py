@@ -15,9 +15,11 @@ from typing import Any
 from taskveil import methods
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
+from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.driver import Rules
+from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
 
 SECTIONS = {
@@ -92,6 +94,15 @@ class Federation:
     def bounds(self) -> PublicBounds | None:
         return PublicBounds.coerce(self.data.get("bounds"))
 
+    def preparation(self) -> PrepareRules:
+        """How every site prepares its rows: the same step, and the same refusals, as a run in one process."""
+        unit, private = self.run.get("unit", "task"), self.run.get("epsilon") is not None
+        return PrepareRules(unit, private, normalise=self.data.get("normalise"))
+
+    def own_units(self) -> bool:
+        """Whether sites scale by statistics of their own; refuses what the unit does not allow."""
+        return own_units(self.preparation(), self.data["kind"], self.bounds(), self.data["features"])
+
     def public(self) -> PublicInfo:
         classes = self.data.get("classes", [])
         rows = [m.rows for m in self.members]
@@ -123,13 +134,14 @@ class Federation:
         }
         if run.get("aggregation") == "secure" and run.get("epsilon") is not None:
             named["secure"] = SecureOptions.for_tasks(len(self.task_names), **run.get("secure", {}))
-        return Budget(run.get("epsilon"), float(delta), run.get("unit", "task"), **named)
+        return Budget(run.get("epsilon"), check_new_delta(delta), run.get("unit", "task"), **named)
 
     def plan(self) -> Plan:
         """What everybody computes for themselves."""
         method, public = self.method(), self.public()
         budget = method.adjust(self.budget())
         method.check(public, budget)
+        self.own_units()
         return make_plan(method.requests(public, budget), budget)
 
 

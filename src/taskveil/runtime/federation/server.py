@@ -169,7 +169,7 @@ def certificate_of(
     executed = replace(plan, releases=tuple(done.executed)) if plan.budget.epsilon is not None else plan
     observers = [
         *AGGREGATIONS.get(plan.budget.aggregation).observers,
-        *map(Observer, method.also_protects(plan.budget)),
+        *(Observer(o) for o in method.also_protects(plan.budget) if not (federation.own_units() and o == "public")),
     ]
     assumptions = [
         "federation.toml is public: the sites, their tasks, and all it declares",

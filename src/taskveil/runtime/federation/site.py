@@ -22,7 +22,7 @@ from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
-from taskveil.tasks.scaling import fit_scaling
+from taskveil.tasks.prepare.step import prepare_tasks
 from taskveil.tasks.task import TaskSet
 
 
@@ -64,14 +64,8 @@ def prepare(site_path: str | Path, data: Any) -> Agreement:
         account.reserve(
             first_messages(plan, messages)
         )  # BudgetExceeded: the site says no, and nothing was sent
-    record = federation.run.get("unit", "task") == "record" and plan.budget.epsilon is not None
-    mode = (
-        "declared" if federation.bounds() is not None else ("none" if record or public.unit_rows else "own")
-    )
-    scaling = fit_scaling(
-        tasks, mode, normalise=federation.data.get("normalise"), private=plan.budget.epsilon is not None
-    )
-    state.keep_rows(scaling.apply(tasks), scaling)
+    prepared = prepare_tasks(tasks, federation.preparation())
+    state.keep_rows(prepared.own.block, prepared.own.scaling)
     state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
     limit = file.limit.get("epsilon")
     epsilon = plan.epsilon() if plan.budget.epsilon is not None else float("inf")
@@ -100,6 +94,7 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
         bounds=federation.bounds(),
         kind=federation.data["kind"],
         features=federation.data["features"],
+        unusable=federation.preparation().unusable,
     )
     missing = [name for name in member.tasks if name not in tasks.task_names]
     if missing:
@@ -108,7 +103,8 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
         )
     chosen = tasks.take_tasks([tasks.index_of(name) for name in member.tasks])
     if federation.data["kind"] == "classification":  # the label set is declared; a site may lack some labels
-        chosen = replace(chosen, classes=np.unique(federation.data["classes"]))
+        facts = tuple(f for f in chosen.facts if f.what != "labels")
+        chosen = replace(chosen, classes=np.unique(federation.data["classes"]), facts=facts)
     if member.rows is not None and tuple(int(n) for n in chosen.sizes) != member.rows:
         raise DataError(
             f"site {member.name!r} declared other numbers of rows; sizes are public and fixed. Correct federation.toml."

@@ -20,7 +20,7 @@ from taskveil.runtime.driver import Rules
 from taskveil.runtime.secure import Identity, SecureServer, keys, messages, storage
 from taskveil.runtime.secure.parties import Membership, SecureParty, noisy_totals, party_settings
 from taskveil.runtime.site import Volatile
-from taskveil.tasks.scaling import fit_scaling
+from taskveil.tasks.prepare.scaling import fit_scaling
 
 
 def plan_of(n_tasks, colluders=1, min_cohort=None):

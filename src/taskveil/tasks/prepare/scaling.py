@@ -2,8 +2,8 @@
 
     own              each task by its own mean and standard deviation; never sent (THEORY section 0: local
                      work is free)
-    declared         public ranges -> [-1, 1], the same for all tasks (the target likewise, or by own
-                     statistics if undeclared)
+    declared         public ranges -> [-1, 1], the same for all tasks (the target likewise; undeclared it is
+                     scaled by own statistics, which unit = record refuses)
     none             as it comes
     pooled-standard  mean and standard deviation over all tasks: a statistic of everybody's data, so only
                      without privacy
@@ -17,7 +17,7 @@ Constant columns get scale 1. Held-out rows (mask) do not enter a task's own sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
+from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["MODES", "Scaling", "fit_scaling"]
@@ -43,11 +44,12 @@ class Scaling:
     y_shift: np.ndarray
     y_scale: np.ndarray
     normalise: str | None = None
+    own_target: bool = False  # ranges were declared, but not the target's: every task scales it by its own statistics
 
     @property
     def data_dependent(self) -> bool:
-        """Whether the numbers come from the rows (own statistics must stay with the task)."""
-        return self.mode in ("own", "pooled-standard")
+        """Whether numbers come from the rows: own statistics must stay with the task, and so must a model in the user's units."""
+        return self.own_target or self.mode in ("own", "pooled-standard")
 
     @property
     def linear(self) -> bool:
@@ -90,7 +92,7 @@ class Scaling:
     def take(self, tasks: Any) -> Scaling:
         """The scaling of some of the tasks."""
         parts = (self.shift[tasks], self.scale[tasks], self.y_shift[tasks], self.y_scale[tasks])
-        return Scaling(self.mode, *parts, normalise=self.normalise)
+        return replace(self, **dict(zip(("shift", "scale", "y_shift", "y_scale"), parts, strict=True)))
 
     def _rows(self, X: np.ndarray, task: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if self.mode == "none" and self.normalise is None:
@@ -149,7 +151,13 @@ def fit_scaling(
         y_shift,
         y_scale,
         normalise=normalise,
+        own_target=mode == "declared" and tasks.kind == "regression" and undeclared_target(tasks.bounds),
     )
+
+
+def undeclared_target(bounds: PublicBounds | None) -> bool:
+    """Whether nobody declared the range of the target."""
+    return bounds is None or bounds.target is None
 
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

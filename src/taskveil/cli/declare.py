@@ -1,0 +1,48 @@
+"""taskveil declare: a draft of what is public about a table, to be filled in by somebody who knows what its columns mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from taskveil.cli.options import LISTS
+from taskveil.errors import OptionError
+
+
+@click.command("declare", epilog="Example: taskveil declare visits.csv --task hospital --target days -o bounds.toml")
+@click.argument("data", type=click.Path())
+@click.option("--task", help="Column that says which task a row belongs to.")
+@click.option("--target", help="Column to predict.")
+@click.option("--targets", help="Several target columns of a wide table, comma-separated.")
+@click.option("--person", help="Column that names rows of one person; not a feature.")
+@click.option("--features", help="Columns to use, comma-separated; default: all others.")
+@click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text).")
+@click.option("--kind", type=click.Choice(["regression", "classification"]), help="Default: by the type of the target column.")
+@click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
+@click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="TOML file to write; default: stdout.")
+def command(data: str, look: bool, overwrite: bool, out: str | None, **given: Any) -> None:
+    """Draft the declaration of a table: ranges, levels and labels as blanks to fill, for `fit --bounds`.
+
+    Reads names and types of columns. Only --look reads values into the draft.
+    """
+    from taskveil.tasks.files import TABLES, read_table
+    from taskveil.tasks.prepare.declare import draft
+    from taskveil.tasks.table import Layout
+
+    path = Path(data)
+    if path.suffix.lower() not in TABLES:
+        raise OptionError(f"declare drafts for tables ({', '.join(TABLES)}); built-in data sets are declared already.")
+    if out is not None and Path(out).exists() and not overwrite:
+        raise OptionError(f"{out} exists already; choose another name, or say --overwrite.")
+    lists = {k: tuple(t.strip() for t in given[k].split(",")) if given[k] else None for k in LISTS}
+    layout = Layout(**{**given, **lists, "leave_out": lists["leave_out"] or ()})
+    text = draft(read_table(path, bad_rows="skip").frame, layout, look)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    Path(out).write_text(text, encoding="utf-8")
+    filled = "filled from values, each entry marked" if look else "fill the blanks from what the columns mean"
+    click.echo(f"{out}: {filled}; then fit ... --bounds {out}", err=True)

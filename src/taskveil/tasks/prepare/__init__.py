@@ -1,0 +1,19 @@
+"""Preparation: a raw table becomes what is public, what is a task's own, and what was released. Nothing else.
+
+A guarantee starts at the raw table (THEORY section 6), so all that lies between table and first message is in this folder:
+
+    facts.py      what a run takes for granted, in words for the certificate, and what each unit refuses
+    kind.py       regression or classification, from the type of the target column
+    labels.py     the target: its values, its label set, the positive label
+    encode.py     text to numbers: declared levels one-hot, undeclared text hashed
+    fills.py      missing cells
+    unusable.py   values no computer can calculate with: that task falls silent, the others never notice
+    scaling.py    units
+    parts.py      the three values as types: PublicPart, OwnPart, ReleasedPart
+    step.py       prepare(): the step itself
+
+Two laws, tested from the raw table (tests/property/test_preparation.py):
+
+    unit = record   replace one raw row: at most one encoded row changes, and nothing else
+    unit = task     replace all rows of a task: the encoded rows of every other task stay bitwise the same
+"""

@@ -1,0 +1,221 @@
+"""Columns of a table to numbers, row by row, with parameters that are public before any row is read.
+
+    numbers and booleans   as they are
+    declared levels        one-hot as 'column=level'; a value outside is the level '(other)', a missing cell '(missing)',
+                           where these are declared, else all zeros
+    any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and
+                           value, so that no list of levels is ever taken from rows
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.tasks.files import MISSING_MARKS
+from taskveil.tasks.grouping import CHUNK_ROWS, row_chunks, task_label
+from taskveil.tasks.prepare.facts import BUCKETS, Fact
+from taskveil.tasks.public_bounds import PublicBounds
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Encoded", "bucket", "encode_features", "hashed_in", "holds_numbers", "is_number", "levels_of"]
+
+MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
+MANY_VALUES = 100
+NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean", "decimal")
+DECIMAL_COMMA = re.compile(r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """How one column becomes numbers: itself, one column per declared level, or one per bucket."""
+
+    name: str
+    levels: tuple[str, ...] = ()
+    hashed: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        if self.hashed:
+            return tuple(f"{self.name}#{k}/{BUCKETS}" for k in range(BUCKETS))
+        return tuple(f"{self.name}={level}" for level in self.levels) or (self.name,)
+
+    @property
+    def is_number(self) -> bool:
+        return not (self.levels or self.hashed)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """Features as numbers: X (N, d) in float64 or float32, NaN where a number is missing."""
+
+    X: np.ndarray
+    names: tuple[str, ...]
+    bounds: PublicBounds | None
+    facts: tuple[Fact, ...] = ()
+
+
+def encode_features(
+    frame: pd.DataFrame,
+    columns: Sequence[str],
+    bounds: PublicBounds | None,
+    *,
+    order: np.ndarray | None = None,
+    text: Sequence[str] = (),
+) -> Encoded:
+    """All feature columns as one array, rows taken in `order`. Which columns it has follows from types and declarations alone.
+
+    `text` names columns that are hashed whatever their cells look like: those a model was trained on as text.
+    """
+    plan = [_Column(n, hashed=True) if n in text else _plan(frame[n], n, bounds) for n in columns]
+    names = tuple(n for column in plan for n in column.names)
+    X: np.ndarray = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
+    _fill_columns(X, frame, plan, order)
+    return Encoded(X, names, bounds, tuple(Fact("hashed", c.name) for c in plan if c.hashed))
+
+
+def bucket(column: str, value: str) -> int:
+    """The public bucket of a text: the same on every machine, for every run."""
+    digest = blake2b(f"{column}\0{value}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") % BUCKETS
+
+
+def hashed_in(names: Sequence[str]) -> tuple[str, ...]:
+    """Text columns hidden in encoded feature names: 'ward#0/16' -> 'ward'."""
+    first = f"#0/{BUCKETS}"
+    return tuple(n.removesuffix(first) for n in names if n.endswith(first))
+
+
+def levels_of(names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+    """Category levels hidden in encoded feature names: 'sex=f', 'sex=m' -> {'sex': ('f', 'm')}."""
+    out: dict[str, list[str]] = {}
+    for name in names:
+        column, equals, level = name.partition("=")
+        if equals:
+            out.setdefault(column, []).append(level)
+    return {k: tuple(v) for k, v in out.items()}
+
+
+def is_number(column: pd.Series) -> bool:
+    """Whether a column holds numbers or booleans; complex numbers, dates and text do not count."""
+    import pandas as pd
+
+    types = pd.api.types
+    return bool(types.is_numeric_dtype(column) or types.is_bool_dtype(column)) and not bool(
+        types.is_complex_dtype(column)
+    )
+
+
+def holds_numbers(column: pd.Series) -> bool:
+    """`is_number`, and columns of Python objects that are all numbers."""
+    import pandas as pd
+
+    return is_number(column) or (column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in NUMBERS)
+
+
+def _plan(column: pd.Series, name: str, bounds: PublicBounds | None) -> _Column:
+    if bounds is not None and name in bounds.levels:
+        return _Column(name, levels=bounds.levels[name])
+    if holds_numbers(column):
+        return _Column(name)
+    if bounds is not None and name in bounds.features:
+        raise DataError(f"column {name!r} has a declared range but holds text; make every cell a number, or declare its levels.")
+    _check_text(column, name)
+    return _Column(name, hashed=True)
+
+
+def _check_text(column: pd.Series, name: str) -> None:
+    """Turn a column that was read as text by mistake back to whoever runs the command."""
+    import pandas as pd
+
+    unique = [v for v in pd.unique(column) if not pd.isna(v)]
+    if not unique:
+        raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
+    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(unique[0], (date, time, timedelta)):
+        raise DataError(
+            f"column {name!r} holds dates or times; turn it into a number (days, age), "
+            f"or leave it out (leave_out=[{name!r}], --leave-out {name})."
+        )
+    if len(unique) > MANY_VALUES and all(DECIMAL_COMMA.match(str(v)) for v in unique[:MANY_VALUES]):
+        raise DataError(f"column {name!r} holds numbers with a decimal comma; save the table with decimal points.")
+
+
+def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:
+    """float32 only when every numeric column is that narrow already."""
+    numbers = [str(frame[c.name].dtype) for c in plan if c.is_number]
+    return np.float32 if numbers and set(numbers) <= {"float32", "float16"} else np.float64
+
+
+def _fill_columns(X: np.ndarray, frame: pd.DataFrame, plan: list[_Column], order: np.ndarray | None) -> None:
+    """Write X a few rows at a time: whole columns of a row-major array would miss the cache at every cell.
+
+    The columns are read from top to bottom and each row is written to its place in `order` as one piece, which is
+    several times faster than picking every cell from where it lies.
+    """
+    place = None
+    if order is not None:
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order))
+    j, numbers = 0, []
+    for column in plan:
+        if column.is_number:
+            numbers.append((j, frame[column.name].to_numpy(dtype=X.dtype, na_value=np.nan)))
+        else:
+            X[:, j : j + len(column.names)] = _one_hot(frame[column.name], column, order)
+        j += len(column.names)
+    for first, columns in _runs(numbers):
+        _fill_run(X[:, first : first + len(columns)], columns, place)
+
+
+def _runs(numbers: list[tuple[int, np.ndarray]]) -> list[tuple[int, list[np.ndarray]]]:
+    """Columns that stand side by side in X, with the place of the first."""
+    runs: list[tuple[int, list[np.ndarray]]] = []
+    for j, values in numbers:
+        if runs and j == runs[-1][0] + len(runs[-1][1]):
+            runs[-1][1].append(values)
+        else:
+            runs.append((j, [values]))
+    return runs
+
+
+def _fill_run(part: np.ndarray, columns: list[np.ndarray], place: np.ndarray | None) -> None:
+    piece = np.empty((min(CHUNK_ROWS, part.shape[0]), len(columns)), dtype=part.dtype)
+    for r in row_chunks(part.shape[0]):
+        rows = piece[: r.stop - r.start]
+        for k, values in enumerate(columns):
+            rows[:, k] = values[r]
+        part[r if place is None else place[r]] = rows
+
+
+def _one_hot(cells: pd.Series, column: _Column, order: np.ndarray | None) -> np.ndarray:
+    """One column per level or bucket; a row without a place is all zeros. A row's numbers depend on its own cell alone."""
+    import pandas as pd
+
+    codes, unique = pd.factorize(cells, use_na_sentinel=True)
+    places = np.asarray([*(_place(column, task_label(value)) for value in unique), _place(column, None)], dtype=np.int64)
+    at = places[codes]  # a missing cell has code -1: the last place
+    at = at if order is None else at[order]
+    out = np.zeros((len(cells), len(column.names)))
+    rows = np.flatnonzero(at >= 0)
+    out[rows, at[rows]] = 1.0
+    return out
+
+
+def _place(column: _Column, value: str | None) -> int:
+    """Where the one stands for this cell, -1 for nowhere."""
+    if value in column.levels:
+        return column.levels.index(value)
+    missing = value is None or value.strip() in MISSING_MARKS
+    if column.hashed:
+        return -1 if missing else bucket(column.name, str(value))
+    stand_in = MISSING_LEVEL if missing else OTHER_LEVEL
+    return column.levels.index(stand_in) if stand_in in column.levels else -1

@@ -1,0 +1,120 @@
+"""The target: its values, which of them are missing, its label set, and the one label that counts as positive.
+
+A label is missing in the same cases wherever it comes from: None, NaN, NA, or one of the texts that stand for an empty cell
+in a csv.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError, UnknownName
+from taskveil.tasks.files import MISSING_MARKS
+from taskveil.tasks.prepare.encode import is_number
+from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.kind import KINDS, infer_kind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from taskveil.tasks.task import TaskSet
+
+__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "target_values"]
+
+
+def as_target(y: Any, kind: str | None) -> np.ndarray:
+    """One target per row: float64 for regression, labels (integers, booleans, text) for classification."""
+    y = np.asarray(y)
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        raise DataError(f"y must be one target per row, got shape {y.shape}. For several targets see targets=[...].")
+    if kind is not None and kind not in KINDS:
+        raise DataError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
+    if (kind or infer_kind(y)) == "regression":
+        try:
+            return y.astype(np.float64, copy=False)
+        except (TypeError, ValueError):
+            raise DataError("a regression target must be numbers, got text. Use kind='classification' for labels.") from None
+    if y.dtype.kind in "OUS":
+        return _as_labels(y)
+    if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
+        return y.astype(np.int64)
+    return y
+
+
+def _as_labels(y: np.ndarray) -> np.ndarray:
+    """Labels as all text, or all numbers; a missing label is an error."""
+    if any(_is_missing(v) for v in y):
+        raise DataError(
+            "the target has missing labels; every row needs one. Leave such rows out first; from a table, "
+            "bad_rows='skip' (--bad-rows skip) does."
+        )
+    return np.asarray([str(v) for v in y] if any(isinstance(v, str) for v in y) else y.tolist())
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() in MISSING_MARKS
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported for it
+
+
+def filled_targets(column: pd.Series) -> np.ndarray:
+    """Which cells (N,) of a target column hold a target."""
+    filled = column.notna().to_numpy()
+    if is_number(column):
+        return filled
+    return filled & ~np.asarray([_is_missing(v) for v in column.to_numpy(dtype=object)], dtype=bool)
+
+
+def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
+    """A target column without missing cells as an array: numbers, booleans, or text labels."""
+    import pandas as pd
+
+    if is_number(column):
+        values = column.to_numpy()
+        return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
+    if pd.api.types.is_datetime64_any_dtype(column):
+        raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
+    if kind == "regression":
+        raise DataError(f"the regression target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
+    return np.asarray([str(v) for v in column.to_numpy(dtype=object)])
+
+
+def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
+    """The declared labels, sorted; without a declaration those of the rows, which the certificate then lists as a fact."""
+    found = np.unique(y)
+    if declared is None:
+        return found
+    try:  # text is never cut to the length of the labels that happen to occur
+        known = np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
+    except (TypeError, ValueError):
+        raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
+    if not np.isin(found, known).all():
+        raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
+    return known
+
+
+def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
+    """Labels to 1 (the label `positive`, whatever its case) and 0 (all others): row by row, so the label set is public."""
+    if tasks.classes is None:
+        raise OptionError("positive=LABEL needs a classification target; this one is regression. Use kind='classification'.")
+    labels = [str(c) for c in tasks.classes]
+    hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
+    if not hits.any():
+        few = len(labels) <= 20  # many labels are values of the target rather than names of classes
+        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
+        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
+    return replace(
+        tasks,
+        y=hits[tasks.codes()].astype(np.int64),
+        classes=np.asarray([0, 1]),
+        target_name=f"{tasks.target_name} = {positive}",
+        bounds=None if tasks.bounds is None else replace(tasks.bounds, classes=(0, 1)),
+        facts=tuple(f for f in tasks.facts if f != Fact("labels", tasks.target_name)),
+    )

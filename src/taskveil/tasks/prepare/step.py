@@ -1,0 +1,126 @@
+"""The step from a raw table to (public, own, released). The estimators, a federation's sites and audits all take it.
+
+    prepare(table, bounds, task="hospital", target="days", unit="record")
+    prepare(tasks, unit="task", scaling="own")
+
+A sound private run uses nothing that is neither declared, nor local to the protected unit, nor paid for. What cannot be prepared
+that way is refused here, before anything is released, with what to do instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taskveil.errors import OptionError
+from taskveil.tasks.load import load_tasks
+from taskveil.tasks.prepare.facts import Fact, check_facts
+from taskveil.tasks.prepare.parts import OwnPart, Prepared, PublicPart
+from taskveil.tasks.prepare.scaling import Scaling, fit_scaling, undeclared_target
+from taskveil.tasks.prepare.unusable import SET_ASIDE
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import TaskSet
+
+__all__ = ["PrepareRules", "choose_scaling", "own_units", "prepare", "prepare_tasks", "scaling_mode"]
+
+
+@dataclass(frozen=True)
+class PrepareRules:
+    """The options preparation depends on; all of them public."""
+
+    unit: str = "task"
+    private: bool = True  # epsilon is a number
+    sound: bool = True  # variant="sound": its certificate claims a guarantee
+    scaling: str = "auto"
+    normalise: str | None = None
+    raw_rows: bool = False  # the method takes rows without declared ranges as they come (images)
+
+    @property
+    def by_record(self) -> bool:
+        """Whether every row must be prepared by itself."""
+        return self.unit == "record" and self.private and self.sound
+
+    @property
+    def unusable(self) -> str:
+        """What happens to a task with values that cannot be used: in a private run nobody else may notice."""
+        return "set-aside" if self.unit == "task" and self.private and self.sound else "error"
+
+
+def prepare(source: Any, declared: Any = None, *, rules: PrepareRules | None = None, **options: Any) -> Prepared:
+    """Prepare a table, a file, arrays or a TaskSet. `options` are fields of `PrepareRules` and options of `load_tasks`."""
+    if rules is None:
+        rules = PrepareRules(**{k: options.pop(k) for k in tuple(options) if k in PrepareRules.__dataclass_fields__})
+    loaded = isinstance(source, TaskSet) and declared is None and not options
+    return prepare_tasks(source if loaded else load_tasks(source, bounds=declared, unusable=rules.unusable, **options), rules)
+
+
+def prepare_tasks(
+    tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | None = None, reuse: bool = False
+) -> Prepared:
+    """Prepare tasks that are loaded. `scaling` where somebody else chose it by the rules; `reuse` as in `Scaling.apply`."""
+    facts = _facts(tasks)
+    if rules.private and rules.sound:
+        check_facts(facts, rules.unit)
+    scaling = scaling or choose_scaling(tasks, rules)
+    public = PublicPart(
+        task_names=tasks.task_names,
+        feature_names=tasks.feature_names,
+        kind=tasks.kind,
+        target_name=tasks.target_name,
+        scaling=scaling.mode,
+        own_target=scaling.own_target,
+        declared_labels=Fact("labels", tasks.target_name) not in facts,
+        person=tasks.person is not None,
+        rows=tuple(int(n) for n in tasks.sizes) if rules.unit == "record" else None,
+        facts=facts,
+    )
+    warnings = dict.fromkeys(tasks.set_aside, (SET_ASIDE,))
+    return Prepared(public, OwnPart(scaling.apply(tasks, reuse=reuse), scaling, warnings))
+
+
+def choose_scaling(tasks: TaskSet, rules: PrepareRules) -> Scaling:
+    """Units for every task, by the rules."""
+    mode = scaling_mode(rules, tasks.kind, tasks.bounds, tasks.feature_names)
+    return fit_scaling(tasks, mode, normalise=rules.normalise, private=rules.private)
+
+
+def scaling_mode(rules: PrepareRules, kind: str, bounds: PublicBounds | None, names: Sequence[str]) -> str:
+    """How columns are scaled, from declarations alone; what the unit does not allow is refused.
+
+    "auto": declared ranges where there are some; else each task's own, or none where that is not allowed.
+    """
+    mode = rules.scaling
+    if mode == "auto":
+        mode = "none" if rules.normalise == "row" or rules.by_record or rules.raw_rows else "own"
+        if bounds is not None and (bounds.features or bounds.covers(names)):
+            mode = "declared"
+    if rules.by_record:
+        _check_record_scaling(mode, kind, bounds)
+    return mode
+
+
+def own_units(rules: PrepareRules, kind: str, bounds: PublicBounds | None, names: Sequence[str]) -> bool:
+    """Whether tasks scale by statistics of their own, which a finished model in the user's units then shows."""
+    mode = scaling_mode(rules, kind, bounds, names)
+    return mode == "own" or (mode == "declared" and kind == "regression" and undeclared_target(bounds))
+
+
+def _check_record_scaling(mode: str, kind: str, bounds: PublicBounds | None) -> None:
+    """One row must not move the units of another."""
+    if mode in ("own", "pooled-standard"):
+        raise OptionError(
+            "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
+            "Declare public bounds (see `taskveil declare`), or use scaling='none' or normalise='row'."
+        )
+    if mode == "declared" and kind == "regression" and undeclared_target(bounds):
+        raise OptionError(
+            "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its "
+            "own statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "
+            "`taskveil declare`), or use scaling='private' (a common scale, paid for) or scaling='none'."
+        )
+
+
+def _facts(tasks: TaskSet) -> tuple[Fact, ...]:
+    looked = tasks.bounds.looked_at if tasks.bounds is not None else ()
+    return (*tasks.facts, *(Fact("looked-at", entry) for entry in looked))

@@ -1,0 +1,240 @@
+"""What an estimator learns before it learns: refused, listed in the certificate, or kept inside the task."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import taskveil as tv
+from taskveil.errors import DataError, OptionError
+from taskveil.methods.naive_dp import NaiveDP
+
+FEATURES = {"features": {"age": [0, 100], "dose": [0, 1]}}
+WHOLE = {**FEATURES, "target": [-10, 10]}
+
+
+@pytest.fixture
+def visits():
+    """12 sites of 15 rows."""
+    rng = np.random.default_rng(0)
+    n = 180
+    sites = np.repeat([f"s{i:02d}" for i in range(12)], 15)
+    table = pd.DataFrame({"site": sites, "age": rng.uniform(0, 100, n), "dose": rng.random(n)})
+    table["days"] = table["dose"] * 3 + rng.normal(size=n)
+    table["out"] = np.where(table["days"] > 1.5, "died", "home")
+    return table
+
+
+def fit(table, target="days", kind=tv.TaskRegressor, features=("age", "dose"), **options):
+    options = {"method": "mean", "epsilon": 1.0, **options}
+    return kind(**options).fit(table[list(features)], table[target], task=table["site"])
+
+
+# ------------------------------------------------------------------------- unit = record
+
+
+@pytest.mark.parametrize("method", ["mean", "pooled", "async"])
+def test_records_with_declared_features_and_an_undeclared_target_are_refused_with_the_remedy(visits, method):
+    with pytest.raises(OptionError, match=r"Declare the target's range"):
+        fit(visits, method=method, unit="record", bounds=FEATURES)
+    assert fit(visits, method=method, unit="record", bounds=WHOLE).certificate_.verify().ok
+
+
+def test_one_record_cannot_move_a_published_model_beyond_the_noise(visits):
+    """It moved the published intercept to -362,334: with the same noise now it moves as much as a record inside the range may."""
+    public = {"method": tv.methods.get("async", refine=False), "unit": "record", "observer": "public", "bounds": WHOLE}
+
+    def intercept(value):
+        table = visits.copy()
+        table.loc[3, "days"] = value
+        return fit(table, **public, insecure_noise_seed=1, seed=0).intercept_[0]
+
+    assert intercept(1e6) == intercept(10.0)  # clipped to the declared range, and nothing else reacts to it
+
+
+def test_records_refuse_labels_that_nobody_declared(visits):
+    with pytest.raises(OptionError, match="declare the labels under 'classes'"):
+        fit(visits, "out", tv.TaskClassifier, unit="record", bounds=FEATURES)
+    declared = {**FEATURES, "classes": ["died", "home"]}
+    assert fit(visits, "out", tv.TaskClassifier, unit="record", bounds=declared).certificate_.holds
+
+
+@pytest.mark.parametrize("options", [{"missing": "impute-own"}, {"missing": "drop"}, {"bad_rows": "skip"}])
+def test_records_refuse_tasks_that_were_loaded_by_other_rows(visits, options):
+    tasks = tv.load_tasks(visits.drop(columns="out"), task="site", target="days", bounds=WHOLE, **options)
+    with pytest.raises(OptionError, match="unit='record' prepares each row by itself"):
+        tv.TaskRegressor("mean", unit="record").fit(tasks)
+    assert tv.TaskRegressor("mean").fit(tasks).certificate_.holds
+    assert tv.TaskRegressor("mean", unit="record", epsilon=None).fit(tasks).certificate_.statements == ()
+
+
+# ------------------------------------------------------------------------- unit = task
+
+
+def test_a_table_with_text_columns_runs_undeclared_and_predicts(visits):
+    table = visits.assign(ward=np.where(visits["age"] > 50, "icu", "er"))
+    est = fit(table, "out", tv.TaskClassifier, ("age", "ward"))
+    said = " ".join(est.certificate_.assumptions)
+    assert "'ward' is hashed row by row into 16 public buckets" in said and "label set of column 'out' was read off" in said
+    assert "the names and types of all columns" in said and "the names of the tasks" in said
+    assert len(est.feature_names_) == 17
+    new = table[["age", "ward"]].head(4).assign(ward=["icu", "er", "never seen", None])
+    assert est.predict(new, task=table["site"].head(4)).shape == (4,)
+
+
+def test_no_level_and_no_label_of_a_row_reaches_the_certificate_or_a_public_page(visits, tmp_path):
+    """One row with "HIV" made a column `ward=HIV` on the public page."""
+    table = visits.assign(ward=["HIV-positive"] + ["er"] * 179, out=visits["out"] + "-secret")
+    est = fit(table, "out", tv.TaskClassifier, ("age", "ward"), method="subspace")
+    est.save(tmp_path)
+    pytest.importorskip("plotly")
+    from taskveil.report.audience import Audience
+    from taskveil.report.write import report_folder
+
+    page = report_folder(tmp_path, Audience("public")).read_text()
+    for text in (page, est.certificate_.to_json(), str(est.certificate_)):
+        assert "HIV-positive" not in text and "-secret" not in text
+    assert "read off the rows" in page and "16 public buckets" in page
+
+
+def test_what_was_looked_at_stands_in_the_certificate(visits):
+    est = fit(visits, bounds={**WHOLE, "looked_at": ["target", "features.age"]})
+    said = est.certificate_.assumptions
+    assert sum("filled by looking at values" in text for text in said) == 2
+    assert any("declaration of features.age" in text for text in said)
+    assert not any("looking at values" in text for text in fit(visits, bounds=WHOLE).certificate_.assumptions)
+
+
+def test_the_certificate_says_whose_statistics_scaled_the_target(visits):
+    """It said that the target is scaled by declared ranges when only those of the features were declared."""
+    said = " ".join(fit(visits, bounds=FEATURES).certificate_.assumptions)
+    assert "the target's range was not declared: every task scales it by its own statistics" in said
+    assert "features and target are scaled by declared public ranges" not in said
+    whole = " ".join(fit(visits, bounds=WHOLE).certificate_.assumptions)
+    assert "features and target are scaled by declared public ranges" in whole
+
+
+@pytest.mark.parametrize("value", [1e151, 1e300, np.inf, np.nan])
+@pytest.mark.parametrize("column", ["age", "days"])
+def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, value, column):
+    """It raised for everybody. Its task now sends nothing, keeps a model, and is named to whoever may see all rows."""
+    table = visits.copy()
+    table.loc[3, column] = value
+    est = fit(table, method="subspace")
+    assert np.isfinite(est.coef_).all() and est.task_names_ == fit(visits).task_names_
+    assert any("s00" in text and "set aside" in text for text in est.warnings_)
+    assert set(est.task_warnings_) == {"s00"}
+    assert not any("set aside" in text for text in (*est.certificate_.assumptions, *est.certificate_.not_protected))
+    for options in ({"epsilon": None}, {"unit": "record"}):
+        with pytest.raises(DataError, match="missing, infinite|missing or infinite|beyond"):
+            fit(table, **options)
+
+
+def test_survey_fills_over_everybody_s_rows_are_refused_in_private_runs():
+    from taskveil.tasks.survey import survey_tasks
+
+    rng = np.random.default_rng(0)
+    answers = {name: rng.integers(0, 2, 60) for name in ("q1", "q2")}
+    survey = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), **answers})
+    tasks = survey_tasks(survey.mask(rng.random(survey.shape) < 0.1), ["q1", "q2"])
+    with pytest.raises(OptionError, match=r"means over everybody's rows.*impute-own"):
+        tv.TaskClassifier("mean").fit(tasks)
+    assert tv.TaskClassifier("mean", epsilon=None).fit(tasks).task_names_ == ("q1", "q2")
+
+
+# ------------------------------------------------------------------------- who may observe
+
+
+def test_the_public_is_claimed_only_where_no_task_scales_by_its_own_statistics(visits):
+    """naive-dp claimed it under own scaling: a shift of a task's values by 1e6 showed in its published model."""
+    pytest.importorskip("jax")
+    method = NaiveDP(rounds=1)
+    own = fit(visits, method=method, scaling="own")
+    assert "public" not in {s.observer for s in own.certificate_.statements}
+    assert any("own model" in text for text in own.certificate_.not_protected)
+    with pytest.raises(OptionError, match="only where no task scales by its own statistics"):
+        fit(visits, method=method, scaling="own", observer="public")
+    with pytest.raises(OptionError, match="only where no task scales by its own statistics"):
+        fit(visits, method=method, bounds=FEATURES, observer="public")
+    declared = fit(visits, method=method, bounds=WHOLE, observer="public")
+    assert "public" in {s.observer for s in declared.certificate_.statements}
+
+
+def test_learning_alone_protects_against_others_not_against_who_sees_the_models(visits):
+    with pytest.raises(OptionError, match="not against 'public'"):
+        fit(visits, method="local", observer="public")
+    assert fit(visits, method="local").certificate_.statements[0].epsilon == 0
+
+
+def test_a_large_delta_is_said_plainly_and_half_is_refused(visits):
+    """0.999 was certified without a word. Publishing one of 12 tasks outright satisfies delta = 1/12."""
+    for delta in (0.5, 0.999, 1.0, -0.1):
+        with pytest.raises(OptionError, match="below 0.5"):
+            fit(visits, delta=delta)
+    assert any("delta = 0.1 allows" in text for text in fit(visits, delta=0.1).certificate_.not_protected)
+    for delta in (None, 1e-3):
+        assert not any("delta" in text for text in fit(visits, delta=delta).certificate_.not_protected)
+
+
+# ------------------------------------------------------------------------- labels and files
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pd.Series(["yes", "no", None] * 60, dtype=object),
+        pd.Series(["yes", "no", None] * 60, dtype="string"),
+        pd.Series(["yes", "no", None] * 60, dtype="category"),
+        pd.Series(["yes", "no", "NA"] * 60),
+        pd.Series(["yes", "no", ""] * 60),
+        pd.Series([True, False, None] * 60, dtype="boolean"),
+        pd.Series([1, 0, None] * 60, dtype="Int64"),
+    ],
+    ids=["None", "NA string", "category", "text NA", "empty text", "boolean", "Int64"],
+)
+def test_a_missing_label_is_missing_in_csv_parquet_and_tables_alike(visits, labels, tmp_path):
+    """It became a label of its own, '<NA>', which counts as a negative."""
+    table = visits[["site", "age"]].assign(out=labels.array)
+    table.to_csv(tmp_path / "t.csv", index=False)
+    table.to_parquet(tmp_path / "t.parquet")
+    for source in (table, tmp_path / "t.csv", tmp_path / "t.parquet"):
+        reading = {"task": "site", "target": "out", "kind": "classification"}
+        with pytest.raises(DataError, match=r"missing values; every row|nothing in the column 'out'"):
+            tv.load_tasks(source, **reading)
+        tasks = tv.load_tasks(source, bad_rows="skip", **reading)
+        assert tasks.n_rows == 120 and tasks.n_classes == 2
+    with pytest.raises(DataError, match=r"missing labels|contains NaN"):
+        fit(table, "out", tv.TaskClassifier, ("age",))
+
+
+def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path):
+    est = fit(visits, bounds=FEATURES)
+    est.save(tmp_path)
+    back = tv.load(tmp_path)
+    assert back.preparation_.facts == est.preparation_.facts and back.scaling_.own_target and back.preparation_.own_target
+    model = json.loads((tmp_path / "model.json").read_text())
+    del model["preparation"]  # as version 0.1.0 wrote it
+    (tmp_path / "model.json").write_text(json.dumps(model))
+    old = tv.load(tmp_path)
+    assert old.scaling_.own_target
+    X = visits[["age", "dose"]]
+    np.testing.assert_array_equal(old.predict(X, task=visits["site"]), est.predict(X, task=visits["site"]))
+
+
+def test_only_the_owner_of_a_silenced_task_reads_why_on_its_page(visits):
+    from taskveil.report.audience import Audience, cut
+    from taskveil.report.records import from_estimator
+
+    run = from_estimator(fit(visits.assign(age=visits["age"].where(visits.index != 3, 1e300)), method="subspace"))
+    assert any("set aside" in text for text in cut(run, Audience("owner", "s00")).warnings)
+    for audience in (Audience("owner", "s01"), Audience("public")):
+        seen = cut(run, audience)
+        assert not any("set aside" in text for text in seen.warnings) and not seen.task_warnings
+
+
+def test_values_outside_declared_ranges_are_clipped_before_they_are_called_unusable(visits):
+    """For records the refusal itself would be a function of one row."""
+    huge = visits.assign(age=visits["age"].where(visits.index != 3, 1e300))
+    est = fit(huge, unit="record", bounds=WHOLE)
+    assert est.certificate_.holds and not est.task_warnings_
