@@ -235,19 +235,19 @@ def test_a_server_cannot_break_a_task_by_the_units_it_publishes():
 
 # --------------------------------------------------------------------------------------- unit record: rows, not tasks
 
-WIDE = {"features": {"x0": [-20_000, 20_000], "x1": [-20, 20], "x2": [-0.5, 0.5]}, "target": [-2000, 2000]}
+WIDE = {"features": {"x0": [-4_000, 12_000], "x1": [-8, 8], "x2": [-0.1, 0.06]}, "target": [-500, 900]}
 
 
 def by_records(name="mean", data=None, **options):
-    X, y, task = data or table(40, 50)
+    X, y, task = data or table(40, 200)
     options = {"epsilon": 5.0, "delta": 1e-6, "bounds": WIDE, "insecure_noise_seed": 1, **options}
     return tv.TaskRegressor(name, unit="record", scaling="private", **options).fit(X, y, task=task)
 
 
 def test_record_units_refine_wide_declared_ranges():
     est = by_records()
-    assert est.record_.plan.releases[0].name == MOMENTS and est.certificate_.verify()
-    np.testing.assert_allclose(est.scaling_.scale[0], UNITS, rtol=0.5)
+    assert est.record_.plan.releases[0].name == MOMENTS and est.certificate_.statements[0].epsilon <= 5.0
+    np.testing.assert_allclose(est.scaling_.scale[0], UNITS, rtol=0.25)  # noise of a variance: 0.002, the variances: 1/64
     np.testing.assert_allclose((est.scaling_.shift[0] - CENTRES) / UNITS, 0.0, atol=0.5)
     assert (est.scaling_.scale == est.scaling_.scale[0]).all()  # nothing of a task's own
 
