@@ -69,8 +69,9 @@ def _between(left: ast.AST, right: ast.AST, text: str, offsets: list[int], new: 
 
 def _is_text(node: ast.BinOp) -> bool:
     """Whether an operand is visibly a string or a list: other operators make no sense there."""
-    shown = (ast.JoinedStr, ast.List, ast.Tuple)
-    return any(isinstance(x, shown) or (isinstance(x, ast.Constant) and isinstance(x.value, str)) for x in (node.left, node.right))
+    sides = (node.left, node.right)
+    words = any(isinstance(x, ast.Constant) and isinstance(x.value, str) for x in sides)
+    return words or any(isinstance(x, ast.JoinedStr | ast.List | ast.Tuple) for x in sides)
 
 
 def _code(text: str) -> ast.Module:

@@ -7,6 +7,7 @@ of its path. First all tests are run on an unchanged copy: where those fail, "ca
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -15,13 +16,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tools.mutants.table import ROOT, SOURCE, Mutant
 
 PATIENCE = 180  # seconds for the tests of one mutant; a mutant that hangs is noticed
 PRELOADED = (
     "pytest", "_pytest.assertion", "hypothesis", "numpy.testing", "scipy.special", "scipy.stats", "scipy.optimize", "pandas",
-    "sklearn.base", "sklearn.utils.validation", "sqlalchemy", "cryptography", "dp_accounting", "dp_accounting.pld", "opendp.prelude",
+    "sklearn.base", "sklearn.utils.validation", "sqlalchemy", "cryptography", "dp_accounting", "dp_accounting.pld",
+    "opendp.prelude",
 )  # fmt: skip
 
 
@@ -32,6 +35,7 @@ class Outcome:
     caught: bool
     seconds: float
     log: str
+    durations: dict[str, float]
 
 
 def preload() -> None:
@@ -44,15 +48,21 @@ def preload() -> None:
     assert not any(name.split(".")[0] == "taskveil" for name in sys.modules)
 
 
-def run_all(mutants: Sequence[Mutant | tuple[str, ...]], jobs: int) -> Iterator[Outcome]:
-    """Outcomes as they come. A tuple of tests instead of a mutant asks for the unchanged package."""
+def run_all(
+    mutants: Sequence[Mutant | tuple[str, ...]], jobs: int, known: dict[str, float] | None = None
+) -> Iterator[Outcome]:
+    """Outcomes as they come. A tuple of tests instead of a mutant asks for the unchanged package.
+
+    `known` holds the seconds of single tests.
+    """
+    known = known or {}
     waiting, running = list(mutants), {}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copies = [_copy(Path(folder) / str(job)) for job in range(jobs)]
         while waiting or running:
             while waiting and copies:
                 task, copy = waiting.pop(0), copies.pop()
-                running[_start(task, copy)] = (task, copy, time.monotonic())
+                running[_start(task, copy, known)] = (task, copy, time.monotonic())
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 _kill_late(running)
@@ -69,18 +79,34 @@ def _copy(folder: Path) -> Path:
     return folder
 
 
-def _start(task: Mutant | tuple[str, ...], copy: Path) -> int:
+def _start(task: Mutant | tuple[str, ...], copy: Path, known: dict[str, float]) -> int:
     if isinstance(task, Mutant):
         (copy / "taskveil" / task.file).write_text(task.text)
     tests = task.tests if isinstance(task, Mutant) else task
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
-        _child(tests, copy)
+        _child(tests, copy, known)
     return pid
 
 
-def _child(tests: Sequence[str], copy: Path) -> None:
+class FastFirst:
+    """A pytest plugin: tests that took least time on the unchanged package come first, so that a fault shows early."""
+
+    def __init__(self, path: Path, known: dict[str, float]) -> None:
+        self.path, self.known, self.taken = path, known, {}
+
+    def pytest_collection_modifyitems(self, items: list) -> None:
+        items.sort(key=lambda item: self.known.get(item.nodeid, 0.0))
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.taken[report.nodeid] = self.taken.get(report.nodeid, 0.0) + report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        self.path.write_text(json.dumps(self.taken))
+
+
+def _child(tests: Sequence[str], copy: Path, known: dict[str, float]) -> None:
     """Never returns: the exit status is pytest's."""
     os.setsid()
     log = os.open(copy / "log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -97,7 +123,7 @@ def _child(tests: Sequence[str], copy: Path) -> None:
         import pytest
 
         options = ["-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
-        status = int(pytest.main([*options, *tests]))
+        status = int(pytest.main([*options, *tests], plugins=[FastFirst(copy / "durations.json", known)]))
         import taskveil
 
         if not str(taskveil.__file__).startswith(str(copy)):
@@ -116,12 +142,14 @@ def _kill_late(running: dict) -> None:
 
 
 def _outcome(task: Mutant | tuple[str, ...], copy: Path, status: int, seconds: float) -> Outcome:
-    log = (copy / "log").read_text(errors="replace")
+    log, path = (copy / "log").read_text(errors="replace"), copy / "durations.json"
+    durations = json.loads(path.read_text()) if path.exists() else {}
+    path.unlink(missing_ok=True)
     code = os.waitstatus_to_exitcode(status)
     if isinstance(task, Mutant):
         shutil.copyfile(SOURCE / task.file, copy / "taskveil" / task.file)
         # 1: a test failed. 2: the tests could not be collected (the package did not import). Negative: killed, it hung.
         if code not in (0, 1, 2) and code >= 0:
             raise RuntimeError(f"the tests of {task.name} could not be run (exit {code}):\n{log[-2000:]}")
-        return Outcome(task, task.tests, code != 0, seconds, log)
-    return Outcome(None, task, code != 0, seconds, log)
+        return Outcome(task, task.tests, code != 0, seconds, log, durations)
+    return Outcome(None, task, code != 0, seconds, log, durations)

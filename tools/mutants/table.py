@@ -62,9 +62,10 @@ def _by_hand(entry: dict, tests: dict[str, tuple[str, ...]], source: Path, table
     start = text.find(entry["at"]) if "at" in entry else 0
     place = text.find(old, start) if start >= 0 else -1
     if place < 0 or ("at" not in entry and text.count(old) != 1):
-        raise OutOfDate(f"{table}: the text {old!r} should occur once in {name}; it occurs {text.count(old)} times ({entry['why']})")
+        raise OutOfDate(f"{table}: {old!r} should occur once in {name}; it occurs {text.count(old)} times ({entry['why']})")
     changed = text[:place] + entry["new"] + text[place + len(old) :]
-    return _mutant(name, text, place, changed, entry["why"], tuple(entry.get("tests", ())) or _tests_of(tests, name, table), table)
+    own_tests = tuple(entry.get("tests", ())) or _tests_of(tests, name, table)
+    return _mutant(name, text, place, changed, entry["why"], own_tests, table)
 
 
 def _generated(
