@@ -109,8 +109,9 @@ class CommonScale(Method):
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         bought = [p.name for p in plan.releases if p.round <= units_for(plan.budget).rounds]
         else_ = "a task uses its own, which is never sent" if plan.budget.unit is Unit.TASK else "its declared range is used"
+        what = "features and target" if public.kind == "regression" else "features"
         return [
-            "features and target are scaled by a centre and a scale common to all tasks, released and charged like every release "
+            f"{what} are scaled by a centre and a scale common to all tasks, released and charged like every release "
             f"({', '.join(bought)}); where none was found {else_}",
             *self.inner.assumptions(public, own_plan(plan)),
         ]
