@@ -10,7 +10,7 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: setup demo test lint bench docs faults audit test-network reproduce-quick test-all clean
+.PHONY: setup demo test lint bench docs faults mutants audit test-network reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -54,6 +54,9 @@ docs: $(VENV)/.stamp-test
 
 faults: $(VENV)/.stamp-test
 	@$(BIN)/python -m pytest -m faults -s $(ARGS)
+
+mutants: $(VENV)/.stamp-test
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tools.mutants --jobs $(JOBS) $(ARGS)
 
 audit: $(VENV)/.stamp-test
 	@$(BIN)/python -m pytest -m audit -s $(ARGS)

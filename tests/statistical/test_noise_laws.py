@@ -193,14 +193,6 @@ def test_the_diagonal_of_the_papers_noise_is_chi_square():
     assert not fits(0.93 * vector, law)
 
 
-def test_shares_of_gaussian_noise_add_up_to_the_noise():
-    parts = [MatrixGaussian(2.0).share((10, 10), s, 9) for s in streams(9 * 200)]
-    sums = np.array(parts).reshape(200, 9, 10, 10).sum(axis=1)
-    vectors = np.concatenate([OuterSum(10, 1.0).to_vector(E) for E in sums])
-    assert fits(vectors, stats.norm(scale=2.0))
-    assert not fits(vectors / math.sqrt(9), stats.norm(scale=2.0))
-
-
 def test_diagonal_and_vector_noise_come_from_the_mechanism_scale():
     for mechanism, contribution, law in (
         (Gaussian(2.0), VectorSum((4000,), 1.0), stats.norm(scale=2.0)),

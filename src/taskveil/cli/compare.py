@@ -36,7 +36,7 @@ from taskveil.errors import OptionError
 )
 @help_panels(
     your_table=DATA_PANEL,
-    comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --normalise --seed",
+    comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --scaling-share --normalise --seed",
     privacy=PRIVACY_PANEL,
     results="--out --json --help",
 )

@@ -35,7 +35,7 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --scaling --normalise --seed --strict",
+    model="--method --set --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
     results="--out --resume --json --help",
 )

@@ -93,10 +93,14 @@ privacy_options = stack(
 scaling_options = stack(
     click.option(
         "--scaling",
-        type=click.Choice(["auto", "own", "declared", "none", "pooled-standard"]),
+        type=click.Choice(["auto", "own", "declared", "private", "none", "pooled-standard"]),
         default="auto",
         show_default=True,
-        help="How columns are scaled; auto: by declared ranges, else by each task's own statistics.",
+        help="How columns are scaled; auto: by declared ranges, else by each task's own statistics; private: by a common "
+        "centre and scale, paid for.",
+    ),
+    click.option(
+        "--scaling-share", type=float, default=0.1, show_default=True, help="Share of the budget that --scaling private spends."
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
 )

@@ -14,9 +14,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
-from taskveil.estimators import certify, inputs
+from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.methods.base import Method, Models, PublicInfo
+from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
@@ -55,6 +56,7 @@ class TaskEstimator(BaseEstimator):
         secure: dict[str, Any] | None = None,
         bounds: Any = None,
         scaling: str = "auto",
+        scaling_share: float = 0.1,
         normalise: str | None = None,
         fit_intercept: bool = True,
         task_column: Any = None,
@@ -82,6 +84,7 @@ class TaskEstimator(BaseEstimator):
         self.secure = secure
         self.bounds = bounds
         self.scaling = scaling
+        self.scaling_share = scaling_share
         self.normalise = normalise
         self.fit_intercept = fit_intercept
         self.task_column = task_column
@@ -114,9 +117,10 @@ class TaskEstimator(BaseEstimator):
                 "sample_weight is refused: weights derived from data break the sensitivity bound, and uniform weights "
                 "are the only ones the certificate covers. Leave it out."
             )
-        method, rules = self._method(), self._rules()
+        rules = self._rules()
         tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable)
-        scaling, reuse = self._scaling(tasks), not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
+        method, scaling, notes = self._prepared(tasks)
+        reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
         block = prepared.own.block
         public = self._public(tasks, scaling, block)
@@ -125,12 +129,14 @@ class TaskEstimator(BaseEstimator):
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
-        self.warnings_ = unusual_tasks(tasks, block)
+        self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
             record = self._run(method, block, public, plan)
             self.warnings_ += record.warnings
+            if isinstance(method, CommonScale):
+                scaling, block = common_units.settle_units(block, scaling, record)
             self._keep(method, tasks, scaling, block, record)
         return self
 
@@ -189,6 +195,23 @@ class TaskEstimator(BaseEstimator):
 
     def _scaling(self, tasks: TaskSet) -> Scaling:
         return choose_scaling(tasks, self._rules())
+
+    def _prepared(self, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+        """The method, how its rows are scaled, and what the user should know about that."""
+        method = self._method()
+        if self.scaling != "private":
+            return method, self._scaling(tasks), []
+        if self.normalise is not None:
+            raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
+        bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
+        outer = common_units.outer_scaling(tasks, self.unit, private)
+        budget = bought.adjust(self._budget(tasks))
+        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
+        bought.check(public, budget)
+        if bought.affordable(public, budget):
+            return bought, outer, []
+        scaling, why = common_units.instead(tasks, self.unit, private)
+        return method, scaling, [why]
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(
@@ -364,9 +387,13 @@ class TaskEstimator(BaseEstimator):
             rows.X, inputs._target(y, self._kind), rows.task, feature_names=self.feature_names_, kind=self._kind,
             classes=self.classes_, bounds=inputs.as_bounds(self.bounds) or getattr(self, "bounds_", None),
         )
-        scaling = fit_scaling(tasks, self.scaling_.mode, normalise=self.normalise, private=self.epsilon is not None)
-        block = scaling.apply(tasks)
         record = self.record_
+        if self.scaling_.mode == "private":
+            outer = common_units.outer_scaling(tasks, self.unit)
+            scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
+        else:
+            scaling = fit_scaling(tasks, self.scaling_.mode, normalise=self.normalise, private=self.epsilon is not None)
+            block = scaling.apply(tasks)
         models = in_process.replay(self.method_, block, record.public, record.plan, record.billboards)
         adapted = type(self)(**self.get_params(deep=False))
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_

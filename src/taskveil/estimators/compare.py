@@ -119,8 +119,12 @@ def _row(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
         "scores": [float(s) for s in scores],
         "repeats": int(scores.size),
         "seconds": float(np.mean(setting.seconds)),
-        "statements": simulated_statements(setting.method, setting.last.record_, setting.last.preparation_),
+        "statements": _statements(setting.last),
     }
+
+
+def _statements(est: Any) -> list[dict[str, Any]]:
+    return simulated_statements(est.method_, est.record_, est.preparation_)
 
 
 def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:

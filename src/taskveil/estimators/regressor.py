@@ -40,8 +40,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         `min_cohort` (a number, instead of dropouts), `grid_bits` (12), `law` ("discrete-gaussian" or "skellam").
     bounds : mapping, file name, PublicBounds or None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
-    scaling : {"auto", "own", "declared", "none", "pooled-standard"}
-        "auto" uses declared bounds where there are some. "pooled-standard" is refused in private runs.
+    scaling : {"auto", "own", "declared", "private", "none", "pooled-standard"}
+        "auto" uses declared bounds where there are some. "private" spends a share of the budget on a centre and scale common
+        to all tasks, where that can pay. "pooled-standard" is refused in private runs.
+    scaling_share : float
+        Share of the budget that scaling="private" spends.
     normalise : {None, "row"}
         Scale every row to unit length, as the papers do.
     task_column : str or int or None

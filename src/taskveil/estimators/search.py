@@ -133,6 +133,8 @@ class TaskSearch(BaseEstimator):
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
         """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
         base = self.estimator
+        if base.scaling == "private":
+            raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
         tasks = inputs.tasks_of(X, y, task, base.task_column, base._kind, base.bounds, base.person)
         if self.locally_tuned:
             return self._fit_locally(tasks)

@@ -21,6 +21,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.methods.base import Billboard, Models, PublicInfo
+from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord
@@ -37,6 +38,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     record: RunRecord = estimator.record_
+    method = getattr(estimator.method_, "inner", estimator.method_)  # CommonScale follows from the options
     arrays = {f"model/{k}": v for k, v in _models(estimator.models_).items()}
     arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
     boards, order = _billboards(record.billboards, arrays)
@@ -44,7 +46,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "format": FORMAT,
         "class": type(estimator).__name__,
         "options": _plain_options(estimator),
-        "method": {"name": record_name(estimator.method_), "options": _plain(estimator.method_.get_params(deep=False))},
+        "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
         "task_names": list(estimator.task_names_),
         "feature_names": list(estimator.feature_names_),
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
@@ -84,6 +86,8 @@ def load(directory: str | Path) -> Any:
     try:
         method = methods.get(about["method"]["name"], **about["method"]["options"])
         estimator = kinds[about["class"]](**{**about["options"], "method": method})
+        if about["scaling"]["mode"] == "private":
+            method = CommonScale(method, about["options"]["scaling_share"])
         shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
         scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
         prepared = _prepared(about)

@@ -117,6 +117,15 @@ class TaskSide:
         raise NotImplementedError
 
 
+def merge_states(old: State, new: State, active: np.ndarray) -> State:
+    """Tasks that were asked get their new state, the others keep the old one."""
+    merged = {}
+    for name, value in new.items():
+        mask = active.reshape((-1,) + (1,) * (value.ndim - 1))
+        merged[name] = np.where(mask, value, old[name])
+    return merged
+
+
 class ServerSide:
     """What the server makes of noisy sums. It sees releases and public sizes only."""
 

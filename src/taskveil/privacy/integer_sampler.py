@@ -41,11 +41,12 @@ def integer_noise(law: str, variance: float, size: int, stream: KeyStream) -> ND
     noise = np.empty(size, dtype=np.int64)
     for start in range(0, size, _CHUNK):
         part = noise[start : start + _CHUNK]
-        part[:] = _draw(table, stream.words(part.size), stream)
+        part[:] = look_up(table, stream.words(part.size), stream)
     return noise
 
 
-def _draw(table: NoiseTable, words: NDArray[np.uint64], stream: KeyStream) -> NDArray[np.int64]:
+def look_up(table: NoiseTable, words: NDArray[np.uint64], stream: KeyStream) -> NDArray[np.int64]:
+    """One integer of the table's law for each word; ties take further words from the stream."""
     rest_bits = np.uint64(64 - table.column_bits)
     column = (words >> rest_bits).view(np.int64)
     rest = words & np.uint64((1 << (64 - table.column_bits)) - 1)

@@ -68,7 +68,7 @@ def noise_table(law: str, variance: float) -> NoiseTable:
 def half_weights(law: str, variance: float) -> list[int]:
     """Unnormalised weights of 0, 1, ..., K, K the place where the tail is cut."""
     cut = tail_cut(law, variance)
-    return _gaussian_weights(variance, cut) if law == "discrete-gaussian" else _bessel_weights(variance, cut)
+    return gaussian_weights(variance, cut) if law == "discrete-gaussian" else _bessel_weights(variance, cut)
 
 
 def tail_cut(law: str, variance: float) -> int:
@@ -86,7 +86,27 @@ def integer_weights(half: list[int]) -> list[int]:
     return [*side[::-1], (1 << WEIGHT_BITS) - 2 * sum(side), *side]
 
 
-def _gaussian_weights(variance: float, cut: int) -> list[int]:
+def half_table(half: list[int]) -> NoiseTable:
+    """The table of a law on 0, 1, ..., K with these unnormalised weights; what rounding leaves over goes to zero."""
+    norm = sum(half)
+    side = [(w << WEIGHT_BITS) // norm for w in half[1:]]
+    distance = 2.0 ** (1 - TAIL_BITS) + len(half) * 2.0**-WEIGHT_BITS  # a tail of both sides is at most twice one side's
+    return _alias_table([(1 << WEIGHT_BITS) - sum(side), *side], 0, distance)
+
+
+def geometric_weights(scale: float, cut: int) -> list[int]:
+    """exp(-k / scale) for k = 0, ..., cut; the tail beyond is exp(-(cut + 1) / scale) of the whole."""
+    with localcontext() as context:
+        context.prec = 100
+        ratio = int((-1 / Decimal(scale)).exp() * Decimal(2) ** _PRECISION)
+    weights = [1 << _PRECISION]
+    for _ in range(cut):
+        weights.append((weights[-1] * ratio) >> _PRECISION)
+    return weights
+
+
+def gaussian_weights(variance: float, cut: int) -> list[int]:
+    """exp(-k^2 / (2 variance)) for k = 0, ..., cut."""
     with localcontext() as context:
         context.prec = 100
         inverse = 1 / Decimal(variance)

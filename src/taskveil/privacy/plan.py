@@ -341,8 +341,6 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
         )
     if kind.family == "none" and budget.variant == "sound":
         raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
-    if kind.family == "paper" and budget.variant == "sound":
-        raise OptionError(f"mechanism {name!r} is not private; it needs variant='paper' or 'preprint'")
     if name == "gaussian" and contribution.symmetric:
         kind = MECHANISMS.get("matrix-gaussian")  # the same law in the matrix's own isometry
     if name == "matrix-gaussian" and not contribution.symmetric:

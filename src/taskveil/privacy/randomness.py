@@ -1,9 +1,10 @@
 """The one sampler: every noise draw, cohort bit and mask of the package comes from here.
 
-`system_noise()`           operating-system entropy. With exact=True (default) Gaussian and Laplace noise is
-                           drawn exactly, as discrete noise on a public grid, by OpenDP (Canonne, Kamath,
-                           Steinke 2020); larger draws and laws without an exact sampler use float64 from a
-                           generator keyed by OS entropy, and `describe()` says which samplers were used.
+`system_noise()`           operating-system entropy, expanded by a cryptographic key stream (ChaCha20) where much is
+                           needed. Gaussian and Laplace noise is drawn exactly, as discrete noise on a public grid: by
+                           OpenDP (Canonne, Kamath, Steinke 2020) up to OPENDP_LIMIT coordinates, by
+                           grid_sampler.py beyond. Laws without an exact sampler are float64 inversions of words of
+                           that key stream. `describe()` says which samplers were used.
 `insecure_seeded_noise()`  reproducible: NumPy Philox keyed by (seed, round, release, task), never by call
                            order. For simulation and tests; it voids the certificate.
 
@@ -21,18 +22,22 @@ import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.errors import OptionError
+from taskveil.privacy.grid_sampler import grid_steps
+from taskveil.privacy.integer_sampler import KeyStream
+from taskveil.privacy.keyed_laws import KeyedLaws
 
 FloatArray = NDArray[np.float64]
 Shape = int | tuple[int, ...]
 
 GRID_BITS = 40
-EXACT_LIMIT = 100_000  # coordinates; OpenDP draws 12-65 thousand exact samples a second
+OPENDP_LIMIT = 10_000  # coordinates; OpenDP draws 12-65 thousand exact samples a second
 
 
 def grid(scale: float) -> float:
@@ -49,10 +54,19 @@ def snap(value: FloatArray, scale: float) -> FloatArray:
     return np.where(np.abs(steps) < 2.0**53, np.rint(steps) * g, value)
 
 
+class Laws(Protocol):
+    """The float64 laws a stream is built on: those of NumPy's generator, by the same names."""
+
+    def standard_normal(self, size: Any = None) -> Any: ...
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any: ...
+    def chisquare(self, df: Any, size: Any = None) -> Any: ...
+    def integers(self, low: Any, high: Any = None, size: Any = None) -> Any: ...
+
+
 class Stream(ABC):
     """Random numbers for one release (and one task, where a task draws its own)."""
 
-    _generator: np.random.Generator
+    _generator: Laws
 
     @abstractmethod
     def normal(self, scale: float, shape: Shape) -> FloatArray:
@@ -105,7 +119,7 @@ class Stream(ABC):
         """Independent, uniform on low, ..., high - 1."""
         return np.asarray(self._inexact("integers").integers(low, high, size))
 
-    def _inexact(self, law: str) -> np.random.Generator:
+    def _inexact(self, law: str) -> Laws:
         return self._generator
 
 
@@ -143,6 +157,8 @@ def again(source: NoiseSource, attempt: int) -> NoiseSource:
 
 
 class _SeededStream(Stream):
+    _generator: np.random.Generator
+
     def __init__(self, key: bytes) -> None:
         self._generator = np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))
 
@@ -181,52 +197,62 @@ class _SeededSource(NoiseSource):
 class _SystemStream(Stream):
     def __init__(self, source: _SystemSource) -> None:
         self._source = source
-        self._lazy: np.random.Generator | None = None
+
+    @cached_property
+    def _words(self) -> KeyStream:
+        return KeyStream(secrets.token_bytes(32))
 
     def normal(self, scale: float, shape: Shape) -> FloatArray:
-        if self._source.draws_exactly(shape):
-            return _exact_noise("gaussian", scale, shape)
-        return np.asarray(snap(scale * self._inexact("gaussian").standard_normal(shape), scale))
+        return self._noise("gaussian", scale, shape)
 
     def laplace(self, scale: float, shape: Shape) -> FloatArray:
-        if self._source.draws_exactly(shape, "laplace"):
-            return _exact_noise("laplace", scale, shape)
-        return np.asarray(snap(self._inexact("laplace").laplace(0.0, scale, shape), scale))
+        return self._noise("laplace", scale, shape)
+
+    def _noise(self, law: str, scale: float, shape: Shape) -> FloatArray:
+        size = _count(shape)
+        sampler = self._source.sampler(law, size)
+        if sampler == "opendp":
+            return _opendp_noise(law, scale, size).reshape(shape)
+        if sampler == "grid":
+            g = grid(scale)
+            return np.asarray(grid_steps(law, scale / g, size, self._words) * g).reshape(shape)
+        draws = self._inexact(law)
+        plain = draws.standard_normal(size) if law == "gaussian" else draws.laplace(size)
+        return snap(scale * plain, scale).reshape(shape)
 
     def uniform(self, size: Shape) -> FloatArray:
-        """53 random bits each, straight from the operating system."""
-        n = _count(size)
-        words = np.frombuffer(secrets.token_bytes(8 * n), dtype=np.uint64) >> np.uint64(11)
-        return np.asarray(words.astype(np.float64) * 2.0**-53).reshape(size)
+        return KeyedLaws(self._words).random(size)
 
     def key(self) -> bytes:
         self._source.note("integer tables over ChaCha20, within 2^-99 of their law")
         return secrets.token_bytes(32)
 
-    def _inexact(self, law: str) -> np.random.Generator:
-        self._source.note(f"float64 {law} (OS entropy)")
-        if self._lazy is None:
-            self._lazy = np.random.Generator(np.random.Philox(key=secrets.randbits(128)))
-        return self._lazy
+    def integers(self, low: int, high: int, size: Shape = ()) -> NDArray[np.int64]:
+        return KeyedLaws(self._words).integers(low, high, size)  # exact: nothing to declare
+
+    def _inexact(self, law: str) -> KeyedLaws:
+        self._source.note(f"float64 {law} (ChaCha20, key from the operating system)")
+        return KeyedLaws(self._words)
 
 
 class _SystemSource(NoiseSource):
     voids_certificate = False
 
-    def __init__(self, exact: bool, force: bool) -> None:
+    def __init__(self, exact: bool) -> None:
         self._exact = exact
-        self._force = force
         self._samplers: set[str] = set()
 
     def at(self, round: int, name: str, task: str | int | None = None) -> Stream:
         return _SystemStream(self)
 
-    def draws_exactly(self, shape: Shape, law: str = "gaussian") -> bool:
-        """Whether a draw of this size is exact; remembers the sampler for `describe`."""
-        exact = self._exact and (self._force or _count(shape) <= EXACT_LIMIT)
-        if exact:
-            self.note(f"exact discrete {law} (OpenDP, grid 2^-{GRID_BITS} of the scale)")
-        return exact
+    def sampler(self, law: str, size: int) -> str:
+        """Which sampler draws `size` numbers of this law; remembers an exact one for `describe`."""
+        if not self._exact:
+            return "float64"
+        small = size <= OPENDP_LIMIT
+        by = "OpenDP" if small else "ours over ChaCha20, within 2^-97 of its law"
+        self.note(f"exact discrete {law} ({by}, grid 2^-{GRID_BITS} of the scale)")
+        return "opendp" if small else "grid"
 
     def note(self, sampler: str) -> None:
         """Remember that this sampler was used."""
@@ -240,12 +266,12 @@ class _SystemSource(NoiseSource):
         }  # fmt: skip
 
 
-def system_noise(exact: bool = True, force_exact: bool = False) -> NoiseSource:
-    """Noise from operating-system entropy; exact discrete samples for draws up to EXACT_LIMIT coordinates.
+def system_noise(exact: bool = True) -> NoiseSource:
+    """Noise from operating-system entropy, exact for Gaussian and Laplace draws of any size.
 
-    `force_exact` keeps exact sampling for larger draws too, at some 4 s per 200,000 coordinates.
+    `exact=False` is for simulations of many small draws: float64, cryptographic all the same.
     """
-    return _SystemSource(exact or force_exact, force_exact)
+    return _SystemSource(exact)
 
 
 def insecure_seeded_noise(seed: int) -> NoiseSource:
@@ -257,13 +283,11 @@ def _count(shape: Shape) -> int:
     return int(shape) if isinstance(shape, int) else math.prod(shape)
 
 
-def _exact_noise(law: str, scale: float, shape: Shape) -> FloatArray:
+def _opendp_noise(law: str, scale: float, size: int) -> FloatArray:
     """Discrete Gaussian or Laplace noise on the grid, drawn by OpenDP around zero."""
-    n = _count(shape)
-    if n == 0:
-        return np.zeros(shape)
-    draw = exact_measurement(law, scale, n)
-    return np.asarray(draw([0.0] * n), dtype=np.float64).reshape(shape)
+    if size == 0:
+        return np.zeros(0)
+    return np.asarray(exact_measurement(law, scale, size)([0.0] * size), dtype=np.float64)
 
 
 def exact_measurement(law: str, scale: float, size: int) -> Any:

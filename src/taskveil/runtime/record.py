@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from taskveil.methods.base import Billboard, Models, PublicInfo, State
+from taskveil.methods.base import Billboard, Models, PublicInfo, State, merge_states
 from taskveil.privacy.plan import Plan, PlannedRelease
+
+__all__ = ["RunRecord", "merge_states"]
 
 
 @dataclass
@@ -29,12 +29,3 @@ class RunRecord:
     def rounds(self) -> int:
         return self.billboards[-1].round
 
-
-def merge_states(old: State, new: State, active: np.ndarray) -> State:
-    """Tasks that were asked get their new state, the others keep the old one."""
-    merged = {}
-    for name, value in new.items():
-        before = old[name]
-        mask = active.reshape((-1,) + (1,) * (value.ndim - 1))
-        merged[name] = np.where(mask, value, before)
-    return merged

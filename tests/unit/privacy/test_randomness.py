@@ -98,17 +98,41 @@ def test_the_check_rejects_an_event_that_ignores_the_grid():
     assert coarse.map(1.0) > 1.4 * 0.5
 
 
-def test_large_draws_fall_back_to_floating_point_and_say_so(monkeypatch):
-    monkeypatch.setattr(randomness, "EXACT_LIMIT", 100)
+@pytest.mark.parametrize("law", ["normal", "laplace"])
+def test_draws_of_every_size_are_exact_and_say_by_which_sampler(monkeypatch, law):
+    monkeypatch.setattr(randomness, "OPENDP_LIMIT", 100)
     source = system_noise()
-    source.at(1, "S").normal(1.0, 100)
+    getattr(source.at(1, "S"), law)(1.0, 100)
     assert source.describe()["exact"] and source.describe()["seeded"] is False
-    source.at(1, "S").normal(1.0, 101)
+    assert "OpenDP" in source.describe()["samplers"][0]
+    getattr(source.at(1, "S"), law)(1.0, (101, 2))
     said = source.describe()
-    assert not said["exact"] and any(s.startswith("float64 gaussian") for s in said["samplers"])
-    forced = system_noise(force_exact=True)
-    forced.at(1, "S").normal(1.0, 101)
-    assert forced.describe()["exact"]
+    assert said["exact"] and any("ChaCha20" in s for s in said["samplers"])
+    inexact = system_noise(exact=False)
+    getattr(inexact.at(1, "S"), law)(1.0, 3)
+    assert not inexact.describe()["exact"] and inexact.describe()["samplers"][0].startswith("float64")
+
+
+def every_draw(source, size):
+    stream = source.at(1, "S")
+    stream.normal(1.0, size), stream.laplace(1.0, size), stream.uniform(size), stream.gamma(2.0, 1.0, size)
+    stream.chi_square(3.0, size), stream.chi_square(np.arange(1.0, 4.0)), stream.direction(size), stream.wishart(4, 5, 1.0)
+    stream.wishart(3, 4, 1.0, (2,)), stream.integers(0, 7, size), stream.bits(size), stream.key()
+
+
+def test_no_unseeded_draw_of_any_size_comes_from_a_generator_that_is_not_cryptographic(monkeypatch):
+    """The attack of old: above 100,000 coordinates noise came from Philox, whose outputs give its state away."""
+
+    def refuse(*arguments, **options):
+        raise AssertionError("a NumPy generator was made for unseeded noise")
+
+    for name in ("Philox", "PCG64", "MT19937", "SFC64", "default_rng", "Generator"):
+        monkeypatch.setattr(np.random, name, refuse)
+    for size in (10, randomness.OPENDP_LIMIT + 1, 100_001):
+        every_draw(system_noise(), size)
+        every_draw(system_noise(exact=False), 10)
+    with pytest.raises(AssertionError):  # twin: the same net catches the seeded source
+        every_draw(insecure_seeded_noise(0), 10)
 
 
 def test_laws_without_an_exact_sampler_are_named():

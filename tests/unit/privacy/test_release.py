@@ -9,10 +9,13 @@ import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
-from taskveil.privacy.contributions import OuterSum, VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, VectorSum, seal_clipped_sum
 from taskveil.privacy.events import Charge
+from taskveil.privacy.mechanisms import gaussian, laplace
+from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
+from taskveil.privacy.mechanisms.laplace import Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
-from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
+from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
 from taskveil.privacy.release import release, release_sum
 from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
 
@@ -92,6 +95,43 @@ def test_a_jitted_sum_is_released_like_its_messages():
         release_sum(plan.releases[1], bounded, open_account(plan), source)
     with pytest.raises(OptionError, match="one message per task"):
         release(plan.releases[1], total, open_account(plan), source, "local")
+
+
+@pytest.mark.parametrize("aggregation", ["local", "secure", "local-model"])
+def test_a_sum_over_tasks_is_refused_before_the_charge_where_tasks_add_their_own_noise(aggregation):
+    plan = plan_for(aggregation=aggregation) if aggregation == "local" else plan_for()
+    account, total = open_account(plan), seal_clipped_sum(VECTOR, np.full(3, 0.1), 2)
+    with pytest.raises(OptionError, match="one message per task"):
+        release(plan.releases[0], total, account, insecure_seeded_noise(0), aggregation)
+    assert account.spent() == []  # refused, so not paid for
+    release(plan.releases[0], total, account, insecure_seeded_noise(0), "curator")  # twin: the curator may
+    assert len(account.spent()) == 1
+
+
+def added(mechanism, contribution, total):
+    return mechanism.add(contribution, np.full(contribution.total_shape, total), insecure_seeded_noise(3).at(1, "S"))
+
+
+SNAPPING = [
+    (Gaussian(1.3), VectorSum((50,), 1.0)),
+    (MatrixGaussian(1.3), OuterSum(7, 1.0)),
+    (Laplace(1.3), DiagonalSum(50, 1.0)),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "contribution"), SNAPPING)
+def test_the_low_bits_of_a_sum_do_not_reach_the_release(mechanism, contribution):
+    """The attack: 0.3 and its neighbour 1e-15 away lie in one cell of the grid, and may not be told apart by any bit."""
+    assert np.array_equal(added(mechanism, contribution, 0.3), added(mechanism, contribution, 0.3 + 1e-15))
+    further = added(mechanism, contribution, 0.3 + 4 * grid(mechanism.scale))
+    assert not np.array_equal(added(mechanism, contribution, 0.3), further)
+
+
+@pytest.mark.parametrize(("mechanism", "contribution"), SNAPPING)
+def test_the_attack_on_low_bits_succeeds_where_the_sum_is_not_snapped(monkeypatch, mechanism, contribution):
+    for module in (gaussian, laplace):
+        monkeypatch.setattr(module, "snap", lambda value, scale: value)
+    assert not np.array_equal(added(mechanism, contribution, 0.3), added(mechanism, contribution, 0.3 + 1e-15))
 
 
 def test_a_symmetric_total_stays_symmetric_with_exact_noise():

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import Event
 from taskveil.privacy.randomness import FloatArray, Stream
@@ -59,10 +58,6 @@ class Mechanism(ABC):
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         """The total with noise on it."""
         return np.asarray(total + self.noise(contribution.total_shape, stream))
-
-    def share(self, total_shape: tuple[int, ...], stream: Stream, shares: int) -> FloatArray:
-        """One of `shares` independent parts that add up to the noise; only for laws that divide."""
-        raise OptionError(f"noise of mechanism {self.name!r} cannot be split into shares; use 'gaussian'")
 
     @property
     def typical_scale(self) -> float:

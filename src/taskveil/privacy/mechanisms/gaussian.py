@@ -9,7 +9,7 @@ Unit         read from the contribution (record or task); never chosen here.
 Neighbours   read from the caller: they select the sensitivity D.
 Sensitivity  l2 of the isometric vector, plus sqrt(n) grid steps for rounding to the grid (randomness.py).
 Observer     whoever sees the returned value; the input stays in this process.
-Not proved   float64 samples of large draws (Mironov 2012); `describe()` of the source says so.
+Not proved   float64 samples of seeded and simulated draws (Mironov 2012); `describe()` of the source says so.
 
 Symmetric matrices: N(0, s^2) on the diagonal, N(0, s^2/2) above it, mirrored. Spectral norm about s sqrt(2d).
 """
@@ -56,9 +56,6 @@ class Gaussian(Mechanism):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         return stream.normal(self.scale, total_shape)
 
-    def share(self, total_shape: tuple[int, ...], stream: Stream, shares: int) -> FloatArray:
-        return stream.normal(self.scale / math.sqrt(shares), total_shape)
-
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         vector = snap(contribution.to_vector(total), self.scale)
         return contribution.from_vector(vector + stream.normal(self.scale, contribution.vector_size))
@@ -76,9 +73,6 @@ class MatrixGaussian(Gaussian):
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         return _symmetric(stream, self.scale, total_shape[0])
-
-    def share(self, total_shape: tuple[int, ...], stream: Stream, shares: int) -> FloatArray:
-        return _symmetric(stream, self.scale / math.sqrt(shares), total_shape[0])
 
 
 def _symmetric(stream: Stream, scale: float, side: int) -> FloatArray:

@@ -1,0 +1,65 @@
+"""Before and after a run with scaling="private": outer ranges first, and released units as the estimator's scaling at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.common_scale import units_for
+from taskveil.methods.common_units import in_common_units
+from taskveil.runtime.record import RunRecord
+from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
+from taskveil.tasks.task import TaskSet
+
+NOT_BOUGHT = (
+    "scaling='private' was not bought: with this budget and these sizes its noise would be too large, so {instead} and the whole "
+    "budget goes to the method"
+)
+
+
+def outer_scaling(tasks: TaskSet, unit: str, private: bool = True) -> Scaling:
+    """The units rows come in before common ones are known: the user's for unit task, declared ranges for unit record."""
+    if unit == "task":
+        return fit_scaling(tasks, "none", private=private)
+    if tasks.bounds is None or (tasks.kind == "regression" and tasks.bounds.target is None):
+        raise OptionError(
+            "scaling='private' with unit='record' needs declared outer ranges of features and target: pass bounds= (wide "
+            "ones will do, the released scale refines them)"
+        )
+    return fit_scaling(tasks, "declared", private=private)
+
+
+def instead(tasks: TaskSet, unit: str, private: bool) -> tuple[Scaling, str]:
+    """What is used where common units are not worth their price, and the words for it."""
+    if unit == "task":
+        scaling = fit_scaling(tasks, "own", private=private)
+        return scaling, NOT_BOUGHT.format(instead="every task scales by its own statistics")
+    return outer_scaling(tasks, unit, private), NOT_BOUGHT.format(instead="the declared ranges are used")
+
+
+def units_of(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
+    """The whole way from the user's units to common ones, and the rows of `block` (in outer units) in them."""
+    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values)
+    return _composed(outer, released), in_common_units(block, released)
+
+
+def settle_units(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
+    """The same, and the record's models expressed in common units: what is compared and kept later is in them."""
+    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values)
+    coef, intercept = released.coef_in(record.models.coef, record.models.intercept)
+    record.models = replace(record.models, coef=coef, intercept=intercept)
+    return _composed(outer, released), in_common_units(block, released)
+
+
+def _composed(outer: Scaling, released: Scaling) -> Scaling:
+    """First `outer`, then `released`."""
+    return Scaling(
+        "private",
+        np.asarray(outer.shift + outer.scale * released.shift),
+        np.asarray(outer.scale * released.scale),
+        outer.y_shift + outer.y_scale * released.y_shift,
+        outer.y_scale * released.y_scale,
+    )
