@@ -207,27 +207,31 @@ class TaskEstimator(BaseEstimator):
             return insecure_seeded_noise(self.insecure_noise_seed)
         return system_noise()
 
-    def _account(self, plan: Plan) -> Account:
+    def _account(self, plan: Plan, method: Method | None = None) -> Account:
+        """The account of a run; it is charged wherever the run's statements reach."""
         if self.ledger is None:
             return MemoryAccount()
         from taskveil.privacy.ledger import open_account
 
-        return open_account(self.ledger, self.account, plan, self.observer)
+        also = method.also_protects(plan.budget) if method is not None else ()
+        return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
-        account, source = self._account(plan), self._source()
+        account, source = self._account(plan, method), self._source()
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
             checkpoint = self._checkpoint(plan, public, block)
-            if checkpoint is not None:
-                account = checkpoint.account(account)
-            return in_process.run(method, block, public, plan, account, source, self.progress, checkpoint)
-        if self.runtime == "flower":
+            journal = account if checkpoint is None else checkpoint.account(account)
+            record = in_process.run(method, block, public, plan, journal, source, self.progress, checkpoint)
+        elif self.runtime == "flower":
             from taskveil.runtime import thread_grid
 
-            return thread_grid.run(method, block, public, plan, account, source, self.progress)
-        raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+            record = thread_grid.run(method, block, public, plan, account, source, self.progress)
+        else:
+            raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+        record.charged = getattr(account, "charged", None)
+        return record
 
     def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock) -> Any:
         if self.run_dir is None:
@@ -253,7 +257,8 @@ class TaskEstimator(BaseEstimator):
         self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
         self.n_iter_ = record.rounds
-        self.certificate_ = certify.certificate(method, record, scaling, tasks)
+        self.preparation_ = certify.Preparation.of(scaling, tasks)
+        self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks = block, tasks  # for gain_, which is computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
 
@@ -369,6 +374,7 @@ class TaskEstimator(BaseEstimator):
         adapted.n_features_in_, adapted.classes_ = self.n_features_in_, self.classes_
         adapted.method_, adapted.scaling_, adapted.record_, adapted.models_ = self.method_, scaling, record, models
         adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
+        adapted.preparation_ = self.preparation_
         adapted._training = block
         adapted._set_coefficients(self.method_, scaling, models)
         return adapted
