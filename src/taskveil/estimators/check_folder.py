@@ -95,7 +95,7 @@ def _record_problems(
     if ledger is not None:
         from taskveil.estimators.ledger_check import ledger_problems
 
-        found += ledger_problems(ledger, record)
+        found += ledger_problems(ledger, record, [s.observer for s in derived.statements])
     return found
 
 
