@@ -61,7 +61,7 @@ def _checked(folder: Path, key: str | None, ledger: str | None) -> tuple[Any, li
     wrong, signer = signing.signature_problems(folder, public)
     checked = check_folder(folder, ledger)
     notes = list(checked.notes)
-    if not wrong:
+    if not wrong and not checked.problems:
         notes.append((UNSIGNED if signer is None else SIGNED if public else SOMEBODY).format(signer))
         later = signing.unsigned_files(folder) if signer is not None else []
         notes += [f"not covered by the signature: {', '.join(later[:5])}"] if later else []

@@ -77,7 +77,7 @@ def _seal_problems(about: dict[str, Any], arrays: dict[str, np.ndarray], certifi
     broken = broken_seals(certificate.to_dict(), about, arrays)
     if not broken:
         return []
-    return [f"the files do not belong together: {', '.join(broken)} does not carry the seal of this folder's contents"]
+    return [f"the files do not belong together: the seal in {', '.join(broken)} is not that of this folder's contents"]
 
 
 def _record_problems(
