@@ -1,7 +1,7 @@
 """Folders of a run that somebody touched up: `taskveil certify` finds every one, with exit code 1 and a reason.
 
-One run is fitted, charged and signed; every case edits a copy. Unsigned: an edit is found as long as one of the files is left as it
-was. Signed: any changed byte. Most cases are tried twice, the second time sealed again as a careful forger would.
+One run is fitted, charged and signed; every case edits a copy. Unsigned: an edit is found as long as one of the files is left as
+it was. Signed: any changed byte. Most cases are tried twice, the second time sealed again as a careful forger would.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def check(path: Path, *options: object) -> int:
     return call("certify", path, *options)
 
 
-# ------------------------------------------------------------------ certificate.json alone, or with model.json: no seal is made again
+# ---------------------------------------------------- certificate.json alone, or with model.json: no seal is made again
 
 
 def statement(**changed):
@@ -301,7 +301,7 @@ def test_damaged_files_are_refused_with_a_line(place, tmp_path, capsys, name, co
     assert "Traceback" not in (said := capsys.readouterr()).err and "defect" not in said.err
 
 
-# --------------------------------------------------------------------------------------------------------- what is good, and twins
+# ------------------------------------------------------------------------------- what is good, and twins
 
 
 def test_the_untouched_folder_holds_and_says_that_it_is_evidence(place, capsys):

@@ -190,7 +190,7 @@ def words(d: dict[str, Any]) -> str:
         fits = "" if d["next_run_fits"] else ", which would be refused"
         lines.append(f"  next   a run like the last one would bring it to epsilon {_text(d['next_run'])}{fits}")
     if d["runs_not_counted"]:
-        lines.append(f"  beside {d['runs_not_counted']} run(s) of {d['account']} promise nothing here, and are not in this figure")
+        lines.append(f"  beside {d['runs_not_counted']} run(s) of {d['account']} promise nothing here and are not in it")
     if d["open_runs"]:
         lines.append(f"  open   {', '.join(d['open_runs'])} (running, or killed: resume it, or `ledger close` it)")
     return "\n".join(lines)

@@ -21,9 +21,9 @@ import numpy as np
 from taskveil.errors import CheckFailed, DataError, InputError, OptionError
 from taskveil.estimators import legacy
 from taskveil.estimators.certify import certificate as certificate_of
-from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.estimators.storage import UNREADABLE, read_folder, saved_run
 from taskveil.privacy.certificate import Certificate, software_versions
+from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.privacy.verification import differences
 
 CLAIMS = ("method", "variant", "statements", "events", "randomness")

@@ -33,7 +33,8 @@ def ledger_problems(url: str, record: RunRecord, observers: list[str]) -> list[s
     wrong = []
     for key, relation in reached:
         committed = book.committed(key, run)
-        prices = [_charges(made, plan.budget, n) for n in {Neighbours(relation), Neighbours.REPLACE_ONE}]  # carried: the dearer one
+        counted = {Neighbours(relation), Neighbours.REPLACE_ONE}  # a run carried into the account may stand there at more
+        prices = [_charges(made, plan.budget, neighbours) for neighbours in counted]
         if not committed:
             wrong.append(MISSING.format(f" in account {key}"))
         elif committed not in prices:

@@ -6,7 +6,9 @@
       certificate.json   the guarantee
 
 model.json holds the record of the run from which certificate.json follows (method, sizes, plan, what was executed, randomness,
-preparation), and each of the three carries a seal over all of them (seal.py): see check_folder.py. A task's own model and scaling are private to it. The folder as a whole is for someone entitled to all rows.
+preparation), and each of the three carries a seal over all of them (privacy/seal.py): see check_folder.py.
+
+A task's own model and scaling are private to it. The folder as a whole is for someone entitled to all rows.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.estimators.certify import Preparation
-from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.scaling import Scaling
@@ -74,7 +76,8 @@ def _seal_and_write(folder: Path, certificate: Certificate, description: dict[st
     model = json.loads(json.dumps(description))
     seal = seal_of(json.loads(certificate.to_json()), model, arrays)
     sealed = replace(certificate, seal=seal)
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays, **{SEAL: np.asarray(seal)}))
+    values = {**arrays, SEAL: np.asarray(seal)}
+    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
     _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
     _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
 

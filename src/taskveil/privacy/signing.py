@@ -4,8 +4,8 @@
     NAME.pub         public, PEM: `taskveil certify DIR --key NAME.pub`
     signature.json   in the signed folder: files with their SHA-256, the public key, the signature
 
-What is signed is the canonical JSON of the list of files. A signature proves that the holder of the key wrote exactly these bytes;
-it says nothing about whether that person ran what is written there.
+What is signed is the canonical JSON of the list of files. A signature proves that the holder of the key wrote exactly these
+bytes; it says nothing about whether that person ran what is written there.
 """
 
 from __future__ import annotations

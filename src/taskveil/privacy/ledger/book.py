@@ -103,7 +103,8 @@ class Book:
             reserved = self._reserved(transaction, key, run)
             if not any(Key.of(row) == key for row, _ in reserved):
                 raise BudgetExceeded(f"run {run} on account {key} was never reserved; nothing was released.")
-            entries, left = [], 0
+            entries: list[str] = []
+            left = 0
             for row, state in reserved:
                 account = Key.of(row)
                 reach = Reach(key.unit, key.neighbours, (account.observer,))

@@ -2,8 +2,9 @@
 
 SQLite: BEGIN IMMEDIATE takes the write lock before the first read, so two processes never decide on the same balance;
 synchronous=FULL makes a commit durable before it returns. PostgreSQL: all accounts of a name are locked in order (SELECT ... FOR
-UPDATE), which serialises all that happens to them; synchronous_commit is raised for every transaction that must last. Whatever goes wrong below us (read-only or full disk, a broken file, an
-unreachable server) becomes LedgerUnavailable: nothing is released.
+UPDATE), which serialises all that happens to them; synchronous_commit is raised for every transaction that must last.
+Whatever goes wrong below us (read-only or full disk, a broken file, an unreachable server) becomes LedgerUnavailable: nothing
+is released.
 """
 
 from __future__ import annotations
