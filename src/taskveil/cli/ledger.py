@@ -42,19 +42,24 @@ def command() -> None:
 @click.argument("name")
 @click.option("--epsilon", type=float, required=True)
 @click.option("--delta", type=float, required=True)
+@click.option(
+    "--rule",
+    type=click.Choice(["gaussian"]),
+    help="How runs add up, chosen at opening: 'gaussian' is exact, for unsampled Gaussian releases only. Default: the first run.",
+)
 @sentence[0]
 @sentence[1]
 @sentence[2]
 @ledger_url
 @json_option
 def set_limit(
-    name: str, epsilon: float, delta: float, unit: str, neighbours: str, observer: str, url: str, as_json: bool
+    name: str, epsilon: float, delta: float, rule: str | None, unit: str, neighbours: str, observer: str, url: str, as_json: bool
 ) -> None:
     """Open account NAME, or change its limit."""
     from taskveil.privacy.ledger import Book, Key
 
     key = Key(name, unit, neighbours, observer)
-    Book(url).set_limit(key, epsilon, delta)
+    Book(url).set_limit(key, epsilon, delta, rule)
     if as_json:
         printed = {"account": name, "unit": unit, "neighbours": neighbours, "observer": observer}
         print_json({**printed, "epsilon": epsilon, "delta": delta})

@@ -28,7 +28,7 @@ from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.carry import carry_over
 from taskveil.privacy.ledger.chain import START
 from taskveil.privacy.ledger.database import Database, Transaction
-from taskveil.privacy.ledger.holdings import OPEN, Holdings, Limit
+from taskveil.privacy.ledger.holdings import GAUSSIAN, OPEN, Holdings, Limit
 from taskveil.privacy.ledger.posting import RUNNING, Committed, append, commit_in, entry, finish_in, reserve_in
 from taskveil.privacy.ledger.reach import Key, Priced, Reach
 
@@ -44,21 +44,29 @@ class Book:
 
     # ------------------------------------------------------------ limits
 
-    def set_limit(self, key: Key, epsilon: float, delta: float) -> None:
-        """Open an account, or change its limit. Lowering it below what is spent only stops further spending."""
+    def set_limit(self, key: Key, epsilon: float, delta: float, rule: str | None = None) -> None:
+        """Open an account, or change its limit. Lowering it below what is spent only stops further spending.
+
+        `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
+        first run (holdings.py).
+        """
         if not 0 < epsilon < float("inf"):
             raise OptionError(f"the limit epsilon must be positive and finite, got {epsilon!r}")
         check_delta(delta)
-        body = json.dumps({"epsilon": epsilon, "delta": delta, **key.sentence()})
+        if rule not in (None, GAUSSIAN):
+            raise OptionError(f"a rule is chosen by the first run, or {GAUSSIAN!r}; got {rule!r}")
+        body = json.dumps({"epsilon": epsilon, "delta": delta, **key.sentence(), **({"rule": rule} if rule else {})})
         with self.database.transaction() as transaction:
             rows = self._rows(transaction, key.name)
             row = _row_of(rows, key)
             if row is None:
-                opened = {"epsilon": epsilon, "delta": delta, "rule": OPEN, "held": Holdings().to_json()}
+                opened = {"epsilon": epsilon, "delta": delta, "rule": rule or OPEN, "held": Holdings().to_json()}
                 transaction.run(say.OPEN_ACCOUNT, {**key.columns(), **opened, "entries": 0, "head": START})
                 row = _row_of(self._rows(transaction, key.name), key)
                 append(transaction, row, [entry("limit", body)], epsilon=epsilon, delta=delta)
                 carry_over(transaction, key)
+            elif rule not in (None, row.rule):
+                raise OptionError(f"account {key} composes by the rule {row.rule!r}; a rule is chosen when an account is opened")
             else:
                 append(transaction, row, [entry("limit", body)], epsilon=epsilon, delta=delta)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.chain import link
 from taskveil.privacy.ledger.database import Transaction
-from taskveil.privacy.ledger.holdings import Cost, Holdings, Limit, cost_of
+from taskveil.privacy.ledger.holdings import GAUSSIAN, Cost, Holdings, Limit, cost_of
 from taskveil.privacy.ledger.reach import Key, Reach
 
 RUNNING, FINISHED, COMPLETE = 0, 1, 2  # the column "finished" of a run
@@ -33,6 +34,11 @@ def reserve_in(
     """Set a plan aside, or raise BudgetExceeded."""
     cost, held = cost_of(charges, min(delta, row.delta)), Holdings.from_json(row.held).cost
     limit = Limit(row.epsilon, row.delta, row.rule).decided(cost)
+    if limit.rule == GAUSSIAN and not cost.mu_squared < math.inf:
+        raise BudgetExceeded(
+            f"account {Key.of(row)} composes by the rule {GAUSSIAN!r}, which takes unsampled Gaussian releases only; this run "
+            "plans others. Nothing was released. Use another account."
+        )
     require(limit, held, cost, Key.of(row), f"this run plans {sum(c.count for c in charges)} release(s)")
     body = {"charges": _plain(charges), "delta": min(delta, row.delta), "rule": limit.rule, "reach": asdict(reach)}
     new = entry("reserve", json.dumps(body), run)
@@ -106,10 +112,10 @@ def entry(kind: str, body: str, run: str = "", release: str = "") -> dict[str, s
 
 
 def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) -> Cost:
-    """What a finished run gives back: Renyi parts event by event, summed epsilons only where nothing was released."""
+    """What a finished run gives back: curves and squares event by event, summed epsilons only where nothing was released."""
     charges = [Charge(event_from_dict(item["event"]), item["count"]) for item in left if item["count"]]
     cost = cost_of(charges, delta)
-    return cost if nothing_committed else Cost(cost.curve, cost.slack, cost.failure, 0.0, 0.0)
+    return cost if nothing_committed else replace(cost, epsilon=0.0, delta=0.0)
 
 
 def taken_from(left: list[dict[str, Any]], event: Event) -> bool:

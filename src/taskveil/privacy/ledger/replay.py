@@ -42,7 +42,7 @@ class Replayed:
     runs: dict[str, Run] = field(default_factory=dict)
 
     def limit(self, entry: Any, body: dict[str, Any]) -> None:
-        self.epsilon, self.delta = body["epsilon"], body["delta"]
+        self.epsilon, self.delta, self.rule = body["epsilon"], body["delta"], body.get("rule", self.rule)
         self.sentence = {k: body[k] for k in ("unit", "neighbours", "observer") if k in body}
 
     def reserve(self, entry: Any, body: dict[str, Any]) -> None:
@@ -111,5 +111,6 @@ def last_plan_cost(entries: list[Any]) -> Cost | None:
 
 def _same(a: Cost, b: Cost) -> bool:
     numbers = [(a.epsilon, b.epsilon), (a.delta, b.delta), (a.slack, b.slack), (a.failure, b.failure)]
+    numbers += [] if math.isnan(b.mu_squared) else [(a.mu_squared, b.mu_squared)]
     alike = all(x == y or math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-9) for x, y in numbers)
     return alike and bool(np.allclose(a.curve, b.curve, rtol=1e-6, atol=1e-9))
