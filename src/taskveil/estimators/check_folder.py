@@ -26,6 +26,7 @@ from taskveil.privacy.certificate import Certificate, software_versions
 from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.privacy.verification import differences
 
+FILES, RESULTS = ("model.json", "arrays.npz"), ("run.json", "billboard.npz")
 CLAIMS = ("method", "variant", "statements", "events", "randomness")
 WORDS = ("assumptions", "not_protected")  # sentences, which another version may put in other words
 EXPECTED = "expected a folder written by fit; give certificate.json itself to check it without its run"
@@ -46,10 +47,10 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
         raise DataError(f"{folder / 'certificate.json'} is missing: {EXPECTED}")
     if (folder / "run.json").exists() and not (folder / "model.json").exists():
         return _check_results(folder, ledger)
-    gone = [name for name in ("model.json", "arrays.npz") if not (folder / name).exists()]
+    gone = [name for name in FILES if not (folder / name).exists()]
     if gone:
         raise CheckFailed(f"{folder / gone[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
-    about, arrays, certificate = read_folder(folder)
+    about, arrays, certificate = read_folder(folder, *FILES)
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
     problems = [] if old else _seal_problems(about, arrays, certificate)
     problems += _record_problems(about, arrays, certificate, old, ledger)
@@ -64,8 +65,8 @@ def _check_results(folder: Path, ledger: str | None) -> Checked:
 
     if ledger is not None:
         raise OptionError("the server of a federation keeps no ledger: every site checks its own, with `taskveil ledger verify`")
-    about, arrays, certificate = read_folder(folder, "run.json", "billboard.npz")
-    problems = _seal_problems(about, arrays, certificate)
+    about, arrays, certificate = read_folder(folder, *RESULTS)
+    problems = _seal_problems(about, arrays, certificate, RESULTS)
     try:
         problems += _differences(certificate, certificate_again(folder.resolve().parent, about), "federation.toml and run.json")
     except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
@@ -73,8 +74,10 @@ def _check_results(folder: Path, ledger: str | None) -> Checked:
     return Checked(certificate, tuple(dict.fromkeys([*problems, *certificate.verify().problems])))
 
 
-def _seal_problems(about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate) -> list[str]:
-    broken = broken_seals(certificate.to_dict(), about, arrays)
+def _seal_problems(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate, names: tuple[str, str] = FILES
+) -> list[str]:
+    broken = broken_seals(certificate.to_dict(), about, arrays, ("certificate.json", *names))
     if not broken:
         return []
     return [f"the files do not belong together: the seal in {', '.join(broken)} is not that of this folder's contents"]

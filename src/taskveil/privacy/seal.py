@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,15 +30,13 @@ def seal_of(certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Ma
     return digest.hexdigest()
 
 
-def broken_seals(certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Files whose seal is not that of the contents; empty when all three carry it."""
+def broken_seals(
+    certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Mapping[str, np.ndarray], names: Sequence[str]
+) -> list[str]:
+    """Those of the three files, by name, whose seal is not that of the contents; empty when all carry it."""
     expected = seal_of(certificate, model, arrays)
-    carried = {
-        "certificate.json": certificate.get(SEAL),
-        "model.json": model.get(SEAL),
-        "arrays.npz": str(arrays[SEAL]) if SEAL in arrays else None,
-    }
-    return [name for name, seal in carried.items() if seal != expected]
+    carried = certificate.get(SEAL), model.get(SEAL), str(arrays[SEAL]) if SEAL in arrays else None
+    return [name for name, seal in zip(names, carried, strict=True) if seal != expected]
 
 
 def is_sealed(certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bool:
