@@ -37,7 +37,7 @@ from taskveil.errors import BudgetExceeded, OptionError
     your_table=DATA_PANEL,
     model="--method --set --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
-    results="--out --resume --json --help",
+    results="--out --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
@@ -51,10 +51,15 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.option("--insecure-noise-seed", type=int, help="Reproducible noise for tests. Voids the certificate.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
+@click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
+              help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).")
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
-def command(data: str | None, out: str | None, resume: str | None, as_json: bool, **given: Any) -> int:
+def command(
+    data: str | None, out: str | None, sign: str | None, resume: str | None, as_json: bool, **given: Any
+) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
+    key = signing_key(sign, resume or out)
     if resume is not None:
         data, given = resumed(Path(resume))
     elif data is None:
@@ -66,12 +71,23 @@ def command(data: str | None, out: str | None, resume: str | None, as_json: bool
     with progress_bar("each task compares on its own rows"):
         estimator.gain_ if estimator.method_.linear else None  # noqa: B018  (computed here, kept for page and summary)
     if folder:
-        write_results(estimator, Path(folder), as_json)
+        write_results(estimator, Path(folder), as_json, key)
     if as_json:
         print_json(document(estimator))
     else:
         click.echo(summary(estimator))
     return BudgetExceeded.exit_code if estimator.record_.warnings else 0
+
+
+def signing_key(path: str | None, folder: str | None) -> Any:
+    """Read before anything is spent: a key that cannot sign must not be found out after the run."""
+    if path is None:
+        return None
+    if folder is None:
+        raise OptionError("--sign signs the files of a folder: give -o DIR")
+    from taskveil.privacy.signing import private_key
+
+    return private_key(path)
 
 
 def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
@@ -144,11 +160,16 @@ def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
     return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
 
 
-def write_results(estimator: Any, folder: Path, quiet: bool) -> None:
+def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:
+    (folder / "signature.json").unlink(missing_ok=True)  # of what was there before
     estimator.save(folder)
     page = written_page(lambda report: report.write_report(estimator, folder))
     if page is not None and not quiet:
         click.echo(f"report: {page}", err=True)
+    if key is not None:
+        from taskveil.privacy.signing import sign_folder
+
+        sign_folder(folder, key)
 
 
 def document(estimator: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from typing import Any
 
 import click
@@ -41,19 +42,24 @@ def command() -> None:
 @click.argument("name")
 @click.option("--epsilon", type=float, required=True)
 @click.option("--delta", type=float, required=True)
+@click.option(
+    "--rule",
+    type=click.Choice(["gaussian"]),
+    help="How runs add up, chosen at opening: 'gaussian' is exact, for unsampled Gaussian releases only. Default: the first run.",
+)
 @sentence[0]
 @sentence[1]
 @sentence[2]
 @ledger_url
 @json_option
 def set_limit(
-    name: str, epsilon: float, delta: float, unit: str, neighbours: str, observer: str, url: str, as_json: bool
+    name: str, epsilon: float, delta: float, rule: str | None, unit: str, neighbours: str, observer: str, url: str, as_json: bool
 ) -> None:
     """Open account NAME, or change its limit."""
     from taskveil.privacy.ledger import Book, Key
 
     key = Key(name, unit, neighbours, observer)
-    Book(url).set_limit(key, epsilon, delta)
+    Book(url).set_limit(key, epsilon, delta, rule)
     if as_json:
         printed = {"account": name, "unit": unit, "neighbours": neighbours, "observer": observer}
         print_json({**printed, "epsilon": epsilon, "delta": delta})
@@ -97,18 +103,19 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
 @click.option("-o", "--out", type=click.Path(), help="File; default: stdout.")
 @click.option("--json", is_flag=True, expose_value=False, help="As always: the export is one JSON document.")
 def export(name: str | None, url: str, out: str | None) -> None:
-    """All entries as JSON, with their hashes."""
-    from taskveil.privacy.ledger import Book
+    """All entries as JSON, with their hashes. A run stands in every account it is charged to, under one id."""
+    from taskveil.privacy.ledger import Book, Key
 
     book = Book(url)
+    rows = [row for row in book.accounts() if name is None or row.name == name]
+    names = Counter(row.name for row in rows)
     document = {
-        row.name: [
+        row.name if names[row.name] == 1 else str(Key.of(row)): [
             {"number": e.number, "run": e.run, "kind": e.kind, "release": e.release, "body": json.loads(e.body),
              "at": e.at, "previous": e.previous, "hash": e.hash}
             for e in book.rows(row.id)
         ]
-        for row in book.accounts()
-        if name is None or row.name == name
+        for row in rows
     }  # fmt: skip
     text = json.dumps(document, indent=1)
     if out is None:
@@ -122,7 +129,7 @@ def export(name: str | None, url: str, out: str | None) -> None:
 @ledger_url
 @json_option
 def verify(url: str, as_json: bool) -> int:
-    """Check the hash chain and recompute every total; exit 1 when something was changed."""
+    """Check the hash chain and recompute every column; exit 1 when something was changed."""
     from taskveil.privacy.ledger import Book
 
     problems = Book(url).verify()
@@ -160,16 +167,17 @@ def describe(book: Any, row: Any) -> dict[str, Any]:
     from taskveil.privacy.ledger.holdings import Holdings, Limit
     from taskveil.privacy.ledger.replay import last_plan_cost
 
-    key = Key(row.name, row.unit, row.neighbours, row.observer)
+    key = Key.of(row)
     limit, held = Limit(row.epsilon, row.delta, row.rule), Holdings.from_json(row.held).cost
     history = book.rows(row.id)
+    runs = {e.run for e in history if e.kind == "reserve"}
     spent, last = limit.total(held), last_plan_cost(history)
     after = limit.total(held + last) if last is not None else None
     return {
         "account": row.name, "unit": row.unit, "neighbours": row.neighbours, "observer": row.observer,
         "limit": row.epsilon, "delta": row.delta, "rule": row.rule,
         "spent": _finite(spent), "left": max(row.epsilon - spent, 0.0) if math.isfinite(spent) else 0.0,
-        "runs": len({e.run for e in history if e.kind == "reserve"}), "open_runs": book.open_runs(key),
+        "runs": len(runs), "runs_not_counted": len(book.runs_of(row.name) - runs), "open_runs": book.open_runs(key),
         "releases": sum(e.kind == "commit" for e in history),
         "next_run": None if after is None else _finite(after),
         "next_run_fits": None if last is None else limit.fits(held + last),
@@ -186,6 +194,8 @@ def words(d: dict[str, Any]) -> str:
     if d["next_run"] is not None:
         fits = "" if d["next_run_fits"] else ", which would be refused"
         lines.append(f"  next   a run like the last one would bring it to epsilon {_text(d['next_run'])}{fits}")
+    if d["runs_not_counted"]:
+        lines.append(f"  beside {d['runs_not_counted']} run(s) of {d['account']} promise nothing here and are not in it")
     if d["open_runs"]:
         lines.append(f"  open   {', '.join(d['open_runs'])} (running, or killed: resume it, or `ledger close` it)")
     return "\n".join(lines)

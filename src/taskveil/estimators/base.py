@@ -232,27 +232,31 @@ class TaskEstimator(BaseEstimator):
             return insecure_seeded_noise(self.insecure_noise_seed)
         return system_noise()
 
-    def _account(self, plan: Plan) -> Account:
+    def _account(self, plan: Plan, method: Method | None = None) -> Account:
+        """The account of a run; it is charged wherever the run's statements reach."""
         if self.ledger is None:
             return MemoryAccount()
         from taskveil.privacy.ledger import open_account
 
-        return open_account(self.ledger, self.account, plan, self.observer)
+        also = method.also_protects(plan.budget) if method is not None else ()
+        return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
-        account, source = self._account(plan), self._source()
+        account, source = self._account(plan, method), self._source()
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
             checkpoint = self._checkpoint(plan, public, block)
-            if checkpoint is not None:
-                account = checkpoint.account(account)
-            return in_process.run(method, block, public, plan, account, source, self.progress, checkpoint)
-        if self.runtime == "flower":
+            journal = account if checkpoint is None else checkpoint.account(account)
+            record = in_process.run(method, block, public, plan, journal, source, self.progress, checkpoint)
+        elif self.runtime == "flower":
             from taskveil.runtime import thread_grid
 
-            return thread_grid.run(method, block, public, plan, account, source, self.progress)
-        raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+            record = thread_grid.run(method, block, public, plan, account, source, self.progress)
+        else:
+            raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+        record.charged = getattr(account, "charged", None)
+        return record
 
     def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock) -> Any:
         if self.run_dir is None:

@@ -1,4 +1,8 @@
-"""From a finished run to its certificate: what was executed, what it rests on, what it does not cover."""
+"""From the record of a run to its certificate: what was executed, what it rests on, what it does not cover.
+
+`certificate` reads the record alone, as `storage.save` writes it and `storage.load` reads it back. So `fit` and `certify` make
+the certificate with one function, and a saved one that differs from what its record gives has been changed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from taskveil.errors import OptionError
 from taskveil.methods.base import Method
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
-from taskveil.privacy.plan import Budget
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.prepare.parts import PublicPart
@@ -18,20 +22,21 @@ LARGE_DELTA = 1e-3
 SIMULATED = {"source": "simulation", "seeded": False}
 
 
-def more_observers(method: Method, budget: Budget, own_units: bool) -> tuple[str, ...]:
-    """Observers a method covers beyond those of the aggregation.
+def observers(budget: Budget, method: Method, own_units: bool = False) -> list[Observer]:
+    """Against whom a run is protected: those of its aggregation, and those this method covers besides.
 
     The public sees finished models in the user's units. Where a task scaled by its own statistics those units are its own rows'
     (a shift of all its values shows), so no method can claim the public then.
     """
-    return tuple(o for o in method.also_protects(budget) if not (own_units and o == Observer.PUBLIC.value))
+    more = [Observer(o) for o in method.also_protects(budget) if not (own_units and o == Observer.PUBLIC.value)]
+    return list(dict.fromkeys([*AGGREGATIONS.get(budget.aggregation).observers, *more]))
 
 
 def check_observer(budget: Budget, observer: str, method: Method, own_units: bool = False) -> None:
     """Refuse an observer the run cannot protect against, before anything is released."""
     if budget.epsilon is None or (method.shares_nothing and observer != Observer.PUBLIC.value):
         return
-    covered = {o.value for o in AGGREGATIONS.get(budget.aggregation).observers} | set(more_observers(method, budget, own_units))
+    covered = {o.value for o in observers(budget, method, own_units)}
     if observer not in covered:
         if own_units and observer in method.also_protects(budget):
             raise OptionError(
@@ -52,6 +57,8 @@ def check_observer(budget: Budget, observer: str, method: Method, own_units: boo
 
 def certificate(method: Method, record: RunRecord, prepared: PublicPart) -> Certificate:
     """The certificate of what was really executed, on a table prepared like this."""
+    if record.search is not None:
+        return search_certificate(method.name, *record.search)
     return _build(method, record, prepared, record.randomness)
 
 
@@ -60,21 +67,26 @@ def simulated_statements(method: Method, record: RunRecord, prepared: PublicPart
     return [s.to_dict() for s in _build(method, record, prepared, SIMULATED).statements]
 
 
+def search_certificate(method: str, plan: Plan, randomness: dict[str, Any]) -> Certificate:
+    """The certificate of a private search (estimators/search.py), whose one release is the best of its runs."""
+    said = [
+        "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
+        "only the best configuration, its billboards and its noisy score leave the search",
+    ]
+    return build_certificate(f"search over {method}", plan, randomness, assumptions=said)
+
+
 def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
-    plan, own_units = record.plan, prepared.own_units
+    plan = record.plan
     executed = replace(plan, releases=tuple(record.executed)) if plan.budget.epsilon is not None else plan
-    observers = [*AGGREGATIONS.get(plan.budget.aggregation).observers]
-    observers += [Observer(o) for o in more_observers(method, plan.budget, own_units)]
     made = build_certificate(
         method.name,
         executed,
         randomness,
         public=prepared.known(),
         assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan)],
-        not_protected=[
-            *not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan),
-        ],  # fmt: skip
-        observers=list(dict.fromkeys(observers)),
+        not_protected=[*not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan)],
+        observers=observers(plan.budget, method, prepared.own_units),
     )
     reasons = method.refutations(record.public, plan)
     if not reasons:
@@ -101,7 +113,7 @@ def not_protected(budget: Budget, method: Method, prepared: PublicPart) -> list[
     if budget.epsilon is None:
         return []
     said = [] if method.shares_nothing else large_delta(budget, prepared)
-    if method.shares_nothing or "public" in more_observers(method, budget, prepared.own_units):
+    if method.shares_nothing or Observer.PUBLIC in observers(budget, method, prepared.own_units):
         return said
     return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate", *said]
 

@@ -27,10 +27,10 @@ from sklearn.model_selection import ParameterGrid
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
 from taskveil.privacy.accountants.rdp import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
-from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
@@ -146,7 +146,9 @@ class TaskSearch(BaseEstimator):
         account.finish()
         self.best_params_, self.best_score_, chosen = best
         self.best_estimator_ = _with_all_rows(chosen, tasks)
-        self.certificate_ = self._certificate(searched, source)
+        record = self.best_estimator_.record_
+        record.search, record.charged = (searched.plan, source.describe()), getattr(account, "charged", None)
+        self.certificate_ = search_certificate(self.best_estimator_.method_.name, *record.search)
         self.best_estimator_.certificate_ = self.certificate_
         return self
 
@@ -175,14 +177,6 @@ class TaskSearch(BaseEstimator):
         run.fit(train)
         _check_curve(run.record_.plan, searched.mu_model)
         return run
-
-    def _certificate(self, searched: SearchPlan, source: Any) -> Any:
-        said = [
-            "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
-            "only the best configuration, its billboards and its noisy score leave the search",
-        ]
-        title = f"search over {self.best_estimator_.method_.name}"
-        return build_certificate(title, searched.plan, source.describe(), assumptions=said)
 
     def _fit_locally(self, tasks: TaskSet) -> TaskSearch:
         """One charged run; then every task picks among configurations on its own rows."""

@@ -5,6 +5,9 @@
       arrays.npz         models, scaling, billboards
       certificate.json   the guarantee
 
+model.json holds the record of the run from which certificate.json follows (method, sizes, plan, what was executed, randomness,
+preparation), and each of the three carries a seal over all of them (privacy/seal.py): see check_folder.py.
+
 A task's own model and scaling are private to it. The folder as a whole is for someone entitled to all rows.
 """
 
@@ -13,6 +16,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +24,18 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.methods.base import Billboard, Models, PublicInfo
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
-from taskveil.runtime.record import RunRecord
+from taskveil.privacy.seal import SEAL, seal_of
+from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.public_bounds import PublicBounds
 
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
 SCALING = ("shift", "scale", "y_shift", "y_scale")
 
 
@@ -55,6 +61,8 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "preparation": estimator.preparation_.to_dict(),
         "public": record.public.to_dict(),
         "plan": record.plan.to_dict(),
+        "search": _search(record),
+        "charged": record.charged,
         "billboards": boards,
         "billboard_order": order,
         "executed": [planned.id for planned in record.executed],
@@ -63,55 +71,76 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "warnings": list(estimator.warnings_),
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **arrays))  # type: ignore[arg-type]
-    _write(folder / "certificate.json", lambda f: f.write(estimator.certificate_.to_json().encode()))
-    _write(folder / "model.json", lambda f: f.write(json.dumps(description, indent=1).encode()))
+    _seal_and_write(folder, estimator.certificate_, description, arrays)
     return folder
+
+
+def _seal_and_write(folder: Path, certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+    model = json.loads(json.dumps(description))
+    seal = seal_of(json.loads(certificate.to_json()), model, arrays)
+    sealed = replace(certificate, seal=seal)
+    values = {**arrays, SEAL: np.asarray(seal)}
+    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
+    _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
+    _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
 
 
 def load(directory: str | Path) -> Any:
     """The estimator that `save` wrote."""
-    from taskveil import methods
     from taskveil.estimators.classifier import TaskClassifier
     from taskveil.estimators.regressor import TaskRegressor
 
     folder = Path(directory)
-    about, arrays, certificate = _read(folder)
+    about, arrays, certificate = read_folder(folder)
     kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
-    if about.get("format") != FORMAT or about.get("class") not in kinds:
+    if about.get("format") not in READABLE or about.get("class") not in kinds:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "
             "Use the version of taskveil that wrote it."
         )
     try:
-        method = methods.get(about["method"]["name"], **about["method"]["options"])
-        estimator = kinds[about["class"]](**{**about["options"], "method": method})
-        if about["scaling"]["mode"] == "private":
-            method = CommonScale(method, about["options"]["scaling_share"])
+        method, record, prepared = saved_run(about, arrays)
+        asked = method.inner if isinstance(method, CommonScale) else method
+        estimator = kinds[about["class"]](**{**about["options"], "method": asked})
         shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
         scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-        prepared = _prepared(about)
         scaling = replace(scaling, own_target=prepared.own_target)
-        plan = Plan.from_dict(about["plan"])
-        planned = {p.id: p for p in plan.releases}
-        models = _models_from(arrays)
-        record = RunRecord(
-            models, _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
-            [planned[i] for i in about["executed"]], about["randomness"], seconds=about["seconds"],
-        )
-    except (KeyError, TypeError) as error:
+        estimator.task_names_ = tuple(about["task_names"])
+        estimator.feature_names_ = tuple(about["feature_names"])
+        estimator.n_features_in_ = len(estimator.feature_names_)
+        estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
+        estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
+        estimator.warnings_ = about["warnings"]
+        estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
+    except UNREADABLE as error:
         raise DataError(f"{folder} is not a complete saved model: {error} is missing or wrong") from None
-    estimator.task_names_ = tuple(about["task_names"])
-    estimator.feature_names_ = tuple(about["feature_names"])
-    estimator.n_features_in_ = len(estimator.feature_names_)
-    estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
-    estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
-    estimator.preparation_ = prepared
-    estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
-    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
-    estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]
-    estimator._set_coefficients(method, scaling, models)
+    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, record.models
+    estimator.n_iter_, estimator.certificate_, estimator.preparation_ = record.rounds, certificate, prepared
+    estimator._set_coefficients(method, scaling, record.models)
     return estimator
+
+
+UNREADABLE = (KeyError, TypeError, AttributeError, IndexError)
+DAMAGED = (ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RecursionError, EOFError, OSError)
+
+
+def saved_run(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Method, RunRecord, PublicPart]:
+    """The record of a run as its folder describes it; one of UNREADABLE where it does not."""
+    from taskveil import methods
+
+    method = methods.get(about["method"]["name"], **about["method"]["options"])
+    if about["scaling"]["mode"] == "private":
+        method = CommonScale(method, about["options"]["scaling_share"])
+    plan = Plan.from_dict(about["plan"])
+    record = RunRecord(
+        _models_from(arrays), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
+        executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
+        charged=about.get("charged"),
+    )  # fmt: skip
+    search = about.get("search")
+    if search is not None:
+        record.search = Plan.from_dict(search["plan"]), search["randomness"]
+    return method, record, _prepared(about)
 
 
 def _prepared(about: dict[str, Any]) -> PublicPart:
@@ -124,22 +153,34 @@ def _prepared(about: dict[str, Any]) -> PublicPart:
     return PublicPart(*names, kind, "y", mode, own_target, declared_labels=bounds.get("classes") is not None)
 
 
+def _search(record: RunRecord) -> dict[str, Any] | None:
+    if record.search is None:
+        return None
+    plan, randomness = record.search
+    return {"plan": plan.to_dict(), "randomness": randomness}
+
+
 def record_name(method: Any) -> str:
     return str(method.name)
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Certificate]:
+def read_folder(
+    folder: Path, record: str = "model.json", values: str = "arrays.npz"
+) -> tuple[dict[str, Any], dict[str, np.ndarray], Certificate]:
+    """The three files of a saved run, as they are."""
     try:
-        about = json.loads((folder / "model.json").read_text())
-        with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
+        about = json.loads((folder / record).read_text())
+        with np.load(folder / values, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         certificate = Certificate.from_json((folder / "certificate.json").read_text())
     except FileNotFoundError as error:
         raise DataError(f"{folder} is not a saved model: {Path(str(error.filename)).name} is missing") from None
-    except (json.JSONDecodeError, ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except DataError:
+        raise
+    except DAMAGED as error:
         raise DataError(f"{folder} is damaged and cannot be read ({type(error).__name__}); save the model again") from None
     if not isinstance(about, dict):
-        raise DataError(f"{folder / 'model.json'} is not a description of a model")
+        raise DataError(f"{folder / record} is not a description of a model")
     return about, arrays, certificate
 
 

@@ -106,6 +106,7 @@ class Certificate:
     randomness: dict[str, Any] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
     audit: dict[str, Any] | None = None  # what an attack on this configuration found (taskveil.audits)
+    seal: str | None = field(default=None, compare=False)  # binds a saved certificate to the files beside it
 
     @property
     def holds(self) -> bool:
@@ -124,6 +125,7 @@ class Certificate:
             "not_protected": list(self.not_protected),
             "randomness": self.randomness,
             "software": self.software,
+            **({} if self.seal is None else {"seal": self.seal}),
         }
 
     def to_json(self) -> str:
@@ -145,12 +147,13 @@ class Certificate:
                 dict(data["randomness"]),
                 dict(data["software"]),
                 data.get("audit"),
+                data.get("seal"),
             )
         except KeyError as lost:
             raise DataError(
                 f"this is not a certificate: the entry {lost} is missing. Expected certificate.json of a saved run"
             ) from None
-        except TypeError as problem:
+        except (TypeError, ValueError) as problem:
             raise DataError(f"this is not a certificate: {problem}") from None
 
     @staticmethod
@@ -158,7 +161,7 @@ class Certificate:
         """The certificate written by `to_json`."""
         try:
             data = json.loads(text)
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             raise DataError("this is not a certificate: expected one JSON document") from None
         if not isinstance(data, dict):
             raise DataError("this is not a certificate: expected a JSON object")

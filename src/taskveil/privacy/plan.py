@@ -130,6 +130,13 @@ class PlannedRelease:
         """Unique within a plan."""
         return f"{self.round}/{self.name}"
 
+    def event_under(self, neighbours: Neighbours, budget: Budget) -> Event:
+        """What this release costs under these neighbours; the noise stays what it is."""
+        if neighbours is budget.neighbours:
+            return self.event
+        event = event_of(self.mechanism, self.contribution, neighbours, self.rate, budget.aggregation)
+        return CappedEvent(event, self.event.most) if isinstance(self.event, CappedEvent) else event
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -160,9 +167,10 @@ class Plan:
             by_round.setdefault(release.round, []).append(release)
         return sorted(by_round.items())
 
-    def charges(self) -> list[Charge]:
-        """The events of all releases."""
-        return [Charge(release.event) for release in self.releases]
+    def charges(self, neighbours: Neighbours | None = None) -> list[Charge]:
+        """The events of all releases; under other neighbours than the budget's where they are given."""
+        relation = neighbours or self.budget.neighbours
+        return [Charge(release.event_under(relation, self.budget)) for release in self.releases]
 
     def epsilon(self, delta: float | None = None) -> float:
         """Certified epsilon at delta (the budget's by default); infinite where nothing is certified."""

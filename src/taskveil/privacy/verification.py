@@ -130,3 +130,27 @@ def _recomputed_epsilon(charges: list[Charge], statement: Statement) -> float:
     if claims:
         return composition_bound(claims, statement.delta)
     return best_epsilon(charges, statement.delta, statement.accountant)[0]
+
+
+def differences(recorded: Any, derived: Any, where: str = "") -> list[str]:
+    """Where two documents part, as paths; numbers may differ by rounding."""
+    if isinstance(recorded, dict) and isinstance(derived, dict):
+        names = sorted(set(recorded) | set(derived), key=str)
+        pairs = [(f"{where}.{n}".lstrip("."), recorded.get(n), derived.get(n)) for n in names]
+        return [text for at, a, b in pairs for text in differences(a, b, at)]
+    if isinstance(recorded, list) and isinstance(derived, list):
+        if len(recorded) != len(derived):
+            return [f"{where} has {len(recorded)} entries, not {len(derived)}"]
+        pairs = [(f"{where}[{i}]", a, b) for i, (a, b) in enumerate(zip(recorded, derived, strict=True))]
+        return [text for at, a, b in pairs for text in differences(a, b, at)]
+    return [] if _same(recorded, derived) else [f"{where} is {_short(recorded)}, not {_short(derived)}"]
+
+
+def _same(a: Any, b: Any) -> bool:
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (a, b))
+    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-12) if numbers else type(a) is type(b) and a == b
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

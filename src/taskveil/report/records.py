@@ -21,6 +21,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.seal import SEAL
 
 GAIN = "gain.json"
 
@@ -125,9 +126,9 @@ def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     boards: tuple[Board, ...] = ()
     if (folder / "billboard.npz").exists():
         with np.load(folder / "billboard.npz", allow_pickle=False) as stored:
-            boards = (Board(0, {}), Board(1, {k: stored[k] for k in stored.files}))
+            boards = (Board(0, {}), Board(1, {k: stored[k] for k in stored.files if k != SEAL}))
     about = read_json(folder / "run.json") or {}
-    plain = {k: v for k, v in about.items() if isinstance(v, (str, int, float, bool))}
+    plain = {k: v for k, v in about.items() if isinstance(v, (str, int, float, bool)) and k != SEAL}
     return Run(certificate=certificate, boards=boards, options={"method": certificate.method, **plain}, audits=audits)
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from taskveil.faults import point
 from taskveil.methods.base import Billboard, PublicInfo, State
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.spending import Account
+from taskveil.runtime.record import executed_releases
 from taskveil.tasks.block import TaskBlock
 
 FORMAT = 1
@@ -181,12 +181,7 @@ class JournalAccount:
         ids = self.checkpoint.journal()
         if hasattr(self.inner, "committed"):
             ids = [release for release, _ in self.inner.committed()]
-        first = {i: position for position, i in reversed(list(enumerate(ids)))}
-        return [planned[i] if first[i] == position else _once_more(planned[i]) for position, i in enumerate(ids)]
-
-
-def _once_more(planned: PlannedRelease) -> PlannedRelease:
-    return replace(planned, event=planned.event.made_again())
+        return executed_releases(ids, planned)
 
 
 def fingerprint(block: TaskBlock) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taskveil.methods.base import Billboard, Models, PublicInfo, State, merge_states
@@ -24,8 +25,19 @@ class RunRecord:
     state: State = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
+    charged: dict[str, str] | None = None  # account and run in the ledger, where there is one
+    search: tuple[Plan, dict[str, Any]] | None = None  # plan and randomness of the private search this run won
 
     @property
     def rounds(self) -> int:
         return self.billboards[-1].round
 
+
+def executed_releases(ids: Iterable[str], planned: Mapping[str, PlannedRelease]) -> list[PlannedRelease]:
+    """What was charged, from the ids in order: a release that was made again costs what it costs to make it again."""
+    seen: set[str] = set()
+    made = []
+    for one in ids:
+        made.append(replace(planned[one], event=planned[one].event.made_again()) if one in seen else planned[one])
+        seen.add(one)
+    return made

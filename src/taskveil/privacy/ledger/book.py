@@ -8,60 +8,29 @@
 4. What was reserved and never committed is given back when the run is finished; its noise was never drawn, because
    drawing it needs a commit, and a finished run takes none. A run that has committed all it reserved is complete: it has
    nothing to give back, and a release it makes again is charged again (rule 3).
-5. Entries are append-only and chained by hashes; totals can be recomputed from them.
+5. Entries are append-only and chained by hashes; every column can be recomputed from them.
+6. A run is charged to every account of its name that its statements reach (reach.py), in one transaction: all of them, or none.
+   An account opened later starts with what earlier runs have spent against its observer (carry.py).
+7. Lowering a limit below what is held stops every further commit, also of runs reserved before.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.ledger import statements as say
-from taskveil.privacy.ledger.chain import START, broken_links, link
+from taskveil.privacy.ledger.carry import carry_over
+from taskveil.privacy.ledger.chain import START
 from taskveil.privacy.ledger.database import Database, Transaction
-from taskveil.privacy.ledger.holdings import OPEN, Cost, Holdings, Limit, cost_of
-from taskveil.privacy.units import Neighbours, Observer, Unit
-
-
-@dataclass(frozen=True)
-class Key:
-    """Whom an account protects, how, and against whom."""
-
-    name: str
-    unit: str = Unit.TASK.value
-    neighbours: str = Neighbours.REPLACE_ONE.value
-    observer: str = Observer.OTHER_TASKS.value
-
-    def __post_init__(self) -> None:
-        if not self.name or len(self.name) > 200:
-            raise OptionError("an account name must have 1 to 200 characters")
-        for kind, value in ((Unit, self.unit), (Neighbours, self.neighbours), (Observer, self.observer)):
-            if value not in {m.value for m in kind}:
-                raise OptionError(f"expected one of {', '.join(m.value for m in kind)}; got {value!r}")
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.unit}, {self.neighbours}, against {self.observer})"
-
-    def columns(self) -> dict[str, str]:
-        return {"name": self.name, "unit": self.unit, "neighbours": self.neighbours, "observer": self.observer}
-
-
-RUNNING, FINISHED, COMPLETE = 0, 1, 2  # the column "finished" of a run
-
-
-class Committed(NamedTuple):
-    """Ids of the entries of a commit, and how many reserved releases the run has left."""
-
-    entries: list[str]
-    left: int
+from taskveil.privacy.ledger.holdings import GAUSSIAN, OPEN, Holdings, Limit
+from taskveil.privacy.ledger.posting import RUNNING, Committed, append, commit_in, entry, finish_in, reserve_in
+from taskveil.privacy.ledger.reach import Key, Priced, Reach
 
 
 class Book:
@@ -75,88 +44,87 @@ class Book:
 
     # ------------------------------------------------------------ limits
 
-    def set_limit(self, key: Key, epsilon: float, delta: float) -> None:
-        """Open an account, or change its limit. Lowering it below what is spent only stops further spending."""
+    def set_limit(self, key: Key, epsilon: float, delta: float, rule: str | None = None) -> None:
+        """Open an account, or change its limit. Lowering it below what is spent only stops further spending.
+
+        `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
+        first run (holdings.py).
+        """
         if not 0 < epsilon < float("inf"):
             raise OptionError(f"the limit epsilon must be positive and finite, got {epsilon!r}")
         check_delta(delta)
-        body = json.dumps({"epsilon": epsilon, "delta": delta})
+        if rule not in (None, GAUSSIAN):
+            raise OptionError(f"a rule is chosen by the first run, or {GAUSSIAN!r}; got {rule!r}")
+        body = json.dumps({"epsilon": epsilon, "delta": delta, **key.sentence(), **({"rule": rule} if rule else {})})
         with self.database.transaction() as transaction:
-            row = self._find(transaction, key)
+            rows = self._rows(transaction, key.name)
+            row = _row_of(rows, key)
             if row is None:
-                opened = {"epsilon": epsilon, "delta": delta, "rule": OPEN, "held": Holdings().to_json()}
+                opened = {"epsilon": epsilon, "delta": delta, "rule": rule or OPEN, "held": Holdings().to_json()}
                 transaction.run(say.OPEN_ACCOUNT, {**key.columns(), **opened, "entries": 0, "head": START})
-                row = self._find(transaction, key)
-            assert row is not None
-            self._append(transaction, row, [_entry("limit", body)], epsilon=epsilon, delta=delta)
+                row = _row_of(self._rows(transaction, key.name), key)
+                append(transaction, row, [entry("limit", body)], epsilon=epsilon, delta=delta)
+                carry_over(transaction, key)
+            elif rule not in (None, row.rule):
+                raise OptionError(f"account {key} composes by the rule {row.rule!r}; a rule is chosen when an account is opened")
+            else:
+                append(transaction, row, [entry("limit", body)], epsilon=epsilon, delta=delta)
 
     # ---------------------------------------------------------- spending
 
     def reserve(
-        self, key: Key, charges: Sequence[Charge], delta: float, run: str | None = None, *, resumed: bool = True
+        self,
+        key: Key,
+        charges: Priced[Charge],
+        delta: float,
+        run: str | None = None,
+        *,
+        also: Sequence[str] = (),
+        resumed: bool = True,
     ) -> str:
-        """Set a whole plan aside; returns the id of the run. A run that was reserved before keeps what it has.
+        """Set a whole plan aside in every account it reaches; returns the id of the run.
 
-        `resumed=False` says that the id is new, which saves looking for it.
+        An account in which the run was reserved before keeps what it has. `also` names further observers the run makes a
+        statement against; `resumed=False` says that the id is new, which saves looking for it.
         """
-        known, run = resumed and run is not None, run or uuid.uuid4().hex
+        known, run, reach = resumed and run is not None, run or uuid.uuid4().hex, Reach.of(key, also)
         with self.database.transaction(durable=False) as transaction:
-            row = self._row(transaction, key)
-            if known and self._run(transaction, row.id, run) is not None:
-                return run
-            cost = cost_of(charges, min(delta, row.delta))
-            held = Holdings.from_json(row.held).cost
-            limit = Limit(row.epsilon, row.delta, row.rule).decided(cost)
-            _require(limit, held, cost, key, f"this run plans {sum(c.count for c in charges)} release(s)")
-            body = {"charges": _plain(charges), "delta": min(delta, row.delta), "rule": limit.rule}
-            entry = _entry("reserve", json.dumps(body), run)
-            self._append(transaction, row, [entry], held=Holdings(held + cost).to_json(), rule=limit.rule)
-            opened = {"run": run, "account": row.id, "delta": body["delta"], "left": json.dumps(body["charges"])}
-            transaction.run(say.OPEN_RUN, {**opened, "committed": 0, "finished": RUNNING})
+            rows = self._rows(transaction, key.name)
+            if _row_of(rows, key) is None:
+                raise _no_account(key)
+            held = {state.account for state in transaction.rows(say.RUN, {"run": run})} if known else set()
+            for row in rows:
+                if reach.relation(Key.of(row)) is not None and row.id not in held:
+                    reserve_in(transaction, row, reach, reach.price(charges, Key.of(row)), delta, run)
         return run
 
     def commit(self, key: Key, run: str, release: str, event: Event) -> str:
         """Write one release of a run down."""
         return self.commit_all(key, run, [(release, event)]).entries[0]
 
-    def commit_all(self, key: Key, run: str, releases: Sequence[tuple[str, Event]]) -> Committed:
-        """Write releases of a run down, all or none. One that was committed before is charged again, or refused."""
+    def commit_all(self, key: Key, run: str, releases: Priced[tuple[str, Event]]) -> Committed:
+        """Write releases of a run down, all or none, in every account that holds the run.
+
+        One that was committed before is charged again, or refused.
+        """
         with self.database.transaction() as transaction:
-            row = self._row(transaction, key)
-            state = self._open_run(transaction, row.id, run, key)
-            left, changes = json.loads(state.left), {}
-            limit, held = Limit(row.epsilon, row.delta, row.rule), None
-            entries: list[dict[str, str]] = []
-            for release, event in releases:
-                again = bool(state.committed) and self._was_committed(transaction, run, release)
-                extra = again or any(e["release"] == release for e in entries) or not taken_from(left, event)
-                charged = event.made_again() if extra else event
-                if extra:
-                    held = held or Holdings.from_json(row.held).cost
-                    cost = cost_of([Charge(charged)], row.delta)
-                    _require(limit, held, cost, key, f"release {release!r} must be charged once more")
-                    held = held + cost
-                    changes = {"held": Holdings(held).to_json()}
-                body = json.dumps({"event": charged.to_dict(), "extra": extra})
-                entries.append(_entry("commit", body, run, release))
-            open_count = sum(item["count"] for item in left)
-            values = {"left": json.dumps(left), "committed": state.committed + len(releases)}
-            transaction.run(say.COUNT_COMMIT, {"which": run, **values, "finished": RUNNING if open_count else COMPLETE})
-            return Committed(self._append(transaction, row, entries, **changes), open_count)
+            reserved = self._reserved(transaction, key, run)
+            if not any(Key.of(row) == key for row, _ in reserved):
+                raise BudgetExceeded(f"run {run} on account {key} was never reserved; nothing was released.")
+            entries: list[str] = []
+            left = 0
+            for row, state in reserved:
+                account = Key.of(row)
+                reach = Reach(key.unit, key.neighbours, (account.observer,))
+                written = commit_in(transaction, row, state, reach.price(releases, account))
+                entries, left = written.entries if account == key else entries, max(left, written.left)
+            return Committed(entries, left)
 
     def finish(self, key: Key, run: str) -> None:
         """No more commits; what was reserved and never committed goes back. Finishing twice does nothing."""
         with self.database.transaction() as transaction:
-            row = self._row(transaction, key)
-            state = self._run(transaction, row.id, run)
-            if state is None or state.finished == FINISHED:
-                return
-            left, changes = json.loads(state.left), {}
-            if any(item["count"] for item in left):
-                back = unused(left, state.delta, nothing_committed=state.committed == 0)
-                changes = {"held": Holdings(Holdings.from_json(row.held).cost.minus(back)).to_json()}
-            transaction.run(say.FINISH_RUN, {"which": run, "finished": FINISHED})
-            self._append(transaction, row, [_entry("finish", "{}", run)], **changes)
+            for row, state in self._reserved(transaction, key, run):
+                finish_in(transaction, row, state)
 
     # ----------------------------------------------------------- reading
 
@@ -174,6 +142,12 @@ class Book:
             row = self._row(transaction, key)
             return [r.run for r in transaction.rows(say.UNFINISHED, {"account": row.id, "running": RUNNING})]
 
+    def runs_of(self, name: str) -> set[str]:
+        """Ids of all runs charged to an account of this name."""
+        with self.database.transaction() as transaction:
+            rows = transaction.rows(say.ACCOUNTS, {"name": name})
+            return {state.run for row in rows for state in transaction.rows(say.RUNS_OF, {"account": row.id})}
+
     def committed(self, key: Key, run: str) -> list[tuple[str, Event]]:
         """Every commit of a run, in order."""
         with self.database.transaction() as transaction:
@@ -188,16 +162,14 @@ class Book:
         return Limit(row.epsilon, row.delta, row.rule).total(Holdings.from_json(row.held).cost), row.epsilon
 
     def verify(self) -> list[str]:
-        """Check every chain and recompute every total; a list of problems, empty when all is well."""
-        from taskveil.privacy.ledger.replay import replayed_cost
+        """Check every chain and recompute every column; a list of problems, empty when all is well."""
+        from taskveil.privacy.ledger.replay import account_problems
 
         problems: list[str] = []
         for row in self.accounts():
-            history = self.rows(row.id)
-            wrong = broken_links(row.name, history, row.head, row.entries)
-            if not wrong and not _same(replayed_cost(history), Holdings.from_json(row.held).cost):
-                wrong = [f"{row.name}: the stored total is not what the entries add up to"]
-            problems += wrong
+            with self.database.transaction() as transaction:
+                states = transaction.rows(say.RUNS_OF, {"account": row.id})
+            problems += account_problems(row, self.rows(row.id), states)
         return problems
 
     def key_for(self, name: str | None, unit: str, neighbours: str, observer: str) -> Key:
@@ -230,88 +202,27 @@ class Book:
 
     # ---------------------------------------------------------- internals
 
-    def _find(self, transaction: Transaction, key: Key) -> Any:
-        chosen = say.ACCOUNT_LOCKED if self.database.locks_rows else say.ACCOUNT
-        return next(iter(transaction.rows(chosen, key.columns())), None)
+    def _rows(self, transaction: Transaction, name: str) -> list[Any]:
+        """All accounts of a name, locked, always in the same order."""
+        return transaction.rows(say.ACCOUNTS_LOCKED if self.database.locks_rows else say.ACCOUNTS, {"name": name})
 
     def _row(self, transaction: Transaction, key: Key) -> Any:
-        row = self._find(transaction, key)
+        row = _row_of(self._rows(transaction, key.name), key)
         if row is None:
-            raise UnknownName(f"no account {key} in this ledger; open it with `taskveil ledger set {key.name} ...`")
+            raise _no_account(key)
         return row
 
-    def _run(self, transaction: Transaction, account: int, run: str) -> Any:
-        return next(iter(transaction.rows(say.RUN, {"run": run, "account": account})), None)
-
-    def _open_run(self, transaction: Transaction, account: int, run: str, key: Key) -> Any:
-        state = self._run(transaction, account, run)
-        if state is None or state.finished == FINISHED:
-            why = "was never reserved" if state is None else "is finished"
-            raise BudgetExceeded(f"run {run} on account {key} {why}; nothing was released.")
-        return state
-
-    def _was_committed(self, transaction: Transaction, run: str, release: str) -> bool:
-        return bool(transaction.rows(say.COMMITTED_BEFORE, {"run": run, "release": release, "kind": "commit"}))
-
-    def _append(self, transaction: Transaction, row: Any, new: list[dict[str, str]], **changes: Any) -> list[str]:
-        """More entries, and the account's row brought up to date with them; returns their ids."""
-        at, head, rows = datetime.now(UTC).isoformat(timespec="microseconds"), row.head, []
-        for number, entry in enumerate(new, start=row.entries + 1):
-            hashed = link(head, row.name, number, entry["run"], entry["kind"], entry["release"], entry["body"], at)
-            rows.append({"account": row.id, "number": number, **entry, "at": at, "previous": head, "hash": hashed})
-            head = hashed
-        transaction.run_many(say.APPEND, rows)
-        moved = {"which": row.id, "entries": rows[-1]["number"], "head": head, **changes}
-        transaction.run(say.ADVANCE[tuple(changes)], moved)
-        return [f"{row.name}/{entry['number']}" for entry in rows]
+    def _reserved(self, transaction: Transaction, key: Key, run: str) -> list[tuple[Any, Any]]:
+        """Accounts of this name that hold the run, each with the run's state in it."""
+        rows = {row.id: row for row in self._rows(transaction, key.name)}
+        if _row_of(list(rows.values()), key) is None:
+            raise _no_account(key)
+        return [(rows[state.account], state) for state in transaction.rows(say.RUN, {"run": run}) if state.account in rows]
 
 
-def _entry(kind: str, body: str, run: str = "", release: str = "") -> dict[str, str]:
-    return {"run": run, "kind": kind, "release": release, "body": body}
+def _row_of(rows: Sequence[Any], key: Key) -> Any:
+    return next((row for row in rows if Key.of(row) == key), None)
 
 
-def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) -> Cost:
-    """What a finished run gives back: Renyi parts event by event, summed epsilons only where nothing was released."""
-    charges = [Charge(event_from_dict(item["event"]), item["count"]) for item in left if item["count"]]
-    cost = cost_of(charges, delta)
-    return cost if nothing_committed else Cost(cost.curve, cost.slack, cost.failure, 0.0, 0.0)
-
-
-def taken_from(left: list[dict[str, Any]], event: Event) -> bool:
-    """Take one such event out of the reservation; False where it holds none any more."""
-    wanted = event.to_dict()
-    for item in left:
-        if item["event"] == wanted and item["count"] > 0:
-            item["count"] -= 1
-            return True
-    return False
-
-
-def _plain(charges: Sequence[Charge]) -> list[dict[str, Any]]:
-    """Equal events written once, with their count."""
-    counts: Counter[Event] = Counter()
-    for charge in charges:
-        counts[charge.event] += charge.count
-    return [{"event": event.to_dict(), "count": count} for event, count in counts.items()]
-
-
-def _require(limit: Limit, held: Cost, cost: Cost, key: Key, what: str) -> None:
-    after = held + cost
-    if limit.fits(after):
-        return
-    now, then = limit.total(held), limit.total(after)
-    raise BudgetExceeded(
-        f"account {key} has spent epsilon {now:.4g} of {limit.epsilon:g} at delta {limit.delta:g}; {what}, which would "
-        f"bring it to {then:.4g}. Nothing was released. Use fewer rounds or a smaller epsilon, or see "
-        f"`taskveil ledger show`."
-    )
-
-
-def _same(a: Cost, b: Cost) -> bool:
-    import numpy as np
-
-    return bool(
-        np.allclose(a.curve, b.curve, rtol=1e-6, atol=1e-9)
-        and abs(a.epsilon - b.epsilon) <= 1e-6 * (1 + abs(b.epsilon))
-        and abs(a.delta - b.delta) <= 1e-9
-    )
+def _no_account(key: Key) -> UnknownName:
+    return UnknownName(f"no account {key} in this ledger; open it with `taskveil ledger set {key.name} ...`")

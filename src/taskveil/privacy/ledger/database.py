@@ -1,9 +1,10 @@
 """Opening a ledger and writing to it, one transaction at a time.
 
 SQLite: BEGIN IMMEDIATE takes the write lock before the first read, so two processes never decide on the same balance;
-synchronous=FULL makes a commit durable before it returns. PostgreSQL: the account's row is locked (SELECT ... FOR UPDATE),
-which serialises all that happens to one account. Whatever goes wrong below us (read-only or full disk, a broken file, an
-unreachable server) becomes LedgerUnavailable: nothing is released.
+synchronous=FULL makes a commit durable before it returns. PostgreSQL: all accounts of a name are locked in order (SELECT ... FOR
+UPDATE), which serialises all that happens to them; synchronous_commit is raised for every transaction that must last.
+Whatever goes wrong below us (read-only or full disk, a broken file, an unreachable server) becomes LedgerUnavailable: nothing
+is released.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from taskveil.privacy.ledger.migrations import migrate, refuse_newer
 
 WAIT_SECONDS = 60
 LOG_PAGES = 64  # of the write-ahead log, before it starts over: a disk syncs blocks it has sooner than new ones
+# Whatever the server's, the database's or the user's default: never less than the disk, and what is stricter stays.
+WAITS_FOR_THE_DISK = (
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')"
+)
 MOST_KEPT = 4  # ledgers whose connections stay open; a process rarely has a second one
 
 
@@ -37,8 +42,8 @@ class Transaction:
         self._cursor = connection.cursor()
         if self._dialect.name == "sqlite":
             self._begin_sqlite(connection, durable)
-        elif not durable:
-            self._cursor.execute("SET LOCAL synchronous_commit TO OFF")
+        else:
+            self._cursor.execute(WAITS_FOR_THE_DISK if durable else "SET LOCAL synchronous_commit TO OFF")
 
     def run(self, statement: say.Statement, values: say.Values) -> None:
         statement.run(self._cursor, self._dialect, values)
@@ -69,8 +74,7 @@ class Database:
             return
         before = _place(self._engine)
         with self._engine_errors(), self._engine.begin() as connection:
-            Transaction(connection.connection, self._engine.dialect)
-            migrate(connection)
+            migrate(connection, Transaction(connection.connection, self._engine.dialect))
         if before is not None and before == _place(self._engine):
             _keep(url, before, self._engine)
 

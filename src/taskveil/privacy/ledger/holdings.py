@@ -1,12 +1,15 @@
 """What an account has committed or reserved, composed, and whether one more plan fits.
 
-Two rules, one per account, chosen by its first plan, which no output of the account can have influenced:
+Three rules, one per account. The first two are chosen by its first plan, which no output of the account can have influenced; the
+third by whoever opens the account:
 
 renyi   Renyi curves at fixed orders add up over runs, also when later runs depend on earlier outputs: an RDP filter
         (Feldman & Zrnic 2021). The total is read at the account's delta, less the slack of the events.
 sum     epsilons and deltas of whole plans add up (Rogers et al. 2016, simple composition filter). Only where the first
         plan fits the limit by its own accountant (exact for one fixed plan) and not by the Renyi bound: a limit of
         epsilon 1 then allows one run of epsilon 1.
+gaussian  squares of mu = 1/noise multiplier add up, and the whole is one Gaussian: fully adaptive, exact (Smith & Thakurta 2022;
+        Koskela, Tobaben & Honkela 2023). Unsampled Gaussian releases only; what was not released goes back event by event.
 """
 
 from __future__ import annotations
@@ -22,20 +25,22 @@ from numpy.typing import NDArray
 
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, Rdp, rdp_curve
-from taskveil.privacy.events import Charge
+from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, ZeroEvent
+from taskveil.privacy.guarantees import gaussian_epsilon
 
-OPEN, RENYI, SUM = "open", "renyi", "sum"
+OPEN, RENYI, SUM, GAUSSIAN = "open", "renyi", "sum", "gaussian"
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a list of charges costs under both rules."""
+    """What a list of charges costs under every rule."""
 
     curve: NDArray[np.float64]
     slack: float  # total variation from what the curve describes
     failure: float  # probability that the curve does not apply
     epsilon: float
     delta: float
+    mu_squared: float = math.nan  # infinite: not all are Gaussian; nan: unknown, in books kept before there was the rule
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -44,6 +49,7 @@ class Cost:
             self.failure + other.failure,
             self.epsilon + other.epsilon,
             self.delta + other.delta,
+            self.mu_squared + other.mu_squared,
         )
 
     def minus(self, other: Cost) -> Cost:
@@ -54,11 +60,12 @@ class Cost:
             max(self.failure - other.failure, 0.0),
             max(self.epsilon - other.epsilon, 0.0),
             max(self.delta - other.delta, 0.0),
+            self.mu_squared if math.isinf(other.mu_squared) else max(self.mu_squared - other.mu_squared, 0.0),
         )
 
 
 def nothing() -> Cost:
-    return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0, 0.0)
+    return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def cost_of(charges: Sequence[Charge], delta: float) -> Cost:
@@ -75,7 +82,15 @@ def _cost_of(charges: tuple[Charge, ...], delta: float) -> Cost:
     failure = math.fsum(c.count * c.event.failure() for c in charges)
     curve = np.asarray(curve)
     curve.flags.writeable = False
-    return Cost(curve, slack, failure, epsilon, used)
+    return Cost(curve, slack, failure, epsilon, used, math.fsum(c.count * _mu_squared(c.event) for c in charges))
+
+
+def _mu_squared(event: Event) -> float:
+    """Of one release; infinite for all but a Gaussian, and what is exactly nothing."""
+    if isinstance(event, GaussianEvent):
+        return 1 / event.noise_multiplier**2
+    paid = isinstance(event, CappedEvent) and isinstance(event.inner, GaussianEvent)
+    return 0.0 if isinstance(event, ZeroEvent) or paid else math.inf
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,8 @@ class Limit:
         """Composed epsilon at the account's delta; infinite where it cannot be certified."""
         if self.rule == SUM:
             return cost.epsilon if cost.delta <= self.delta * (1 + 1e-12) else math.inf
+        if self.rule == GAUSSIAN:
+            return gaussian_epsilon(self.delta, math.sqrt(cost.mu_squared)) if cost.mu_squared < math.inf else math.inf
         if not cost.curve.any():
             return 0.0
         return Rdp().read(cost.curve, self.delta - cost.failure, cost.slack)
@@ -119,6 +136,7 @@ class Holdings:
         values = c.curve.tolist()
         finite = values if np.isfinite(c.curve).all() else [_plain(v) for v in values]
         parts = {"slack": c.slack, "failure": c.failure, "epsilon": _plain(c.epsilon), "delta": c.delta}
+        parts |= {} if math.isnan(c.mu_squared) else {"mu_squared": _plain(c.mu_squared)}
         return json.dumps({"curve": finite, **parts})
 
     @staticmethod
@@ -126,8 +144,8 @@ class Holdings:
         data = json.loads(text)
         finite = '"inf"' not in text
         curve = np.asarray(data["curve"] if finite else [math.inf if v == "inf" else v for v in data["curve"]], np.float64)
-        epsilon = math.inf if data["epsilon"] == "inf" else data["epsilon"]
-        return Holdings(Cost(curve, data["slack"], data["failure"], epsilon, data["delta"]))
+        epsilon, mu_squared = (float(data.get(name, "nan")) for name in ("epsilon", "mu_squared"))
+        return Holdings(Cost(curve, data["slack"], data["failure"], epsilon, data["delta"], mu_squared))
 
 
 def _plain(value: float) -> float | str:

@@ -7,6 +7,7 @@ program does not know was written by a newer version: it is refused, nothing is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     Column,
@@ -51,7 +52,7 @@ runs = Table(
     "taskveil_runs",
     metadata,
     Column("run", String(40), primary_key=True),
-    Column("account", ForeignKey("taskveil_accounts.id"), nullable=False),
+    Column("account", ForeignKey("taskveil_accounts.id"), primary_key=True),  # a run stands in every account it reaches
     Column("delta", Float, nullable=False),
     Column("left", Text, nullable=False),  # events reserved and not committed, with their counts (JSON)
     Column("committed", Integer, nullable=False),
@@ -75,7 +76,7 @@ entries = Table(
 )
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: Connection, transaction: Any) -> None:
     metadata.create_all(connection, tables=[accounts, runs, entries])
     if connection.dialect.name == "sqlite":  # append-only, also for a hand-written UPDATE
         for verb in ("UPDATE", "DELETE"):
@@ -87,18 +88,33 @@ def _create(connection: Connection) -> None:
             )
 
 
-STEPS: dict[str, Callable[[Connection], None]] = {"1 accounts, runs and entries": _create}
+def _every_account(connection: Connection, transaction: Any) -> None:
+    """Version 0.1.0 charged one observer: a run may now stand in several accounts, and earlier ones are carried over."""
+    from taskveil.privacy.ledger.carry import carry_all
+
+    columns = "run, account, delta, \"left\", committed, finished"
+    connection.execute(text("ALTER TABLE taskveil_runs RENAME TO taskveil_runs_before"))
+    metadata.create_all(connection, tables=[runs])
+    connection.execute(text(f"INSERT INTO taskveil_runs ({columns}) SELECT {columns} FROM taskveil_runs_before"))
+    connection.execute(text("DROP TABLE taskveil_runs_before"))
+    carry_all(transaction)
 
 
-def migrate(connection: Connection) -> None:
+Step = Callable[[Connection, Any], None]
+STEPS: dict[str, Step] = {"1 accounts, runs and entries": _create, "2 runs in every account they reach": _every_account}
+
+
+def migrate(connection: Connection, transaction: Any) -> None:
     """Bring the tables up to date inside the caller's transaction."""
+    if connection.dialect.name == "postgresql":  # two programs that open an old ledger at once
+        connection.execute(text("SELECT pg_advisory_xact_lock(7220391)"))
     if not connection.dialect.has_table(connection, steps.name):
         metadata.create_all(connection, tables=[steps])
     done = set(connection.execute(select(steps.c.name)).scalars())
     refuse_newer(done)
     for name, step in STEPS.items():
         if name not in done:
-            step(connection)
+            step(connection, transaction)
             connection.execute(insert(steps).values(name=name))
 
 

@@ -50,22 +50,22 @@ def _arranged(order: Sequence[str] | None, values: Values) -> Any:
 
 
 KEY = ("name", "unit", "neighbours", "observer")
-_ACCOUNT = select(accounts).where(*(accounts.c[part] == bindparam(part) for part in KEY))
+_ACCOUNTS = select(accounts).where(accounts.c.name == bindparam("name")).order_by(accounts.c.id)
+_THIS_RUN = (runs.c.run == bindparam("which"), runs.c.account == bindparam("where"))
 
 DONE = Statement(select(steps.c.name))
 
-ACCOUNT = Statement(_ACCOUNT)
-ACCOUNT_LOCKED = Statement(_ACCOUNT.with_for_update())
-ALL_ACCOUNTS = Statement(select(accounts).order_by(accounts.c.name))
+ACCOUNTS = Statement(_ACCOUNTS)
+ACCOUNTS_LOCKED = Statement(_ACCOUNTS.with_for_update())
+ALL_ACCOUNTS = Statement(select(accounts).order_by(accounts.c.name, accounts.c.id))
 OPEN_ACCOUNT = Statement(insert(accounts), [*KEY, "epsilon", "delta", "rule", "held", "entries", "head"])
 
-RUN = Statement(select(runs).where(runs.c.run == bindparam("run"), runs.c.account == bindparam("account")))
+RUN = Statement(select(runs).where(runs.c.run == bindparam("run")).order_by(runs.c.account))
+RUNS_OF = Statement(select(runs).where(runs.c.account == bindparam("account")).order_by(runs.c.run))
 UNFINISHED = Statement(select(runs.c.run).where(runs.c.account == bindparam("account"), runs.c.finished == bindparam("running")))
 OPEN_RUN = Statement(insert(runs), ["run", "account", "delta", "left", "committed", "finished"])
-COUNT_COMMIT = Statement(
-    update(runs).where(runs.c.run == bindparam("which")).values({c: bindparam(c) for c in ("left", "committed", "finished")})
-)
-FINISH_RUN = Statement(update(runs).where(runs.c.run == bindparam("which")).values(finished=bindparam("finished")))
+COUNT_COMMIT = Statement(update(runs).where(*_THIS_RUN).values({c: bindparam(c) for c in ("left", "committed", "finished")}))
+FINISH_RUN = Statement(update(runs).where(*_THIS_RUN).values(finished=bindparam("finished")))
 
 HISTORY = Statement(select(entries).where(entries.c.account == bindparam("account")).order_by(entries.c.number))
 COMMITS = Statement(
@@ -75,7 +75,10 @@ COMMITS = Statement(
 )
 COMMITTED_BEFORE = Statement(
     select(entries.c.id).where(
-        entries.c.run == bindparam("run"), entries.c.release == bindparam("release"), entries.c.kind == bindparam("kind")
+        entries.c.account == bindparam("account"),
+        entries.c.run == bindparam("run"),
+        entries.c.release == bindparam("release"),
+        entries.c.kind == bindparam("kind"),
     )
 )
 APPEND = Statement(

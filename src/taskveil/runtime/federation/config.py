@@ -43,7 +43,7 @@ SECTIONS = {
 SITE_SECTIONS = {
     "site": {"name", "federation", "server", "authority", "key", "state"},
     "data": {"task", "target"},
-    "limit": {"epsilon", "delta", "ledger", "account"},
+    "limit": {"epsilon", "delta", "record_epsilon", "record_delta", "ledger", "account"},
 }
 
 

@@ -33,10 +33,12 @@ def join(
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
     with only_one(file.state, "this site"):
-        agreement = prepare(config, data)
-        say(f"this run: {agreement}")
-        if not agree(agreement):
-            say("refused at this site; nothing was sent")
+        def asked(agreement: Agreement) -> bool:
+            say(f"this run: {agreement}")
+            return agree(agreement)
+
+        if prepare(config, data, asked) is None:
+            say("refused at this site; nothing was reserved and nothing was sent")
             return file.state
         node = _supernode(file)
         try:

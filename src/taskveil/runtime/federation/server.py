@@ -17,7 +17,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +25,19 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import EnvironmentMissing, SecureSumRefused
-from taskveil.methods.base import Billboard, Method
+from taskveil.methods.base import Billboard
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.certificate import build_certificate
-from taskveil.privacy.plan import Plan
+from taskveil.privacy.certificate import Certificate, build_certificate
+from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, system_noise
+from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Observer
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.driver import Driver, Progressed
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.record import executed_releases
 from taskveil.runtime.site import plan_digest
 
 log = logging.getLogger("taskveil.federation")
@@ -150,23 +152,30 @@ def write_results(
 ) -> None:
     """What the server may keep and show: the last billboard, the certificate, who took part. All of it is public."""
     folder.mkdir(exist_ok=True)
-    write_arrays(folder / "billboard.npz", {k: np.asarray(v) for k, v in done.billboards[-1].values.items()})
-    certificate = certificate_of(federation.method(), federation, plan, done, source)
-    write_atomically(folder / "certificate.json", certificate.to_json().encode())
+    randomness = source.describe()
+    if not randomness.get("samplers"):  # all noise was drawn at the sites
+        randomness = {**randomness, "samplers": ["operating system, at the sites"]}
     about = {
         "name": federation.name, "method": federation.run.get("method", "subspace"),
         "sites": [m.name for m in federation.members],
         "steps": len(done.schedule), "messages": done.sent, "refusals": driver.refusals, "finished": time.time(),
+        "executed": [p.id for p in done.executed], "randomness": randomness,
     }  # fmt: skip
-    write_atomically(folder / "run.json", json.dumps(about, indent=2).encode())
+    about = json.loads(json.dumps(about))
+    arrays = {k: np.asarray(v) for k, v in done.billboards[-1].values.items()}
+    certificate = certificate_of(federation, plan, done.executed, randomness)
+    seal = seal_of(json.loads(certificate.to_json()), about, arrays)
+    write_arrays(folder / "billboard.npz", {**arrays, SEAL: np.asarray(seal)})
+    write_atomically(folder / "certificate.json", replace(certificate, seal=seal).to_json().encode())
+    write_atomically(folder / "run.json", json.dumps({**about, SEAL: seal}, indent=2).encode())
 
 
 def certificate_of(
-    method: Method, federation: Federation, plan: Plan, done: Progressed, source: NoiseSource
-) -> Any:
+    federation: Federation, plan: Plan, made: Sequence[PlannedRelease], randomness: dict[str, Any]
+) -> Certificate:
     """The certificate of what was executed; noise drawn at the sites is described as the sites' package draws it."""
-    public = federation.public()
-    executed = replace(plan, releases=tuple(done.executed)) if plan.budget.epsilon is not None else plan
+    method, public = federation.method(), federation.public()
+    executed = replace(plan, releases=tuple(made)) if plan.budget.epsilon is not None else plan
     observers = [
         *AGGREGATIONS.get(plan.budget.aggregation).observers,
         *(Observer(o) for o in method.also_protects(plan.budget) if not (federation.own_units() and o == "public")),
@@ -176,15 +185,20 @@ def certificate_of(
         "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",
         *method.assumptions(public, plan),
     ]
-    randomness = source.describe()
-    if not randomness.get("samplers"):  # all noise was drawn at the sites
-        randomness = {**randomness, "samplers": ["operating system, at the sites"]}
     return build_certificate(
         method.name, executed, randomness,
         public=["the names of the tasks", "columns, label sets, ranges and options"], assumptions=assumptions,
         not_protected=[*method.not_protected(public, plan), "a site's own model, which it keeps"],
         observers=list(dict.fromkeys(observers)),
     )  # fmt: skip
+
+
+def certificate_again(folder: Path, about: dict[str, Any]) -> Certificate:
+    """The certificate made again from federation.toml and the record in results/run.json, for `taskveil certify`."""
+    federation = load_federation(folder / "federation.toml")
+    plan = federation.plan()
+    made = executed_releases(about["executed"], {p.id: p for p in plan.releases})
+    return certificate_of(federation, plan, made, about["randomness"])
 
 
 def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]]) -> None:

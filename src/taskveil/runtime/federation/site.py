@@ -12,10 +12,11 @@ import numpy as np
 
 from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.ledger import Book, Key, open_account
+from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
+from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
 from taskveil.runtime.secure.keys import NodeIdentity, node_public
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
@@ -45,10 +46,13 @@ class Agreement:
         )
 
 
-def prepare(site_path: str | Path, data: Any) -> Agreement:
-    """Read the rows, recompute the plan from public sizes, compare it with the site's own limit and ledger, remember both.
+def prepare(
+    site_path: str | Path, data: Any, agree: Callable[[Agreement], bool] = lambda agreement: True
+) -> Agreement | None:
+    """Read the rows, recompute the plan from public sizes, ask, compare it with the site's own limit and ledger, remember both.
 
-    Raises BudgetExceeded before anything is sent if the site's limit does not cover the plan.
+    None where `agree` says no: nothing was reserved or written then. Raises BudgetExceeded before anything is sent if the
+    site's limit does not cover the plan.
     """
     file = load_site(site_path)
     federation = load_federation(file.federation)
@@ -56,29 +60,25 @@ def prepare(site_path: str | Path, data: Any) -> Agreement:
     plan, public = federation.plan(), federation.public()
     state = SiteState(file.state)
     messages = allowed_messages(plan, file, federation)
+    agreement = _agreement(plan, federation, messages, wanted(file.limit, plan.budget.unit)[0])
+    if not agree(agreement):
+        return None
     digest, run = plan_digest(plan, public), uuid.uuid4().hex
     known = state.agreed()
     run = known["ledger_run"] if known else run
     account = ledger_account(file, state, plan, federation, run)
     if account is not None:
-        account.reserve(
-            first_messages(plan, messages)
-        )  # BudgetExceeded: the site says no, and nothing was sent
+        account.reserve(first_messages(plan, messages))  # BudgetExceeded: the site says no, and nothing was sent
     prepared = prepare_tasks(tasks, federation.preparation())
     state.keep_rows(prepared.own.block, prepared.own.scaling)
     state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
-    limit = file.limit.get("epsilon")
-    epsilon = plan.epsilon() if plan.budget.epsilon is not None else float("inf")
-    budget = plan.budget
-    return Agreement(
-        epsilon,
-        budget.delta,
-        budget.unit.value,
-        budget.neighbours.value,
-        observer_of(federation, plan),
-        messages,
-        limit,
-    )
+    return agreement
+
+
+def _agreement(plan: Plan, federation: Federation, messages: int, limit: float | None) -> Agreement:
+    epsilon, budget = plan.epsilon() if plan.budget.epsilon is not None else float("inf"), plan.budget
+    observer, unit, neighbours = observer_of(federation, plan), budget.unit.value, budget.neighbours.value
+    return Agreement(epsilon, budget.delta, unit, neighbours, observer, messages, limit)
 
 
 def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
@@ -159,7 +159,7 @@ def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
     if plan.most_participations is not None:  # the server could ask more often, and the site would not notice
         raise BudgetExceeded("this plan counts on a cap on participations, which a site cannot check yet. Nothing was sent.")
     rounds = [releases for _, releases in plan.rounds()]
-    limit = file.limit.get("epsilon")
+    limit = wanted(file.limit, plan.budget.unit)[0]
     if limit is None or plan.budget.epsilon is None:
         if limit is not None:
             raise BudgetExceeded(
@@ -167,11 +167,11 @@ def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
             )
         return len(rounds)
     if federation.method().schedule == "asynchronous":
-        return longest_prefix(plan, rounds, float(limit))
+        return longest_prefix(plan, rounds, limit)
     cost, _ = best_epsilon(plan.charges(), plan.budget.delta, plan.budget.accountant)
-    if cost > float(limit):
+    if cost > limit:
         raise BudgetExceeded(
-            f"site {file.name!r} allows epsilon {float(limit):g}; this run plans {cost:.4g} ({len(rounds)} round(s)). "
+            f"site {file.name!r} allows epsilon {limit:g}; this run plans {cost:.4g} ({len(rounds)} round(s)). "
             "Nothing was sent."
         )
     return len(rounds)
@@ -189,25 +189,18 @@ def observer_of(federation: Federation, plan: Plan) -> str:
 
 
 def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Federation, run: str) -> Any:
-    """The site's own account: the ledger it names, or one in its state folder with the limit of site.toml."""
+    """The site's own accounts: in the ledger it names, or in one beside its state folder; with the limits of site.toml."""
     if plan.budget.epsilon is None or not plan.releases:
         return None
-    observer = observer_of(federation, plan)
-    url = file.limit.get("ledger") or f"sqlite:///{(state.folder.parent / 'ledger.db').resolve()}"
-    name = file.limit.get("account", file.name)
-    if "ledger" not in file.limit:
-        _open_own_book(url, name, file, plan, observer)
-    return open_account(url, name, plan, observer, run)
-
-
-def _open_own_book(url: str, name: str, file: SiteFile, plan: Plan, observer: str) -> None:
-    book = Book(url)
-    key = Key(name, plan.budget.unit.value, plan.budget.neighbours.value, observer)
-    limit = float(file.limit.get("epsilon", plan.budget.epsilon or 1.0))
-    delta = float(file.limit.get("delta", plan.budget.delta))
-    if not any(a.name == name and a.observer == observer and a.unit == key.unit for a in book.accounts()):
-        book.set_limit(key, limit, delta)
-    book.close()
+    observer, name = observer_of(federation, plan), file.limit.get("account", file.name)
+    also = [observer, *federation.method().also_protects(plan.budget)]
+    if "ledger" in file.limit:
+        book = Book(file.limit["ledger"])
+        lower_limits(book, name, file.limit)
+        return open_account(book, name, plan, observer, run, also=also)
+    book = Book(f"sqlite:///{(state.folder.parent / 'ledger.db').resolve()}")
+    key = set_limits(book, name, file.limit, plan)
+    return LedgerAccount(book, key, plan.budget, run, also)
 
 
 class NoAccount:

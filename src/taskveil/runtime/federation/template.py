@@ -91,6 +91,7 @@ task = "task"                             # column that says which task a row be
 
 [limit]
 epsilon = 2.0                             # this site's own limit over all runs; it refuses what would exceed it
+# record_epsilon = 2.0                    # for single rows; runs that protect whole tasks count here too
 # ledger = "sqlite:////var/lib/taskveil/ledger.db"     # a ledger shared with other runs, see `taskveil ledger`
 """
 

@@ -205,6 +205,21 @@ def test_pure_events_are_accounted_too(book):
         "DELETE FROM taskveil_entries WHERE number = 4",
         "UPDATE taskveil_accounts SET held = (SELECT held FROM taskveil_accounts) || ' '",
         "UPDATE taskveil_entries SET kind = 'finish' WHERE number = 3",
+        "UPDATE taskveil_accounts SET epsilon = 20.0",
+        "UPDATE taskveil_accounts SET delta = 0.001",
+        "UPDATE taskveil_accounts SET rule = 'sum'",
+        "UPDATE taskveil_accounts SET unit = 'record'",
+        "UPDATE taskveil_accounts SET neighbours = 'add-remove'",
+        "UPDATE taskveil_accounts SET observer = 'public'",
+        "UPDATE taskveil_accounts SET name = 'schools'",
+        "UPDATE taskveil_accounts SET entries = 3",
+        "UPDATE taskveil_accounts SET head = 'x'",
+        "UPDATE taskveil_runs SET \"left\" = replace(\"left\", '\"count\": 0', '\"count\": 9')",
+        "UPDATE taskveil_runs SET committed = 0",
+        "UPDATE taskveil_runs SET finished = 0",
+        "UPDATE taskveil_runs SET delta = 1e-9",
+        "UPDATE taskveil_runs SET run = 'another'",
+        "DELETE FROM taskveil_runs",
     ],
 )
 def test_an_edit_is_visible(book, path, statement):
@@ -217,7 +232,7 @@ def test_an_edit_is_visible(book, path, statement):
             raw.execute("UPDATE taskveil_entries SET body = '{}'")
         for verb in ("update", "delete"):
             raw.execute(f"DROP TRIGGER taskveil_no_{verb}")
-        if "held" in statement:
+        if "SET held" in statement:
             held = json.loads(raw.execute("SELECT held FROM taskveil_accounts").fetchone()[0])
             held["curve"] = [0.0] * len(held["curve"])
             raw.execute("UPDATE taskveil_accounts SET held = ?", [json.dumps(held)])

@@ -1,0 +1,111 @@
+"""Does a saved certificate follow from the run that is saved beside it?
+
+1. The three files belong together: each carries the seal of all of them.
+2. The certificate is made again from the record in model.json, by the function that made it (certify.py), and compared: method,
+   variant, every statement with its observer, events, assumptions, what is not protected, randomness.
+3. Every event and every epsilon is recomputed (privacy/verification.py).
+4. Where a ledger is given, its book holds the same releases, in every account the run reaches.
+
+A folder of version 0.1.0 has no seal and no record of its preparation; legacy.py says which of them were false.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import CheckFailed, DataError, InputError, OptionError
+from taskveil.estimators import legacy
+from taskveil.estimators.certify import certificate as certificate_of
+from taskveil.estimators.storage import UNREADABLE, read_folder, saved_run
+from taskveil.privacy.certificate import Certificate, software_versions
+from taskveil.privacy.seal import broken_seals, is_sealed
+from taskveil.privacy.verification import differences
+
+FILES, RESULTS = ("model.json", "arrays.npz"), ("run.json", "billboard.npz")
+CLAIMS = ("method", "variant", "statements", "events", "randomness")
+WORDS = ("assumptions", "not_protected")  # sentences, which another version may put in other words
+EXPECTED = "expected a folder written by fit; give certificate.json itself to check it without its run"
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A certificate, what is wrong with it, and what a reader should know besides."""
+
+    certificate: Certificate
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check_folder(folder: Path, ledger: str | None = None) -> Checked:
+    """Everything that can be checked without a key."""
+    if not (folder / "certificate.json").exists():
+        raise DataError(f"{folder / 'certificate.json'} is missing: {EXPECTED}")
+    if (folder / "run.json").exists() and not (folder / "model.json").exists():
+        return _check_results(folder, ledger)
+    gone = [name for name in FILES if not (folder / name).exists()]
+    if gone:
+        raise CheckFailed(f"{folder / gone[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
+    about, arrays, certificate = read_folder(folder, *FILES)
+    old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
+    problems = [] if old else _seal_problems(about, arrays, certificate)
+    problems += _record_problems(about, arrays, certificate, old, ledger)
+    problems += certificate.verify().problems
+    notes = legacy.notes(about) if old and not problems else []
+    return Checked(certificate, tuple(dict.fromkeys(problems)), tuple(notes))
+
+
+def _check_results(folder: Path, ledger: str | None) -> Checked:
+    """The results of a federation's server: its certificate follows from run.json and federation.toml."""
+    from taskveil.runtime.federation.server import certificate_again
+
+    if ledger is not None:
+        raise OptionError("the server of a federation keeps no ledger: every site checks its own, with `taskveil ledger verify`")
+    about, arrays, certificate = read_folder(folder, *RESULTS)
+    problems = _seal_problems(about, arrays, certificate, RESULTS)
+    try:
+        problems += _differences(certificate, certificate_again(folder.resolve().parent, about), "federation.toml and run.json")
+    except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
+        problems.append(f"the certificate cannot be made again from federation.toml and run.json ({type(problem).__name__})")
+    return Checked(certificate, tuple(dict.fromkeys([*problems, *certificate.verify().problems])))
+
+
+def _seal_problems(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate, names: tuple[str, str] = FILES
+) -> list[str]:
+    broken = broken_seals(certificate.to_dict(), about, arrays, ("certificate.json", *names))
+    if not broken:
+        return []
+    return [f"the files do not belong together: the seal in {', '.join(broken)} is not that of this folder's contents"]
+
+
+def _record_problems(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate, old: bool, ledger: str | None
+) -> list[str]:
+    """What the record of the run says otherwise."""
+    try:
+        method, record, preparation = saved_run(about, arrays)
+        derived = certificate_of(method, record, preparation)
+        found = [] if old and legacy.is_search(certificate) else _differences(certificate, derived, "the run in model.json", old)
+        if old:
+            found += legacy.problems(about, method, record, certificate)
+    except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
+        return [f"model.json is not the record of a run ({type(problem).__name__}): the certificate cannot be made again"]
+    if ledger is not None:
+        from taskveil.estimators.ledger_check import ledger_problems
+
+        found += ledger_problems(ledger, record, [s.observer for s in derived.statements])
+    return found
+
+
+def _differences(certificate: Certificate, derived: Certificate, source: str, old: bool = False) -> list[str]:
+    said, again = certificate.to_dict(), json.loads(derived.to_json())
+    same_version = said["software"].get("taskveil") == software_versions().get("taskveil")
+    compared = (*CLAIMS, *WORDS) if same_version and not old else CLAIMS
+    found = [text for name in compared for text in differences(said[name], again[name], name)]
+    found += [f"{name} is empty" for name in WORDS if again[name] and not said[name] and name not in compared]
+    return [f"certificate.json does not follow from {source}: {text}" for text in found[:8]]

@@ -1,0 +1,53 @@
+"""A site's limits: one for whole tasks and one for single records, over all runs, aggregations and observers.
+
+The site's own book has two accounts, both against the other tasks. Every run makes a statement against those, whatever its
+aggregation, so whatever a site spends is in them; a run that protects whole tasks is charged to both, a run that protects
+records to the second (privacy/ledger/reach.py). What site.toml says counts from the next message on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from taskveil.privacy.ledger import Book, Key
+from taskveil.privacy.plan import Plan
+from taskveil.privacy.units import Unit
+
+
+def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> Key:
+    """Bring the accounts of the site's own book in line with site.toml; returns the one this run is named by.
+
+    The neighbours are those of the site's first run: other runs are priced under them.
+    """
+    rows = [row for row in book.accounts() if row.name == name]
+    neighbours = next((row.neighbours for row in rows), plan.budget.neighbours.value)
+    for unit in Unit:
+        key, before = Key(name, unit.value, neighbours), [row for row in rows if row.unit == unit]
+        now = [(row.epsilon, row.delta) for row in before if Key.of(row) == key]
+        asked, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
+        chosen = asked[0] or other[0], asked[1] or other[1]
+        if now != [chosen]:
+            book.set_limit(key, *chosen)
+    return Key(name, plan.budget.unit.value, neighbours)
+
+
+def _of(plan: Plan) -> tuple[float, float]:
+    """A site that names no limit allows what its first run plans."""
+    return plan.budget.epsilon or 1.0, plan.budget.delta
+
+
+def lower_limits(book: Book, name: str, limit: Mapping[str, Any]) -> None:
+    """In a ledger that somebody else keeps too, site.toml may lower a limit, never raise it."""
+    for row in book.accounts():
+        epsilon, delta = wanted(limit, Unit(row.unit))
+        if row.name == name and ((epsilon or row.epsilon) < row.epsilon or (delta or row.delta) < row.delta):
+            book.set_limit(Key.of(row), min(epsilon or row.epsilon, row.epsilon), min(delta or row.delta, row.delta))
+
+
+def wanted(limit: Mapping[str, Any], unit: Unit) -> tuple[float | None, float | None]:
+    """(epsilon, delta) of site.toml for a unit; what is said for records only comes before what is said for both."""
+    prefix = "record_" if unit is Unit.RECORD else ""
+    found = (limit.get(f"{prefix}{part}", limit.get(part)) for part in ("epsilon", "delta"))
+    epsilon, delta = (None if value is None else float(value) for value in found)
+    return epsilon, delta

@@ -1,0 +1,158 @@
+"""One limit per site: over all runs, aggregations, units, neighbours and observers; lowered at once; nothing held unasked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from taskveil.errors import BudgetExceeded
+from taskveil.privacy.ledger import Book, Key
+from taskveil.runtime.federation import site as federation_site
+from taskveil.runtime.federation.config import load_federation, load_site
+from taskveil.runtime.federation.site import ledger_account, prepare
+from taskveil.runtime.site_state import SiteState
+
+ROWS = 12
+RUNS = {
+    "local": 'method = "subspace"\naggregation = "local"',
+    "curator": 'method = "subspace"\naggregation = "curator"',
+    "add-remove": 'method = "subspace"\naggregation = "local"\nneighbours = "add-remove"',
+    "record": 'method = "mean"\nunit = "record"\ndelta = 1e-5\n[run.options]\nrounds = 2',
+}
+
+
+class Place:
+    """A site's folder; every run has its own federation file and state, and all share the site's ledger."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        rng = np.random.default_rng(0)
+        rows = [f"{a:.3f},{b:.3f},{a:.3f},here" for a, b in rng.uniform(-1, 1, (ROWS, 2))]
+        (folder / "rows.csv").write_text("\n".join(["a,b,y,task", *rows]) + "\n")
+
+    def config(self, run: str, name: str, epsilon: float, limit: str):
+        sites = "".join(f'\n[[sites]]\nname = "{s}"\nrows = [{ROWS}]\n' for s in ("here", "there"))
+        head, _, options = RUNS[run].partition("\n[run.options]")
+        (self.folder / f"{name}.toml").write_text(
+            '[data]\nkind = "regression"\nfeatures = ["a", "b"]\ntarget = "y"\n'
+            '[data.bounds]\nfeatures = { "*" = [-1, 1] }\ntarget = [-3, 3]\n'
+            f"[run]\nepsilon = {epsilon}\n{head}\n" + (f"[run.options]{options}\n" if options else "") + sites
+        )
+        path = self.folder / f"site-{name}.toml"
+        path.write_text(
+            f'[site]\nname = "here"\nfederation = "{name}.toml"\nserver = "x:1"\nauthority = "a"\nkey = "k"\nstate = "{name}"\n'
+            f'[data]\ntask = "task"\n[limit]\ndelta = 1e-5\n{limit}\n'
+        )
+        return path
+
+    def join(self, run: str, name: str, epsilon: float = 1.9, limit: str = "epsilon = 2.0", **options):
+        return prepare(self.config(run, name, epsilon, limit), self.folder / "rows.csv", **options)
+
+    @property
+    def book(self):
+        return Book(f"sqlite:///{self.folder / 'ledger.db'}")
+
+    def spent(self, unit: str) -> float:
+        (row,) = [r for r in self.book.accounts() if r.unit == unit]
+        return self.book.spent(Key.of(row))[0]
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize("second", ["curator", "record", "local", "add-remove"])
+def test_a_limit_of_two_allows_one_task_level_run_of_nearly_two_and_then_nothing_else(place, second):
+    assert place.join("local", "first").epsilon == pytest.approx(1.9, rel=1e-2)
+    with pytest.raises(BudgetExceeded, match="account here"):
+        place.join(second, "second")
+    assert place.book.verify() == []
+
+
+@pytest.mark.parametrize(
+    "first, epsilon, second", [("curator", 1.9, "local"), ("curator", 1.9, "record"), ("add-remove", 1, "local")]
+)
+def test_the_order_of_runs_does_not_matter(place, first, epsilon, second):
+    place.join(first, "first", epsilon)
+    with pytest.raises(BudgetExceeded):
+        place.join(second, "second")
+
+
+def test_one_account_per_observer_and_unit_would_have_accepted_them(place, monkeypatch):
+    """The twin, with the old rule: every run opens an account of its own sentence."""
+
+    def old(book, name, limit, plan):
+        observer = "server" if plan.budget.aggregation == "local" else "other-tasks"
+        key = Key(name, plan.budget.unit.value, plan.budget.neighbours.value, observer)
+        book.set_limit(key, limit["epsilon"], 1e-5)
+        return key
+
+    from taskveil.privacy.ledger import book, reach
+
+    def only_its_own(self, account):
+        return account.neighbours if (account.unit, account.observer) == (self.unit, self.observers[0]) else None
+
+    monkeypatch.setattr(federation_site, "set_limits", old)
+    monkeypatch.setattr(book, "carry_over", lambda transaction, key: None)
+    only_named = staticmethod(lambda key, also=(): reach.Reach(key.unit, key.neighbours, (key.observer,)))
+    monkeypatch.setattr(reach.Reach, "of", only_named)
+    monkeypatch.setattr(reach.Reach, "relation", only_its_own)
+    for run in ("local", "curator", "record"):
+        place.join(run, run)
+
+
+def test_a_record_level_run_leaves_the_limit_for_tasks_alone(place):
+    place.join("record", "first")
+    assert place.spent("task") == 0.0 and place.spent("record") > 1.5
+    with pytest.raises(BudgetExceeded, match="record"):
+        place.join("local", "second")
+
+
+def test_records_may_have_a_limit_of_their_own(place):
+    place.join("local", "first", limit="epsilon = 2.0\nrecord_epsilon = 5.0")
+    place.join("record", "second", limit="epsilon = 2.0\nrecord_epsilon = 5.0")
+    with pytest.raises(BudgetExceeded):
+        place.join("curator", "third", limit="epsilon = 2.0\nrecord_epsilon = 5.0")
+
+
+def test_answering_no_leaves_nothing_behind(place):
+    asked = []
+    assert place.join("local", "first", agree=lambda agreement: asked.append(agreement)) is None
+    assert asked and not (place.folder / "ledger.db").exists() and not (place.folder / "first" / "run.json").exists()
+    assert place.join("local", "first") is not None
+
+
+def test_a_limit_lowered_in_site_toml_stops_the_run_it_was_agreed_for(place):
+    """The site's next answer reads its files again, as every answer does."""
+    place.join("local", "first")
+    lowered = place.config("local", "first", 1.9, "epsilon = 1.0")
+    file = load_site(lowered)
+    federation = load_federation(file.federation)
+    plan, state = federation.plan(), SiteState(file.state)
+    account = ledger_account(file, state, plan, federation, state.agreed()["ledger_run"])
+    with pytest.raises(BudgetExceeded, match="lowered"):
+        account.commit(plan.releases[0])
+    with pytest.raises(BudgetExceeded):
+        place.join("curator", "second", epsilon=0.1, limit="epsilon = 1.0")
+
+
+def test_site_toml_lowers_a_limit_in_a_shared_ledger_and_never_raises_it(place, tmp_path):
+    url = f"sqlite:///{tmp_path / 'shared.db'}"
+    Book(url).set_limit(Key("here", observer="server"), 3.0, 1e-5)
+    place.join("local", "first", epsilon=0.5, limit=f'ledger = "{url}"\nepsilon = 9.0')
+    assert Book(url).spent(Key("here", observer="server"))[1] == 3.0
+    place.join("local", "second", epsilon=0.5, limit=f'ledger = "{url}"\nepsilon = 2.0')
+    assert Book(url).spent(Key("here", observer="server"))[1] == 2.0
+
+
+def test_a_site_that_only_had_an_account_against_the_server_keeps_its_history(place):
+    """As version 0.1.0 left it after one run with aggregation 'local'."""
+    from taskveil.privacy.events import Charge, GaussianEvent
+
+    key = Key("here", observer="server")
+    place.book.set_limit(key, 2.0, 1e-5)
+    run = place.book.reserve(key, [Charge(GaussianEvent(2.6))], 1e-5)
+    place.book.commit(key, run, "1/x", GaussianEvent(2.6))
+    with pytest.raises(BudgetExceeded):
+        place.join("curator", "now")
