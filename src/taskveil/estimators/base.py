@@ -272,7 +272,7 @@ class TaskEstimator(BaseEstimator):
         models = record.models
         private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
         # for the public nothing but releases may enter a model
-        public = "public" in certify.more_observers(method, record.plan.budget, scaling.data_dependent)
+        public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
             models = keep_the_better(method, block, record)
