@@ -9,7 +9,7 @@ from taskveil.errors import OptionError
 from taskveil.methods.base import Method
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
-from taskveil.privacy.plan import Budget
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.scaling import Scaling
@@ -17,6 +17,7 @@ from taskveil.tasks.table import SHARED_ROWS
 from taskveil.tasks.task import TaskSet
 
 SIMULATED = {"source": "simulation", "seeded": False}
+OWN_MODEL = "a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"
 
 
 def check_observer(budget: Budget, observer: str, method: Method) -> None:
@@ -44,6 +45,20 @@ def certificate(method: Method, record: RunRecord, scaling: Scaling, tasks: Task
 def simulated_statements(method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet) -> list[dict[str, Any]]:
     """The statements the same run would make with noise from the operating system."""
     return [s.to_dict() for s in _build(method, record, scaling, tasks, SIMULATED).statements]
+
+
+def search_certificate(
+    method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet, plan: Plan, randomness: dict[str, Any], rests_on: list[str]
+) -> Certificate:
+    """The certificate of a search that kept this run: its one charged event, and all that a plain run states beside it."""
+    return build_certificate(
+        f"search over {method.name}",
+        plan,
+        randomness,
+        public=public_facts(tasks),
+        assumptions=[*rests_on, *assumptions(plan.budget, scaling, tasks), *method.assumptions(record.public, record.plan)],
+        not_protected=[OWN_MODEL, *method.not_protected(record.public, record.plan)],
+    )
 
 
 def _build(
@@ -98,4 +113,4 @@ def not_protected(budget: Budget, method: Method) -> list[str]:
     """What no statement covers."""
     if budget.epsilon is None or method.shares_nothing or "public" in method.also_protects(budget):
         return []
-    return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"]
+    return [OWN_MODEL]

@@ -7,6 +7,8 @@ score that is itself a noisy release (Papernot & Steinke 2022). The whole search
 One run     models    the estimator's own releases                              mu_model
             score     sum over tasks of the held-out loss, clipped to [0, 1]    mu_score,  mu^2 = mu_model^2 + mu_score^2
 Search      K runs, K truncated negative binomial with mean `mean_runs`: SelectEvent on one Gaussian of 1/mu
+Observers   the other tasks, who see the winner. The server sees every run and every score before its noise, whatever the
+            aggregation of a single run: the search's own aggregation is "curator", and nothing is claimed against the server
 Calibrated  mu is the largest with the search's (epsilon, delta) met; every configuration gets the same mu_model, so all
             configurations have the same Renyi curve whatever their number of rounds
 
@@ -17,7 +19,7 @@ task then picks from on its own rows, after one single run with the first of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +27,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
 from taskveil.errors import OptionError
-from taskveil.estimators import inputs
+from taskveil.estimators import certify, inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.gain import row_losses
 from taskveil.privacy.accountants.rdp import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
-from taskveil.privacy.certificate import build_certificate
+from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
@@ -42,11 +44,12 @@ from taskveil.privacy.release import release
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
-from taskveil.tasks.split import split_rows
+from taskveil.tasks.block import position_folds
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
-HELD_OUT = 0.2
+FOLDS = 5
+HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class TaskSearch(BaseEstimator):
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
         """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
         base = self.estimator
+        if not self.locally_tuned:
+            _check_searchable(base)
         tasks = inputs.tasks_of(X, y, task, base.task_column, base._kind, base.bounds, base.person)
         if self.locally_tuned:
             return self._fit_locally(tasks)
@@ -144,7 +149,7 @@ class TaskSearch(BaseEstimator):
         account.finish()
         self.best_params_, self.best_score_, chosen = best
         self.best_estimator_ = _with_all_rows(chosen, tasks)
-        self.certificate_ = self._certificate(searched, source)
+        self.certificate_ = self._certificate(searched, source, tasks)
         self.best_estimator_.certificate_ = self.certificate_
         return self
 
@@ -152,7 +157,8 @@ class TaskSearch(BaseEstimator):
         """K runs; the best noisy score wins. Everything but the winner is forgotten."""
         self.n_runs_ = searched.selection.draw_runs(source.at(0, "number-of-runs"))
         grid = self.configurations()
-        train, held = split_rows(tasks, 1 - HELD_OUT, self.estimator.seed or 0)
+        held_out = position_folds(tasks.offsets, FOLDS, self.estimator.seed or 0) == HELD_FOLD
+        train, held = tasks.select(~held_out), tasks.select(held_out)
         best: tuple[dict[str, Any], float, TaskEstimator] | None = None
         for k in range(self.n_runs_):
             chosen = grid[int(source.at(k, "configuration").integers(0, len(grid)))]
@@ -174,13 +180,15 @@ class TaskSearch(BaseEstimator):
         _check_curve(run.record_.plan, searched.mu_model)
         return run
 
-    def _certificate(self, searched: SearchPlan, source: Any) -> Any:
-        said = [
+    def _certificate(self, searched: SearchPlan, source: Any, tasks: TaskSet) -> Certificate:
+        best = self.best_estimator_
+        rests_on = [
             "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
             "only the best configuration, its billboards and its noisy score leave the search",
         ]
-        title = f"search over {self.best_estimator_.method_.name}"
-        return build_certificate(title, searched.plan, source.describe(), assumptions=said)
+        return certify.search_certificate(
+            best.method_, best.record_, best.scaling_, tasks, searched.plan, source.describe(), rests_on
+        )
 
     def _fit_locally(self, tasks: TaskSet) -> TaskSearch:
         """One charged run; then every task picks among configurations on its own rows."""
@@ -200,10 +208,26 @@ class TaskSearch(BaseEstimator):
         return self.best_estimator_.score(X, y, task=task)
 
 
+def _check_searchable(base: TaskEstimator) -> None:
+    """Refuse, before any row is read, what the one noisy score and the secret number of runs cannot protect."""
+    alone = "or let every task choose for itself: TaskSearch(..., locally_tuned=True)"
+    wanted = {
+        "unit": (("task",), f"a score is a message of a whole task. Use unit='task', {alone}"),
+        "aggregation": (("curator", "local"), f"runs must add their noise at the server or at the tasks. Use 'curator', {alone}"),
+        "observer": (("other-tasks",), "the server sees every run and every score. Use observer='other-tasks', "
+                     "or fit one configuration that was chosen without looking"),
+        "variant": (("sound",), "a paper's claim that fails for one run fails for a search. Use variant='sound'"),
+    }  # fmt: skip
+    for name, (fine, why) in wanted.items():
+        value = str(getattr(base, name))
+        if value not in fine:
+            raise OptionError(f"TaskSearch cannot search with {name}={value!r}: {why}")
+
+
 def _plan(mu: float, mean_runs: float, shape: float, budget: Budget) -> Plan:
     mechanism = Selection(1.0 / mu, mean_runs, shape)
     event = mechanism.event(SCORE, budget.neighbours)
-    return Plan((PlannedRelease("search", 1, SCORE, mechanism, event),), budget)
+    return Plan((PlannedRelease("search", 1, SCORE, mechanism, event),), replace(budget, aggregation="curator", secure=None))
 
 
 def _check_curve(plan: Plan, mu_model: float) -> None:

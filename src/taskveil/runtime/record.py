@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,16 @@ class RunRecord:
     @property
     def rounds(self) -> int:
         return self.billboards[-1].round
+
+    def without_states(self) -> RunRecord:
+        """What may be kept: models and what is public. States, cohorts and arrivals were private and are used up."""
+        return replace(self, state={}, schedule=[], extra={})
+
+    def for_newcomer(self, models: Models) -> RunRecord:
+        """What a task that was not there may have: its own models, the plan, and billboards without parts for single tasks."""
+        cut = {id(b): replace(b, values=b.common(), per_task=frozenset(), accepted=None) for b in self.billboards}
+        boards = [cut[id(b)] for b in self.billboards]
+        return replace(self.without_states(), models=models, billboards=boards, seconds=0.0, warnings=[])
 
 
 def merge_states(old: State, new: State, active: np.ndarray) -> State:
