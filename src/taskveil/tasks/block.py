@@ -146,12 +146,12 @@ class TaskBlock:
         return replace(self, weights=kept if self.weights is None else kept * self.weights)
 
     def with_rows(self, X: np.ndarray) -> TaskBlock:
-        """The same targets over other features, (N, any)."""
-        return replace(self, X=X)
+        """The same targets over other features, (N, any); both within reach of what solvers compute with."""
+        return replace(self, X=within_reach(X), y=within_reach(self.y))
 
     def with_targets(self, y: np.ndarray) -> TaskBlock:
         """The same rows with other targets, (N, any)."""
-        return replace(self, y=y)
+        return replace(self, y=within_reach(y))
 
     def take(self, tasks: Sequence[int] | slice) -> TaskBlock:
         """Some tasks of the block; a contiguous range is a view, no copy."""

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.tasks.block import TaskBlock, within_reach
+from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
 
@@ -60,12 +60,11 @@ class Scaling:
         `reuse=True`: the rows of `tasks` are nobody else's and will not be looked at again; they are scaled where they are.
         """
         block = TaskBlock.from_tasks(tasks)
-        X = within_reach(self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None))
-        if tasks.kind == "classification":
+        X = self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None)
+        if tasks.kind == "classification" or self.mode == "none":
             return block.with_rows(X)
         of = block.task_of_row
-        y = tasks.y if self.mode == "none" else (tasks.y - self.y_shift[of]) / self.y_scale[of]
-        return block.with_rows(X).with_targets(within_reach(y[:, None]))
+        return block.with_rows(X).with_targets(((tasks.y - self.y_shift[of]) / self.y_scale[of])[:, None])
 
     def inputs(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
         """Rows for which coefficients from `coef_back` hold: X itself, or the normalised rows."""
