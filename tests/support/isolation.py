@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 from taskveil.errors import TaskveilError
+from taskveil.estimators import search
 from taskveil.estimators.base import TaskEstimator
 from taskveil.methods.base import Method, TaskSide
 from taskveil.methods.row_gradients import RowGradients
@@ -34,6 +36,7 @@ class Trace:
     public: dict[str, Any] = field(default_factory=dict)
     tape: list[tuple[str, Any]] = field(default_factory=list)
     refusal: str | None = None
+    crash: str | None = None  # anything but a refusal on purpose: some task's rows were too much for everybody's run
     estimator: Any = None
 
     def note(self, what: str, by_task: list[Any]) -> None:
@@ -45,22 +48,28 @@ class Recorder:
 
     def __init__(self, trace: Trace, played: list[tuple[str, Any]] | None):
         self.trace, self.played = trace, played
-        self.single = 0  # sides of one task each (asynchronous runs) are built in the order of the tasks
 
     def watch(self, method: Method) -> Method:
         method = copy.copy(method)  # the caller's own stays as it is
         task_side, server_side = method.task_side, method.server_side
-        method.task_side = lambda block, *rest: self._tasks(task_side(block, *rest), block, rest[0].n_tasks)  # type: ignore[method-assign]
+        seen: list[int] = []  # tasks of the run; whoever comes later replays billboards for a figure that is compared itself
+
+        def tasks(block: TaskBlock, public: Any, plan: Any) -> TaskSide:
+            side = task_side(block, public, plan)
+            if len(seen) == public.n_tasks:
+                return side
+            places = range(len(seen), len(seen) + block.n_tasks)  # all tasks at once, or (asynchronous) one after the other
+            seen.extend(places)
+            return self._tasks(side, block, places, public.n_tasks)
+
+        method.task_side = tasks  # type: ignore[method-assign]
         method.server_side = lambda *public: Server(server_side(*public), self.trace.tape, self.played)  # type: ignore[method-assign,return-value]
         return method
 
-    def _tasks(self, side: TaskSide, block: TaskBlock, n_tasks: int) -> TaskSide:
-        place = None
-        if block.n_tasks == 1 and n_tasks > 1:
-            place, self.single = self.single % n_tasks, self.single + 1
+    def _tasks(self, side: TaskSide, block: TaskBlock, places: range, n_tasks: int) -> TaskSide:
 
         def note(what: str, values: list[Any]) -> None:
-            self.trace.note(what, values if place is None else [values[0] if i == place else None for i in range(n_tasks)])
+            self.trace.note(what, [values[places.index(i)] if i in places else None for i in range(n_tasks)])
 
         note("rows", [(block.X[block.rows(i)], block.y[block.rows(i)]) for i in range(block.n_tasks)])
         step, finish = side.step, side.finish
@@ -91,20 +100,25 @@ class Server:
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(self._real, name)
-        return self._taped(name, real) if callable(real) else real
+        return taped(name, real, self._tape, self._played) if callable(real) else real
 
-    def _taped(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            if self._played is None:
-                result = real(*given)
-            else:
-                assert len(self._tape) < len(self._played), "the run asks the server more often than before"
-                expected, result = self._played[len(self._tape)]
-                assert expected == name, f"the run asks the server for {name}, before it asked for {expected}"
-            self._tape.append((name, copy.deepcopy(result)))  # servers may go on writing into their arrays
-            return copy.deepcopy(result)
 
-        return call
+def taped(
+    name: str, real: Callable[..., Any], tape: list[tuple[str, Any]], played: list[tuple[str, Any]] | None
+) -> Callable[..., Any]:
+    """`real`, with its answers written to a tape; or, where there is one to play, with the answers that stand there."""
+
+    def call(*given: Any) -> Any:
+        if played is None:
+            result = real(*given)
+        else:
+            assert len(tape) < len(played), "more is asked than before"
+            expected, result = played[len(tape)]
+            assert expected == name, f"the run asks for {name}, before it asked for {expected}"
+        tape.append((name, copy.deepcopy(result)))  # servers may go on writing into their arrays
+        return copy.deepcopy(result)
+
+    return call
 
 
 def _by_task(value: Any, n_tasks: int) -> list[Any]:
@@ -127,14 +141,19 @@ def _trimmed(value: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def watched(trace: Trace, played: list[tuple[str, Any]] | None) -> Iterator[None]:
-    """Every estimator fitted inside writes into the trace."""
-    original = TaskEstimator._method
-    recorder = Recorder(trace, played)
-    TaskEstimator._method = lambda self: recorder.watch(original(self))  # type: ignore[method-assign]
-    try:
+    """Every estimator fitted inside writes into the trace; the score of a search is a release like those of a server."""
+    recorder, method, score = Recorder(trace, played), TaskEstimator._method, search._noisy_score
+
+    def scored(run: Any, held: Any, *rest: Any) -> float:
+        block = run.scaling_.apply(held)
+        losses = search.row_losses(block, run.models_)
+        trace.note("held-out losses", [losses[block.rows(i)] for i in range(block.n_tasks)])
+        return float(taped("score", score, trace.tape, played)(run, held, *rest))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TaskEstimator, "_method", lambda self: recorder.watch(method(self)))
+        patch.setattr(search, "_noisy_score", scored)
         yield
-    finally:
-        TaskEstimator._method = original  # type: ignore[method-assign]
 
 
 def traced(fit: Callable[[], Any], figures: Callable[[Trace, Any], None], billboards: Trace | None = None) -> Trace:
@@ -147,11 +166,17 @@ def traced(fit: Callable[[], Any], figures: Callable[[Trace, Any], None], billbo
             figures(trace, trace.estimator)
         except TaskveilError as error:
             trace.refusal = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            if billboards is None:
+                raise
+            trace.crash = f"{type(error).__name__}: {error}"
     return trace
 
 
 def differences(one: Trace, two: Trace, replaced: int | None) -> list[str]:
     """What differs, bitwise, between two runs with the same billboards: for every task but the replaced one, and in public."""
+    if two.crash:
+        return [two.crash]
     if one.refusal or two.refusal:
         return [] if one.refusal == two.refusal else [f"refusal: {one.refusal} / {two.refusal}"]
     found = [f"public {name}" for name in one.public if one.public[name] != two.public.get(name)]

@@ -100,7 +100,7 @@ def record_law(setup: Setup, table: pd.DataFrame, changed: pd.DataFrame, positio
     two = setup.trace(changed, one)
     task = TASKS.index(table["site"].iloc[position])
     found = differences(one, two, task)
-    if one.refusal or two.refusal:
+    if one.refusal or two.refusal or two.crash:
         return found
     for name, values in one.parts.items():
         a, b = values[task], two.parts[name][task]
