@@ -60,13 +60,16 @@ def row_batches(
     return picked.reshape(shape), np.broadcast_to(weight[:, None, :], shape).astype(np.float32)
 
 
-def all_rows(rows: Rows, tasks: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every row of each client, padded to `width`: row numbers (k, width) and weights that sum to one per client."""
+def all_rows(rows: Rows, tasks: np.ndarray, width: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows `first` to `first + width` of each client: row numbers (k, width) and weights, 1 / rows of the client.
+
+    Beyond the end a client's own last row stands, with weight zero: nothing of another client enters its arithmetic.
+    """
     sizes = rows.sizes[tasks]
-    slot = np.arange(width)[None, :]
+    slot = first + np.arange(width)[None, :]
     inside = slot < sizes[:, None]
-    position = np.where(inside, rows.offsets[:-1][tasks][:, None] + slot, 0)
-    picked = rows.index[position] if rows.index.size else position
+    position = rows.offsets[:-1][tasks][:, None] + np.minimum(slot, np.maximum(sizes - 1, 0)[:, None])
+    picked = rows.index[np.minimum(position, rows.index.size - 1)] if rows.index.size else position * 0
     return picked, (inside / np.maximum(sizes, 1)[:, None]).astype(np.float32)
 
 

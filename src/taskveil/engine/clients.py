@@ -6,6 +6,7 @@ round on each and adds the pieces' sums, which are integers and therefore add ex
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,8 @@ from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import from_grid
 from taskveil.tasks.block import TaskBlock
+
+SCORED_TOGETHER = 32  # rows of a client
 
 
 def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> Model:
@@ -80,16 +83,30 @@ class Clients:
     def n_clients(self) -> int:
         return self.block.n_tasks
 
-    def batches(self, clients: np.ndarray, work: LocalWork, round_number: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    def pieces(self, clients: np.ndarray, batch_size: int | None, size: int) -> Iterator[tuple[np.ndarray, int]]:
+        """At most `size` clients at a time, and the rows each of them brings to a step.
+
+        Without batches these are all its rows, padded to the next power of two, and clients of one width stand together: the
+        shape a client is computed in, hence its last bit, depends on its own size and on public numbers, not on the largest.
+        """
+        if batch_size is not None or clients.size == 0:
+            yield from ((part, batch_size or 1) for part in pieces(clients, size))
+            return
+        widths = 2 ** np.frexp(np.maximum(self.rows.sizes[clients], 1) - 0.5)[1]
+        for width in np.unique(widths):
+            yield from ((part, int(width)) for part in pieces(clients[widths == width], size))
+
+    def batches(
+        self, clients: np.ndarray, work: LocalWork, round_number: int, size: int, width: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Row numbers and weights of a piece, padded to `size` clients."""
         padded = np.zeros(size, np.int64)
         padded[: clients.size] = clients
-        if work.batch_size is None or work.kind == "residual":
-            width = int(max(self.rows.sizes.max(initial=1), 1))
+        if work.batch_in_a_step is None:
             index, weights = all_rows(self.rows, padded, width)
             index, weights = index[:, None], weights[:, None]
         else:
-            index, weights = row_batches(self.rows, padded, work.steps, work.batch_size, self.seed, round_number)
+            index, weights = row_batches(self.rows, padded, work.steps, width, self.seed, round_number)
         return index.astype(np.int32), weights
 
     def pool(self, index: np.ndarray) -> tuple[tuple[Any, Any], np.ndarray]:
@@ -107,8 +124,8 @@ class Clients:
         size = capacity(self.n_clients, rate, compiled.chunk)
         total = np.zeros((member.shape[1], self.model.n_parameters + (compiled.work.bit > 0)))
         shown = jnp.asarray(anchors, jnp.float32)
-        for part in pieces(clients, size):
-            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, round_number)
+        for part, width in self.pieces(clients, compiled.work.batch_in_a_step, size):
+            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, width, round_number)
             new, summed = compiled(cohort, pool, bound, scale)
             total += from_grid(summed, bound) if compiled.exact_sum else np.asarray(summed, np.float64)
             if compiled.work.start == "own":
@@ -123,8 +140,8 @@ class Clients:
         size = capacity(self.n_clients, rate, compiled.chunk)
         messages = np.zeros((self.n_clients, self.model.n_parameters))
         shown = jnp.asarray(anchors, jnp.float32)
-        for part in pieces(clients, size):
-            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, round_number)
+        for part, width in self.pieces(clients, compiled.work.batch_in_a_step, size):
+            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, width, round_number)
             new, raw = compiled.messages(cohort, pool, bound)
             messages[part] = np.asarray(raw)[: part.size]
             if compiled.work.start == "own":
@@ -137,9 +154,9 @@ class Clients:
 
     def _cohort(
         self, work: LocalWork, models: Any, started: np.ndarray, anchors: Any, member: np.ndarray, part: np.ndarray,
-        size: int, round_number: int,
+        size: int, width: int, round_number: int,
     ) -> tuple[Cohort, tuple[Any, Any]]:
-        index, weights = self.batches(part, work, round_number, size)
+        index, weights = self.batches(part, work, round_number, size, width)
         pool, index = self.pool(index)
         padded = np.zeros(size, np.int64)
         padded[: part.size] = part
@@ -162,34 +179,38 @@ class Clients:
         chosen = np.zeros(self.n_clients, np.int64)
         errors = np.full((len(options), self.n_clients), np.nan)
         alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
-        for part in pieces(np.arange(self.n_clients), capacity(self.n_clients, None, tuner.chunk)):
-            anchor = jnp.asarray(member[part] @ anchors, jnp.float32)
+        size = capacity(self.n_clients, None, tuner.chunk)
+        for part, width in self.pieces(np.arange(self.n_clients), tuner.tuning.batch_size, size):
+            padded = np.resize(part, size)
+            anchor = jnp.asarray(np.einsum("kg,gp->kp", member[padded], anchors), jnp.float32)
             if len(options) > 1:
-                scored = self.held_out(tuner, options, anchor, part, first, folds)
-                chosen[part], errors[:, part] = choose(*scored, alone)
+                scored = self.held_out(tuner, options, anchor, padded, first, folds, width)
+                best, wrong = choose(*scored, alone)
+                chosen[part], errors[:, part] = best[: part.size], wrong[:, : part.size]
             for k in np.unique(chosen[part]):
-                fitted = np.asarray(tuner.fit(options[k], anchor, self._whole(), self.rows, part, first, self.seed))
-                models[part[chosen[part] == k]] = fitted[chosen[part] == k]
+                fitted = np.asarray(tuner.fit(options[k], anchor, self._whole(), self.rows, padded, first, self.seed, width))
+                models[part[chosen[part] == k]] = fitted[: part.size][chosen[part] == k]
         return models, chosen, errors
 
     def held_out(
-        self, tuner: Tuner, options: tuple[Option, ...], anchor: Any, part: np.ndarray, first: np.ndarray, folds: int
+        self, tuner: Tuner, options: tuple[Option, ...], anchor: Any, part: np.ndarray, first: np.ndarray, folds: int,
+        width: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Losses and errors (options, clients, rows) on rows that a fit did not see, and which of them exist."""
+        """Losses and errors (options, clients, rows) on rows that a fit did not see, and which of them exist.
+
+        Rows are scored in portions of a fixed number, so that how many rows others have changes no shape.
+        """
         fold = self.block.folds(folds, self.seed)
         usable = np.ones(self.block.n_rows, bool) if self.block.weights is None else self.block.weights > 0
-        width = int(max(self.rows.sizes.max(initial=1), 1))
         scored, masks = [], []
         for f in range(folds):
             seen = usable_rows(self.block.offsets, (usable & (fold != f)).astype(float))
             held = usable_rows(self.block.offsets, (usable & (fold == f)).astype(float))
-            of_fold = []
-            for option in options:
-                fitted = tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed, width)
-                values, weights = tuner.row_losses(fitted, self._whole(), held, part, width)
-                of_fold.append(np.asarray(values))
-            scored.append(np.stack(of_fold))  # (options, clients, 2, rows)
-            masks.append(weights > 0)
+            fitted = [tuner.fit(option, anchor, self._whole(), seen, part, first, self.seed, width) for option in options]
+            for start in range(0, max(int(held.sizes[part].max(initial=0)), 1), SCORED_TOGETHER):
+                portion = [tuner.row_losses(models, self._whole(), held, part, SCORED_TOGETHER, start) for models in fitted]
+                scored.append(np.stack([np.asarray(values) for values, _ in portion]))  # (options, clients, 2, rows)
+                masks.append(portion[0][1] > 0)
         both = np.concatenate(scored, axis=3)
         return both[:, :, 0], both[:, :, 1], np.concatenate(masks, axis=1).astype(float)
 

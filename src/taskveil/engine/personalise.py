@@ -103,7 +103,7 @@ class Tuner:
     ) -> Any:  # fmt: skip
         """Models (k, p) of some clients under one option; `anchor` (k, p), `first` (p,) the data-independent start.
 
-        Without batches a step takes all rows, padded to `width`: folds of one client set share it, and one compilation.
+        A step takes `width` rows; None: a batch, or all rows of the largest of these clients.
         """
         anchor = jnp.asarray(anchor) if option.scale == 1 else option.scale * jnp.asarray(anchor)
         if option.kind == "shared":
@@ -112,15 +112,17 @@ class Tuner:
         if kind == "alone":
             kind, start = "vanilla", jnp.broadcast_to(first, anchor.shape)
             steps = self.tuning.alone_steps or steps
-        width = self.tuning.batch_size or width or int(max(rows.sizes.max(initial=1), 1))
+        width = width or self.tuning.batch_size or int(max(rows.sizes[tasks].max(initial=1), 1))
         index, weights = row_batches(rows, tasks, steps, width, seed, AFTER_TRAINING)
         some = (rows.sizes[tasks] > 0).astype(np.float32)  # a client without rows keeps its start
         knobs = np.asarray([self.tuning.learning_rate, option.strength, self.tuning.decay], np.float32)
         return self._tuned(kind, anchor, start, index.astype(np.int32), weights, some, *pool, knobs)
 
-    def row_losses(self, models: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, width: int) -> tuple[Any, Any]:
-        """Loss and whether it was wrong, for every row (k, width), and the weights of the rows that exist."""
-        index, weights = all_rows(rows, tasks, width)
+    def row_losses(
+        self, models: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, width: int, first: int = 0
+    ) -> tuple[Any, Any]:
+        """Loss and whether it was wrong, for `width` rows (k, width) from `first` on, and the weights of those that exist."""
+        index, weights = all_rows(rows, tasks, width, first)
         return self._losses(models, *pool, index.astype(np.int32)), weights
 
     def scores(self, models: Any, X: Any) -> Any:
@@ -223,12 +225,17 @@ def choose(
     """
     mass = np.maximum(weights.sum(axis=1), 1e-12)
     judged = errors + (2 / np.maximum(mass, 2.0))[:, None] * losses
-    mean = (judged * weights).sum(axis=2) / mass
+    mean = _over_rows(judged * weights) / mass
     if alone is not None:
         difference = judged - judged[alone]
-        average = (difference * weights).sum(axis=2) / mass
-        spread = np.sqrt(np.maximum((difference**2 * weights).sum(axis=2) / mass - average**2, 0))
+        average = _over_rows(difference * weights) / mass
+        spread = np.sqrt(np.maximum(_over_rows(difference**2 * weights) / mass - average**2, 0))
         rows = np.maximum((weights > 0).sum(axis=1) - 1, 1)
         mean = mean + CAUTION * spread / np.sqrt(rows)
     best = np.argmin(mean, axis=0)
-    return best, (errors * weights).sum(axis=2) / mass
+    return best, _over_rows(errors * weights) / mass
+
+
+def _over_rows(values: np.ndarray) -> np.ndarray:
+    """Sum over the last axis from first to last: zeros of padding change no bit, however many there are."""
+    return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])

@@ -51,6 +51,11 @@ class LocalWork:
     explicit: bool = False
     bit: float = 0.0  # adaptive clipping: weight of one more coordinate, (message fits - 1/2) * bit * bound
 
+    @property
+    def batch_in_a_step(self) -> int | None:
+        """Rows a client brings to a step; None: all it has."""
+        return None if self.kind == "residual" else self.batch_size
+
 
 @dataclass(frozen=True)
 class Cohort:

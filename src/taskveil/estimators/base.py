@@ -39,6 +39,7 @@ class TaskEstimator(BaseEstimator):
 
     _kind = ""
     classes_: Any
+    _gain: Gain | None
 
     def __init__(
         self,
@@ -285,7 +286,7 @@ class TaskEstimator(BaseEstimator):
         self.n_iter_ = record.rounds
         self.preparation_ = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
         self.certificate_ = certify.certificate(method, record, self.preparation_)
-        self._training, self._tasks = block, tasks  # for gain_, which is computed when asked for; never saved
+        self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
 
     def _set_coefficients(self, method: Method, scaling: Scaling, models: Models) -> None:
@@ -371,16 +372,18 @@ class TaskEstimator(BaseEstimator):
     def gain_(self) -> Gain:
         """Per task, from its own rows only: error alone, error shared, which was kept. Private to each task."""
         check_is_fitted(self, "task_names_")
-        if getattr(self, "_gain", None) is None:
+        gain: Gain | None = getattr(self, "_gain", None)
+        if gain is None:
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
-            self._gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
-        return self._gain
+            gain = self._gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
+        return gain
 
     def adapt(self, X: Any, y: Any, name: str = "new task") -> TaskEstimator:
         """A model for a task that was not there at training: from the public billboards and its own rows.
 
-        Nothing is sent, so it costs no privacy. Returns an estimator that knows this one task.
+        Nothing is sent, so it costs no privacy. Returns an estimator that knows this one task and what is public: no
+        other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
         if not self.method_.linear:
@@ -391,25 +394,37 @@ class TaskEstimator(BaseEstimator):
             rows.X, inputs._target(y, self._kind), rows.task, feature_names=self.feature_names_, kind=self._kind,
             classes=self.classes_, bounds=inputs.as_bounds(self.bounds) or getattr(self, "bounds_", None),
         )
-        record = self.record_
         if self.scaling_.mode == "private":
             outer = common_units.outer_scaling(tasks, self.unit)
-            scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
+            scaling, block = common_units.units_of(outer.apply(tasks), outer, self.record_)
         else:
             scaling = fit_scaling(tasks, self.scaling_.mode, normalise=self.normalise, private=self.epsilon is not None)
             block = scaling.apply(tasks)
-        models = in_process.replay(self.method_, block, record.public, record.plan, record.billboards)
+        models = in_process.replay(self.method_, block, self.record_.public, self.record_.plan, self.record_.billboards)
         adapted = type(self)(**self.get_params(deep=False))
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
-        adapted.n_features_in_, adapted.classes_ = self.n_features_in_, self.classes_
+        adapted.n_features_in_, adapted.classes_, adapted.bounds_ = self.n_features_in_, self.classes_, tasks.bounds
         adapted.preparation_, adapted.task_warnings_ = self.preparation_, {}
-        adapted.method_, adapted.scaling_, adapted.record_, adapted.models_ = self.method_, scaling, record, models
+        adapted.method_, adapted.scaling_, adapted.models_ = self.method_, scaling, models
+        adapted.record_ = self.record_.for_newcomer(models)
         adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
-        adapted._training = block
+        adapted._gain = measure_gain(self.method_, block, self.record_, models, tasks.task_names)
         adapted._set_coefficients(self.method_, scaling, models)
         return adapted
 
     # -------------------------------------------------------- save, load
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickle and copies: fitted attributes, without training rows and without what tasks remembered in the run."""
+        state = dict(super().__getstate__())
+        if state.get("_training") is not None:
+            if self.method_.linear or "error_alone" in self.models_.extra:
+                state["_gain"] = self.gain_  # needs the rows, so it is measured before they go
+            del state["_training"], state["_tasks"]
+            state["record_"] = self.record_.without_states()
+        if not (self.person is None or isinstance(self.person, str)):
+            state["person"] = None  # one name for every training row
+        return state
 
     def save(self, directory: str | Path) -> Path:
         """Write models, billboards and certificate: npz and JSON, never pickle."""

@@ -13,13 +13,18 @@ from taskveil.errors import OptionError
 from taskveil.methods.base import Method
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
-from taskveil.privacy.plan import Budget, Plan
+from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.prepare.parts import PublicPart
 
 LARGE_DELTA = 1e-3
 SIMULATED = {"source": "simulation", "seeded": False}
+SEARCHED = (
+    "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
+    "only the best configuration, its billboards and its noisy score leave the search",
+)
+OWN_MODEL = "a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"
 
 
 def observers(budget: Budget, method: Method, own_units: bool = False) -> list[Observer]:
@@ -58,7 +63,7 @@ def check_observer(budget: Budget, observer: str, method: Method, own_units: boo
 def certificate(method: Method, record: RunRecord, prepared: PublicPart) -> Certificate:
     """The certificate of what was really executed, on a table prepared like this."""
     if record.search is not None:
-        return search_certificate(method.name, *record.search)
+        return search_certificate(method, record, prepared)
     return _build(method, record, prepared, record.randomness)
 
 
@@ -67,13 +72,18 @@ def simulated_statements(method: Method, record: RunRecord, prepared: PublicPart
     return [s.to_dict() for s in _build(method, record, prepared, SIMULATED).statements]
 
 
-def search_certificate(method: str, plan: Plan, randomness: dict[str, Any]) -> Certificate:
-    """The certificate of a private search (estimators/search.py), whose one release is the best of its runs."""
-    said = [
-        "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
-        "only the best configuration, its billboards and its noisy score leave the search",
-    ]
-    return build_certificate(f"search over {method}", plan, randomness, assumptions=said)
+def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) -> Certificate:
+    """The certificate of a private search that kept this run: its one charged event, and all that a plain run states beside it."""
+    assert record.search is not None
+    plan, randomness = record.search
+    return build_certificate(
+        f"search over {method.name}",
+        plan,
+        randomness,
+        public=prepared.known(),
+        assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *method.assumptions(record.public, record.plan)],
+        not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *method.not_protected(record.public, record.plan)],
+    )
 
 
 def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
@@ -115,7 +125,7 @@ def not_protected(budget: Budget, method: Method, prepared: PublicPart) -> list[
     said = [] if method.shares_nothing else large_delta(budget, prepared)
     if method.shares_nothing or Observer.PUBLIC in observers(budget, method, prepared.own_units):
         return said
-    return ["a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate", *said]
+    return [OWN_MODEL, *said]
 
 
 def large_delta(budget: Budget, prepared: PublicPart) -> list[str]:

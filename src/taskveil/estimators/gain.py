@@ -7,7 +7,6 @@ alone. The counts and means over tasks are private statistics of all of them.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,7 @@ from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 
 FOLDS = 5
-ENOUGH = 2500  # rows over which the smallest task's errors are measured; more of them would tell it nothing new
+ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
 CAUTION = 0.25  # standard errors by which sharing must win; favours learning alone where rows are few
 
 
@@ -97,19 +96,21 @@ def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Mode
 def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray, TaskBlock]:
     """Loss of rows (N,) under models that did not see them, learnt alone and with the billboards; and the rows it is of.
 
-    Every row is held out once, but in tasks of thousands of rows the first folds are enough.
+    Every row is held out once, but in tasks of thousands of rows the first folds are enough. How many a task uses depends on
+    its own size alone: the figures and the choice of a task must not tell how many rows another one has.
     """
     folds = block.folds(FOLDS)
-    used = min(FOLDS, max(1, math.ceil(ENOUGH / max(int(block.sizes.min()), 1))))
+    used = np.clip(-(-ENOUGH // np.maximum(block.sizes, 1)), 1, FOLDS)
+    counted = folds < used[block.task_of_row]
     losses = np.zeros((2, block.n_rows))
-    for k in range(used):
+    for k in range(int(used.max(initial=1))):
         held = folds == k
         seen = block.with_mask(~held)
         alone = alone_models(seen, record)
         shared = replay(method, seen, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
-            losses[row, held] = row_losses(block, models)[held]
-    return losses[0], losses[1], block if used == FOLDS else block.with_mask(folds < used)
+            losses[row, held & counted] = row_losses(block, models)[held & counted]
+    return losses[0], losses[1], block if counted.all() else block.with_mask(counted)
 
 
 def alone_models(block: TaskBlock, record: RunRecord) -> Models:

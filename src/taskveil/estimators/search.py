@@ -7,6 +7,8 @@ score that is itself a noisy release (Papernot & Steinke 2022). The whole search
 One run     models    the estimator's own releases                              mu_model
             score     sum over tasks of the held-out loss, clipped to [0, 1]    mu_score,  mu^2 = mu_model^2 + mu_score^2
 Search      K runs, K truncated negative binomial with mean `mean_runs`: SelectEvent on one Gaussian of 1/mu
+Observers   the other tasks, who see the winner. The server sees every run and every score before its noise, whatever the
+            aggregation of a single run: the search's own aggregation is "curator", and nothing is claimed against the server
 Calibrated  mu is the largest with the search's (epsilon, delta) met; every configuration gets the same mu_model, so all
             configurations have the same Renyi curve whatever their number of rounds
 
@@ -17,7 +19,7 @@ task then picks from on its own rows, after one single run with the first of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,11 +44,12 @@ from taskveil.privacy.release import release
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
-from taskveil.tasks.split import split_rows
+from taskveil.tasks.block import position_folds
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
-HELD_OUT = 0.2
+FOLDS = 5
+HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class TaskSearch(BaseEstimator):
         base = self.estimator
         if base.scaling == "private":
             raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
+        if not self.locally_tuned:
+            _check_searchable(base)
         tasks = inputs.tasks_of(X, y, task, base.task_column, base._kind, base.bounds, base.person)
         if self.locally_tuned:
             return self._fit_locally(tasks)
@@ -148,7 +153,7 @@ class TaskSearch(BaseEstimator):
         self.best_estimator_ = _with_all_rows(chosen, tasks)
         record = self.best_estimator_.record_
         record.search, record.charged = (searched.plan, source.describe()), getattr(account, "charged", None)
-        self.certificate_ = search_certificate(self.best_estimator_.method_.name, *record.search)
+        self.certificate_ = search_certificate(self.best_estimator_.method_, record, self.best_estimator_.preparation_)
         self.best_estimator_.certificate_ = self.certificate_
         return self
 
@@ -156,7 +161,8 @@ class TaskSearch(BaseEstimator):
         """K runs; the best noisy score wins. Everything but the winner is forgotten."""
         self.n_runs_ = searched.selection.draw_runs(source.at(0, "number-of-runs"))
         grid = self.configurations()
-        train, held = split_rows(tasks, 1 - HELD_OUT, self.estimator.seed or 0)
+        held_out = position_folds(tasks.offsets, FOLDS, self.estimator.seed or 0) == HELD_FOLD
+        train, held = tasks.select(~held_out), tasks.select(held_out)
         best: tuple[dict[str, Any], float, TaskEstimator] | None = None
         for k in range(self.n_runs_):
             chosen = grid[int(source.at(k, "configuration").integers(0, len(grid)))]
@@ -196,10 +202,26 @@ class TaskSearch(BaseEstimator):
         return self.best_estimator_.score(X, y, task=task)
 
 
+def _check_searchable(base: TaskEstimator) -> None:
+    """Refuse, before any row is read, what the one noisy score and the secret number of runs cannot protect."""
+    alone = "or let every task choose for itself: TaskSearch(..., locally_tuned=True)"
+    wanted = {
+        "unit": (("task",), f"a score is a message of a whole task. Use unit='task', {alone}"),
+        "aggregation": (("curator", "local"), f"runs must add their noise at the server or at the tasks. Use 'curator', {alone}"),
+        "observer": (("other-tasks",), "the server sees every run and every score. Use observer='other-tasks', "
+                     "or fit one configuration that was chosen without looking"),
+        "variant": (("sound",), "a paper's claim that fails for one run fails for a search. Use variant='sound'"),
+    }  # fmt: skip
+    for name, (fine, why) in wanted.items():
+        value = str(getattr(base, name))
+        if value not in fine:
+            raise OptionError(f"TaskSearch cannot search with {name}={value!r}: {why}")
+
+
 def _plan(mu: float, mean_runs: float, shape: float, budget: Budget) -> Plan:
     mechanism = Selection(1.0 / mu, mean_runs, shape)
     event = mechanism.event(SCORE, budget.neighbours)
-    return Plan((PlannedRelease("search", 1, SCORE, mechanism, event),), budget)
+    return Plan((PlannedRelease("search", 1, SCORE, mechanism, event),), replace(budget, aggregation="curator", secure=None))
 
 
 def _check_curve(plan: Plan, mu_model: float) -> None:

@@ -66,11 +66,13 @@ def best_intercepts(block: TaskBlock, W: np.ndarray, loss: Loss, fit_intercept: 
     share = (block.means_by_task(block.y) + 1.0) / 2.0
     low, high = 0.5 / (n + 1.0), 1.0 - 0.5 / (n + 1.0)
     target = np.clip(share, low, high)  # a one-class task: smoothed, hence finite
+    open_ = np.ones(b.shape, dtype=bool)  # each task stops on its own gap: when others stop must not show in its numbers
     for _ in range(50):
         p = 0.5 * (1.0 + np.tanh((scores + b[block.task_of_row]) / 2.0))
         gap = block.means_by_task(p) - target
         slope = np.maximum(block.means_by_task(p * (1.0 - p)), 1e-6)
-        b -= np.clip(gap / slope, -2.0, 2.0)
-        if np.abs(gap).max(initial=0.0) < 1e-12:
+        b -= np.where(open_, np.clip(gap / slope, -2.0, 2.0), 0.0)
+        open_ &= np.abs(gap) >= 1e-12
+        if not open_.any():
             break
     return np.where(n > 0, b, 0.0)

@@ -64,6 +64,10 @@ class Billboard:
     accepted: np.ndarray | None = None  # (n_tasks,) whose message of this round went into the release
     done: bool = False  # the server ends the run (only without privacy: a private plan runs to its end)
 
+    def common(self) -> dict[str, np.ndarray]:
+        """What is the same for every task."""
+        return {name: value for name, value in self.values.items() if name not in self.per_task}
+
     def view(self, tasks: np.ndarray | None) -> View:
         """The part of the billboard a block of tasks is sent; None means all tasks."""
         if tasks is None:

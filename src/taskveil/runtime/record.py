@@ -32,6 +32,16 @@ class RunRecord:
     def rounds(self) -> int:
         return self.billboards[-1].round
 
+    def without_states(self) -> RunRecord:
+        """What may be kept: models and what is public. States, cohorts and arrivals were private and are used up."""
+        return replace(self, state={}, schedule=[], extra={})
+
+    def for_newcomer(self, models: Models) -> RunRecord:
+        """What a task that was not there may have: its own models, the plan, and billboards without parts for single tasks."""
+        cut = {id(b): replace(b, values=b.common(), per_task=frozenset(), accepted=None) for b in self.billboards}
+        boards = [cut[id(b)] for b in self.billboards]
+        return replace(self.without_states(), models=models, billboards=boards, seconds=0.0, warnings=[])
+
 
 def executed_releases(ids: Iterable[str], planned: Mapping[str, PlannedRelease]) -> list[PlannedRelease]:
     """What was charged, from the ids in order: a release that was made again costs what it costs to make it again."""

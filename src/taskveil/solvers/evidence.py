@@ -118,13 +118,16 @@ def residual_models(
 
 
 def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
-    """fit(stack) for all tasks; on all threads where matrices are large enough to keep a thread busy."""
-    if block.n_rows * block.n_features < LARGE_TASK * block.n_tasks:
-        for stack in stacks(block, LIMIT):
-            fit(stack)
-        return
+    """fit(stack) for all tasks; on all threads where matrices are large enough to keep a thread busy.
+
+    BLAS has one thread either way: how it splits a product must not depend on how many rows other tasks have.
+    """
     with small_matrix_threads(0):
-        each(fit, stacks(block, LIMIT))
+        if block.n_rows * block.n_features < LARGE_TASK * block.n_tasks:
+            for stack in stacks(block, LIMIT):
+                fit(stack)
+        else:
+            each(fit, stacks(block, LIMIT))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:

@@ -1,7 +1,9 @@
 """Tasks of similar size as dense stacks, for solvers that work on whole matrices per task.
 
-Sizes are ragged; stacking (tasks, rows, features) needs equal ones. Tasks are sorted by size, grouped so that
-padding stays under a quarter, and padded with rows of weight 0. One group at a time is in memory.
+Sizes are ragged; stacking (tasks, rows, features) needs equal ones. Every task is padded with rows of weight 0 to the next
+width of a fixed ladder (under a quarter more), and tasks of one width are stacked, as many as fit into memory. The width
+depends on the task's own size alone, so that its numbers are the same, to the last bit, alone and among any others: how many
+rows somebody else has is private.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class Stack:
     """Some tasks of a block: X (k, n, d), y (k, n, r), weights (k, n); padding has weight 0."""
 
     tasks: NDArray[np.int64]
-    rows: NDArray[np.int64]  # (k, n) row numbers in the block; padding repeats a row of the block
+    rows: NDArray[np.int64]  # (k, n) row numbers in the block; padding repeats the task's own last row
     X: Array
     y: Array
     weights: Array
@@ -34,35 +36,30 @@ class Stack:
 
 
 def stacks(block: TaskBlock, limit: int = LIMIT, same_size: bool = False) -> Iterator[Stack]:
-    """All tasks of the block, each in exactly one stack.
-
-    `same_size` groups tasks of one size only: without padding a task's numbers are the same, to the last bit,
-    alone and among others.
-    """
+    """All tasks of the block, each in exactly one stack; `same_size`: without padding."""
     sizes = np.diff(block.offsets)
-    order = np.argsort(sizes, kind="stable")
+    widths = sizes if same_size else padded_width(sizes)
+    order = np.argsort(widths, kind="stable")
+    ascending = widths[order]
     first = 0
     while first < order.size:
-        last = _group_end(sizes[order], first, block.X.shape[1], limit=limit, same_size=same_size)
-        yield _stack(block, order[first:last], sizes)
+        width = int(ascending[first])
+        fit = int(np.searchsorted(ascending, width, side="right"))
+        last = min(fit, first + max(1, limit // max(1, width * block.X.shape[1])))
+        yield _stack(block, order[first:last], sizes, width)
         first = last
 
 
-def _group_end(ascending: NDArray[np.int64], first: int, d: int, *, limit: int, same_size: bool) -> int:
-    """One past the last task whose size fits the group that starts at `first`."""
-    widest = int(ascending[first])
-    if not same_size:
-        widest = max(widest * 5 // 4, widest + 2)
-    fit = int(np.searchsorted(ascending, widest, side="right"))
-    most = max(1, limit // max(1, widest * d))
-    return min(fit, first + most)
+def padded_width(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The next of 1, 2, ..., 8, 10, 12, 14, 16, 20, 24, ...: four steps to a doubling."""
+    step = 2 ** np.maximum(np.frexp(np.maximum(sizes - 1, 0))[1] - 3, 0)
+    return np.asarray(-(-sizes // step) * step)
 
 
-def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64]) -> Stack:
-    width = int(sizes[tasks].max(initial=0))
+def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64], width: int) -> Stack:
     position = np.arange(width)
     inside = position < sizes[tasks][:, None]
-    rows = np.where(inside, block.offsets[tasks][:, None] + position, 0)
+    rows = block.offsets[tasks][:, None] + np.minimum(position, sizes[tasks][:, None] - 1)
     weights = inside.astype(float)
     if block.weights is not None:
         weights *= block.weights[rows] if width else 1.0

@@ -62,7 +62,7 @@ class Posterior:
         a = np.einsum("kg,kgj->kj", weights, self.steps)
         w = self.prior.floor * np.einsum("kdj,kj->kd", self.found.basis, a)
         if self.onto is not None and self.prior.directions is not None:
-            w += np.einsum("kjq,kj->kq", self.onto, a) @ self.prior.directions.T
+            w += np.einsum("kq,dq->kd", np.einsum("kjq,kj->kq", self.onto, a), self.prior.directions)
         return w if self.centre is None else w + weights.sum(axis=1)[:, None] * self.centre
 
 
@@ -71,7 +71,7 @@ def posterior(rows: CentredRows, found: Spectrum, prior: Prior, centre: Array | 
     along, total = _around(rows, found, centre)
     onto = None
     if prior.directions is not None:
-        onto = np.einsum("kdj,dq->kjq", found.basis, prior.directions, optimize=True)
+        onto = found.basis.transpose(0, 2, 1) @ prior.directions  # task by task: how many stand here must not show
     t = _strengths(rows, found, prior.floor, onto, signal_to_noise)
     shrink = 1.0 / (1.0 + prior.floor * t[:, :, None] * found.values[:, None, :])
     determinant = -0.5 * np.log(shrink).sum(axis=2)

@@ -22,7 +22,9 @@ from taskveil.errors import DataError, OptionError
 from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["TaskBlock", "label_columns", "position_folds"]
+__all__ = ["TaskBlock", "label_columns", "position_folds", "within_reach"]
+
+REACH = 1e30  # eighth powers of it and of its inverse are still numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +146,12 @@ class TaskBlock:
         return replace(self, weights=kept if self.weights is None else kept * self.weights)
 
     def with_rows(self, X: np.ndarray) -> TaskBlock:
-        """The same targets over other features, (N, any)."""
-        return replace(self, X=X)
+        """The same targets over other features, (N, any); both within reach of what solvers compute with."""
+        return replace(self, X=within_reach(X), y=within_reach(self.y))
 
     def with_targets(self, y: np.ndarray) -> TaskBlock:
         """The same rows with other targets, (N, any)."""
-        return replace(self, y=y)
+        return replace(self, y=within_reach(y))
 
     def take(self, tasks: Sequence[int] | slice) -> TaskBlock:
         """Some tasks of the block; a contiguous range is a view, no copy."""
@@ -163,6 +165,21 @@ class TaskBlock:
         offsets = np.concatenate([[0], np.cumsum(self.sizes[picks])]).astype(np.int64)
         weights = None if self.weights is None else self.weights[rows]
         return TaskBlock(self.X[rows], self.y[rows], offsets, weights, self.kind)
+
+
+def within_reach(values: np.ndarray) -> np.ndarray:
+    """Encoded values cut off at REACH, and zero below its inverse; the same array where nothing is.
+
+    What a solver does with a value of 1e150 or 1e-160 is overflow, and an error or a warning is a message nobody paid for.
+    Each value by itself and by public numbers alone, so that it changes neither other rows nor other tasks.
+    """
+    out = values
+    for rows in row_chunks(values.shape[0]):
+        size = np.abs(values[rows])
+        if (size > REACH).any() or ((size < 1.0 / REACH) & (size > 0.0)).any():
+            out = values.copy() if out is values else out
+            out[rows] = np.where(size < 1.0 / REACH, 0.0, np.clip(values[rows], -REACH, REACH))
+    return out
 
 
 def label_columns(tasks: TaskSet) -> np.ndarray:

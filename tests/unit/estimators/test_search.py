@@ -114,3 +114,38 @@ def test_a_search_whose_delta_alone_covers_a_run_still_runs():
 def test_options_of_a_method_given_by_name_can_be_set():
     est = tv.TaskRegressor("low-rank").set_params(method__rounds=7)
     assert est.method.rounds == 7 and tv.TaskRegressor("low-rank").get_params()["method"] == "low-rank"
+
+
+SMALL = {"method__rounds": [1, 2]}
+
+
+@pytest.mark.parametrize("aggregation", ["curator", "local"])
+def test_a_search_states_what_it_can_and_lists_what_a_plain_run_lists(aggregation):
+    """The server sees every run and every score, also where single runs add their noise at the tasks."""
+    tasks = related_tasks()
+    search = tv.TaskSearch(estimator(aggregation=aggregation), SMALL, mean_runs=2).fit(tasks)
+    plain = estimator().fit(tasks).certificate_
+    certificate = search.certificate_
+    assert [s.observer for s in certificate.statements] == ["other-tasks"]
+    assert certificate.holds and certificate.verify().ok, certificate.verify().problems
+    assert set(plain.not_protected) <= set(certificate.not_protected)
+    assert set(plain.assumptions) <= set(certificate.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"aggregation": "secure"}, "'curator'"), ({"aggregation": "local-model"}, "'curator'"), ({"unit": "record"}, "unit='task'"),
+        ({"observer": "server", "aggregation": "local"}, "observer='other-tasks'"), ({"variant": "paper"}, "variant='sound'"),
+    ],
+)  # fmt: skip
+def test_what_a_search_cannot_protect_is_refused_with_a_remedy_before_any_run(options, remedy, monkeypatch):
+    search = tv.TaskSearch(estimator(**options), SMALL)
+    monkeypatch.setattr(search, "_one_run", lambda *a: pytest.fail("a run was started"))
+    with pytest.raises(OptionError, match=remedy):
+        search.fit(related_tasks())
+
+
+def test_a_task_of_one_or_two_rows_trains_on_all_of_them():
+    search = tv.TaskSearch(estimator(insecure_noise_seed=1), SMALL, mean_runs=2).fit(related_tasks(rows=(1, 3)))
+    assert np.isfinite(search.best_score_)

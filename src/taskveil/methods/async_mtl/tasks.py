@@ -101,14 +101,11 @@ class AsyncTasks(TaskSide):
         return np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
 
     def _update_own(self, state: State, view: View) -> State:
+        parts = self._parts(state, view)
         if self.form.paper:
-            own, intercept = self.problem.gradient_step(
-                view["shared"], state["own"], state["intercept"], self.method.initial_step(self.public)
-            )
+            own, intercept = self.problem.gradient_step(*parts, self.method.initial_step(self.public))
         else:
-            own, intercept = self.problem.solve(
-                view["shared"], state["own"], state["intercept"], iterations=STEPS_PER_MESSAGE
-            )
+            own, intercept = self.problem.solve(*parts, iterations=STEPS_PER_MESSAGE)
         return {**state, "own": own, "intercept": intercept}
 
 

@@ -1,0 +1,152 @@
+"""Every leak that was found once, planted again: the laws must see it. A law that cannot fail says nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.support.laws import Setup, record_law, task_law
+from tests.support.raw_tables import NUMBERS, bounds, raw_table, replace_row, replace_task
+
+import taskveil as tv
+from taskveil.estimators import gain, search
+from taskveil.methods import alone
+from taskveil.solvers import padding
+from taskveil.tasks import block as block_module
+from taskveil.tasks.split import split_rows
+
+
+def moved_by_a_task(setup: Setup, how: str = "more rows", sizes=(6, 9, 7, 8), name: str = "east", table=None) -> list[str]:
+    table = raw_table(setup.kind, list(sizes), 3) if table is None else table
+    return task_law(setup, table, replace_task(table, setup.kind, name, how, 3), name)
+
+
+def moved_by_a_row(setup: Setup, table=None, **cells) -> list[str]:
+    table = raw_table(setup.kind, [6, 5, 7, 4], 3) if table is None else table
+    changed = replace_row(table, setup.kind, 2, "other rows", 3)
+    for column, value in cells.items():
+        changed.loc[2, column] = value
+    return record_law(setup, table, changed, 2)
+
+
+class Loading(Setup):
+    """A table goes through a faulty preparation before it is loaded."""
+
+    def load(self, table: pd.DataFrame):
+        return super().load(self.options["fault"](table))
+
+    def estimator(self):
+        return Setup(self.method, self.kind, self.unit, self.loading, {}, self.search).estimator()
+
+
+def own_target_scale(table: pd.DataFrame) -> pd.DataFrame:
+    """Finding 1: the target in units of its own task."""
+    by = table.groupby("site")["target"]
+    return table.assign(target=(table["target"] - by.transform("mean")) / (by.transform("std") + 1.0))
+
+
+def own_median(table: pd.DataFrame) -> pd.DataFrame:
+    """Finding 2: missing cells filled with the median of the task."""
+    return table.fillna(table.groupby("site")[NUMBERS].transform("median"))
+
+
+def dropped(table: pd.DataFrame) -> pd.DataFrame:
+    """Finding 2: rows with missing cells left out."""
+    return table.dropna(ignore_index=True)
+
+
+def learned_levels(table: pd.DataFrame) -> pd.DataFrame:
+    """Finding 5: one column for each word that occurs."""
+    words = sorted(set(table["ward"]))
+    return table.drop(columns="ward").assign(**{f"ward={w}": (table["ward"] == w).astype(float) for w in words})
+
+
+RECORD = {"unit": "record", "loading": {"bounds": bounds("regression")}}
+
+
+def test_the_same_row_without_a_fault_passes():
+    assert not moved_by_a_row(Setup("mean", **RECORD))
+
+
+def test_own_units_of_the_target_are_seen():
+    assert moved_by_a_row(Loading("mean", options={"fault": own_target_scale}, **RECORD))
+
+
+@pytest.mark.parametrize("fault", [own_median, dropped])
+def test_fills_and_drops_that_read_other_rows_are_seen(fault):
+    table = raw_table("regression", [6, 5, 7, 4], 3)
+    table.loc[0, "a"] = np.nan
+    assert moved_by_a_row(Loading("mean", options={"fault": fault}, **RECORD), table, a=np.nan)
+
+
+def test_folds_by_the_smallest_task_are_seen(monkeypatch):
+    """Finding 3, with a threshold that small tables reach."""
+    monkeypatch.setattr(gain, "ENOUGH", 12)
+    assert not moved_by_a_task(Setup("low-rank"), "one row")
+    clip = np.clip
+
+    def by_the_smallest(used, low, high, **kw):
+        return clip(np.full_like(used, used.max()), low, high, **kw) if (low, high) == (1, gain.FOLDS) else clip(used, low, high, **kw)
+
+    monkeypatch.setattr(gain.np, "clip", by_the_smallest)
+    assert moved_by_a_task(Setup("low-rank"), "one row")
+
+
+def test_a_search_that_splits_all_rows_with_one_generator_is_seen(monkeypatch):
+    """Which rows of a task are held out then depends on how many rows stand before it."""
+    setup = Setup("low-rank", search={"method__rounds": [1, 2]})
+    monkeypatch.setattr(search, "position_folds", lambda offsets, k, seed: _one_generator(offsets))
+    assert moved_by_a_task(setup)
+
+
+def _one_generator(offsets: np.ndarray) -> np.ndarray:
+    rows = tv.load_tasks((np.zeros((offsets[-1], 1)), np.arange(offsets[-1]) / 7, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
+    train, _ = split_rows(rows, 0.8, 0)
+    return np.where(np.isin(np.arange(offsets[-1]), train.row_index), 0, search.HELD_FOLD)
+
+
+def test_levels_learned_from_rows_are_seen():
+    table = raw_table("regression", [6, 5, 7, 4], 3)
+    table["ward"] = np.where(table["site"] == "east", "rare", "common")
+    fine = Setup("mean", loading={"leave_out": ["ward"]})
+    assert not moved_by_a_task(fine, "other rows", table=table)
+    changed = replace_task(table, "regression", "east", "other rows", 3).assign(ward="common")
+    assert task_law(Loading("mean", options={"fault": learned_levels}), table, changed, "east")
+
+
+def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
+    """Finding 9: one loop for all tasks, ended by the slowest."""
+    setup, ones = Setup("local", "classification"), np.ones
+    assert not moved_by_a_task(setup, "one class")
+
+    class Never(np.ndarray):
+        def __iand__(self, other):
+            self[...] = np.asarray(other).any()  # open until all have converged
+            return self
+
+    monkeypatch.setattr(alone.np, "ones", lambda *a, **k: ones(*a, **k).view(Never) if k.get("dtype") is bool else ones(*a, **k))
+    assert moved_by_a_task(setup, "one class")
+
+
+def test_padding_to_the_widest_of_a_group_is_seen(monkeypatch):
+    """Finding 9: shapes of a stack by its largest task; and with rows of somebody else in the padding."""
+    setup = Setup("dp-mtrl", options={"scaling": "none"})
+    sizes = (1, 1, 1, 1)
+    assert not moved_by_a_task(setup, "huge", sizes)
+    real = padding._stack
+
+    def borrowed(block, tasks, sizes, width):
+        stack = real(block, tasks, sizes, width + 1)
+        stack.X[:, -1] = block.X[0]
+        stack.weights[:, -1] = 0.0
+        return stack
+
+    monkeypatch.setattr(padding, "_stack", borrowed)
+    assert moved_by_a_task(setup, "huge", sizes)
+
+
+def test_a_value_that_overflows_everybody_is_seen(monkeypatch):
+    setup = Setup("subspace", "classification", options={"scaling": "none"})
+    assert not moved_by_a_task(setup, "tiny")
+    monkeypatch.setattr(block_module, "within_reach", lambda values: values)
+    assert moved_by_a_task(setup, "tiny")

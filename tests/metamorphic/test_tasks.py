@@ -1,0 +1,64 @@
+"""Replace all rows of a task: with the billboards held fixed nobody else's numbers move, to the last bit (THEORY section 6)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.laws import Setup, few, kinds_of, long, task_law
+from tests.support.raw_tables import REPLACEMENTS, SIZES, TASKS, bounds, raw_table, replace_task
+
+from taskveil import methods
+
+METHODS = [name for name in methods.names() if "task" in methods.get(name).units]
+CASES = [(name, kind) for name in METHODS if methods.get(name).linear for kind in kinds_of(name)]
+NEURAL = [name for name in METHODS if not methods.get(name).linear]
+SCALING = st.sampled_from(["own", "none", "declared", "normalised"])
+DRAWN = {
+    "sizes": SIZES, "seed": st.integers(0, 2**16), "scaling": SCALING, "name": st.sampled_from(TASKS),
+    "how": st.sampled_from(sorted(REPLACEMENTS)),
+}  # fmt: skip
+
+
+def holds(method, kind, sizes, seed, scaling, name, how):
+    loading = {"bounds": bounds(kind)} if scaling == "declared" else {}
+    options = {"normalise": "row"} if scaling == "normalised" else {"scaling": scaling}
+    table = raw_table(kind, sizes, seed)
+    found = task_law(Setup(method, kind, "task", loading, options), table, replace_task(table, kind, name, how, seed), name)
+    assert not found, f"{len(found)} things of others moved: {found[:5]}"
+
+
+@pytest.mark.parametrize(("method", "kind"), CASES)
+@few
+@given(**DRAWN)
+def test_replacing_a_task_moves_no_bit_of_another(method, kind, sizes, seed, scaling, name, how):
+    holds(method, kind, sizes, seed, scaling, name, how)
+
+
+@pytest.mark.parametrize("how", sorted(REPLACEMENTS))
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_no_replacement_is_noticed_by_others(kind, how):
+    """Every replacement, without drawing: as rows come, with 4 tasks of 3 to 9 rows and 3 features."""
+    holds("subspace", kind, [3, 9, 6, 4], 5, "none", "east", how)
+
+
+@pytest.mark.parametrize(("method", "kind"), list(zip(NEURAL, ["regression", "classification"] * len(NEURAL))))
+def test_replacing_a_client_moves_no_bit_of_another(method, kind):
+    """More rows than anybody else: whatever is padded to the largest client would show."""
+    holds(method, kind, [5, 9, 3, 6], 3, "none", "north", "more rows")
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize(("method", "kind"), CASES)
+@long
+@given(**DRAWN)
+def test_replacing_a_task_moves_no_bit_of_another_long(method, kind, sizes, seed, scaling, name, how):
+    holds(method, kind, sizes, seed, scaling, name, how)
+
+
+@pytest.mark.audit
+@pytest.mark.parametrize("method", NEURAL)
+@few
+@given(**{**DRAWN, "kind": st.sampled_from(["regression", "classification"])})
+def test_replacing_a_client_moves_no_bit_of_another_long(method, kind, sizes, seed, scaling, name, how):
+    holds(method, kind, sizes, seed, scaling, name, how)
