@@ -1,7 +1,7 @@
 """Audit what the user runs: the configured estimator, from the raw table, with and without a canary unit.
 
 1. Isolation. Every canary (raw_canaries) is written into the raw table, the table is opened and trained on as the user does it,
-   with the same noise and the billboards of the unchanged table. Whatever others then get that differs is a leak: no epsilon holds.
+   with the same noise and the billboards of the unchanged table. Whatever others then get that differs is a leak.
 2. Statistics. The two neighbours whose releases lie furthest apart are run many times with fresh noise; scores, thresholds and
    directions are learned on one part of the runs and counted on the other (result.search).
 
@@ -34,14 +34,14 @@ from taskveil.errors import OptionError
 from taskveil.privacy.plan import Plan
 
 SECONDS = 40.0  # of computing that the default number of runs should cost, per process
-FEWEST = 200
+FEWEST = 100
 ON_TABLE = (
     "a rehearsal on the given table: noise was drawn for the audit alone, nothing was charged to a ledger, and no canary is in a "
     "released model"
 )
 MADE_UP = (
-    "a simulation on a made-up table of fitting shape; give data= to audit from your own raw table, as it is prepared. Nothing was "
-    "charged to a ledger, and no canary is in a released model"
+    "a simulation on a made-up table of fitting shape; give data= to audit from your own raw table, as it is prepared. Nothing "
+    "was charged to a ledger, and no canary is in a released model"
 )
 
 NO_TEST = Test("none", np.inf, True, 1, 0.0)
@@ -74,8 +74,10 @@ def audit_configured(
     base = getattr(est, "estimator", est)
     if base.epsilon is None:
         raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
-    given = {k: v for k, v in reading.items() if v is not None}
-    table = made_up_table(getattr(estimator, "estimator", estimator)) if data is None else raw_table(data, given, base.task_column)
+    if data is None:
+        table = made_up_table(getattr(estimator, "estimator", estimator))
+    else:
+        table = raw_table(data, {k: v for k, v in reading.items() if v is not None}, base.task_column)
     key = secrets.randbits(40) if seed is None else int(seed)
     first = train(est, lambda: table.open(table.frame))
     if first.error is not None:
@@ -87,7 +89,7 @@ def audit_configured(
     evidence = Evidence()
     if claim is not None and first.released:
         canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._kind == "classification")
-        trained = _isolation(est, table, canaries, first, evidence)
+        trained = _isolation(est, table, canaries, first, evidence, progress)
         pair = furthest(est, table, canaries, trained)
         if pair is not None:
             evidence.neighbours = pair.name
@@ -111,7 +113,9 @@ def _names(trained: Trained) -> tuple[str, ...]:
     return getattr(trained.estimator, "best_estimator_", trained.estimator).task_names_
 
 
-def _isolation(est: Any, table: RawTable, canaries: list[RawCanary], first: Trained, evidence: Evidence) -> list[Trained]:
+def _isolation(
+    est: Any, table: RawTable, canaries: list[RawCanary], first: Trained, evidence: Evidence, progress: Progress | None
+) -> list[Trained]:
     """Train on every canary's table at the billboards of the unchanged one; note what others would see."""
     trained, seen = [first], {}  # type: list[Trained], dict[str, list[str]]
     for canary in canaries[1:]:
@@ -121,9 +125,15 @@ def _isolation(est: Any, table: RawTable, canaries: list[RawCanary], first: Trai
             seen.setdefault(leak, []).append(canary.name)
         if other.refused:
             evidence.refused.append(canary.name)
+        if progress is not None:
+            progress(len(trained), len(canaries))
     evidence.compared = len(trained) - 1
-    evidence.leaks = [f"{leak} (canary: {'; '.join(names)})" for leak, names in seen.items()]
+    evidence.leaks = [f"{leak} (canary: {_some(names)})" for leak, names in seen.items()]
     return trained
+
+
+def _some(names: list[str], shown: int = 2) -> str:
+    return "; ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 def affordable(runs: Runs, key: int, jobs: int) -> int:

@@ -2,8 +2,8 @@
 
 The protected unit is the first task (all of its rows) or its first row. Every canary is a whole table in which only that unit
 differs from the user's. Those called `toward`, `against`, `across` and `long` make messages as long as the clipping allows, in
-different directions; the others are what preparation stumbles over: sizes, constants, extreme numbers, missing cells, new
-levels (not new labels: the set of labels is public, as every certificate says). Everybody else's cells stay as they are, in their places.
+different directions; the others are what preparation stumbles over: sizes, constants, extreme numbers, missing cells, new levels
+(not new labels: the set of labels is public, as every certificate says). Everybody else's cells stay as they are and where they are.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Cells:
         columns = {c: table.numbers(c) for c in table.features if table.frame[c].dtype != bool}
         self.numeric = [c for c, values in columns.items() if values is not None]
         self.words = [c for c, values in columns.items() if values is None]
-        self.labels = sorted({v for v in table.frame[table.target] if v == v}, key=str) if classification else []
+        self.labels = sorted(table.frame[table.target].dropna().unique(), key=str) if classification else []
 
     def of_a_row(self) -> Iterator[tuple[str, Any]]:
         for name, sign in (("toward", 1.0), ("against", -1.0)):

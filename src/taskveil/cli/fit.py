@@ -76,6 +76,15 @@ def command(data: str | None, out: str | None, resume: str | None, as_json: bool
 
 def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     """Load, choose, fit."""
+    estimator, tasks = configured(data, folder, given)
+    with progress_bar("training") as progress:
+        estimator.set_params(progress=progress).fit(tasks)
+    estimator.progress = None
+    return estimator
+
+
+def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[Any, Any]:
+    """The estimator these options describe, and the tasks it is for."""
     from taskveil.estimators import TaskClassifier, TaskRegressor
 
     options = dict(given)
@@ -88,10 +97,7 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
     epsilon = read_epsilon(options.pop("epsilon"))
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
-    with progress_bar("training") as progress:
-        estimator = kind(method, epsilon=epsilon, progress=progress, run_dir=run_dir, **options).fit(tasks)
-    estimator.progress = None
-    return estimator
+    return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
 
 def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
