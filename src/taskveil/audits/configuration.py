@@ -1,7 +1,7 @@
 """Which configuration an audit attacked, and whether a page or a certificate is about the same one.
 
-A configuration is what decides a guarantee: method and its options, unit, neighbours, epsilon, delta, every statement and
-planned release, public sizes, and how rows are prepared (scaling, declared ranges, levels and labels). Seeds, ledgers and folders are not
+A configuration is what decides a guarantee: method and its options, unit, neighbours, epsilon, delta, every statement and planned
+release, public sizes, and how rows are prepared (scaling, declared ranges, levels and labels). Seeds, ledgers and folders are not
 part of it. An audit of something else says nothing about this run, so it is refused rather than shown.
 """
 

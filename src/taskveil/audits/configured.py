@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import clone
 
 from taskveil.audits.canaries import CANARY
-from taskveil.audits.configuration import check_same, configuration
+from taskveil.audits.configuration import configuration, differences
 from taskveil.audits.isolation import leaks
 from taskveil.audits.lower_bound import Test
 from taskveil.audits.methods import SELECTION, TRIALS, claim_of, scores
@@ -82,9 +82,7 @@ def audit_configured(
     first = train(est, lambda: table.open(table.frame))
     if first.error is not None:
         raise first.error
-    if hasattr(estimator, "certificate_"):
-        about = {"configuration": configuration(first.estimator), "target": "the table given to the audit"}
-        check_same(about, configuration(estimator), "the fitted estimator")
+    _check_fitted_likewise(estimator, first)
     claim = claim_of(first.estimator)
     evidence = Evidence()
     if claim is not None and first.released:
@@ -107,6 +105,18 @@ def rehearsal_of(estimator: Any) -> Any:
     params |= {"ledger": None, "account": None, "run_dir": None, "progress": None, "runtime": "in_process"}
     params |= {"insecure_noise_seed": 0, "seed": params["seed"] or 0}
     return clone(type(estimator)(**params))
+
+
+def _check_fitted_likewise(estimator: Any, first: Trained) -> None:
+    """What is found must be about the run whose certificate will show it."""
+    differ = []
+    if hasattr(estimator, "certificate_"):
+        differ = differences({"configuration": configuration(first.estimator)}, configuration(estimator))
+    if differ:
+        raise OptionError(
+            f"this estimator was fitted on, or with, something else than what would be audited (different: {', '.join(differ)}); "
+            "give data= the table it was fitted on, or audit an unfitted copy: tv.audit(sklearn.base.clone(est), ...)"
+        )
 
 
 def _names(trained: Trained) -> tuple[str, ...]:

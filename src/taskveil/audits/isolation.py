@@ -5,7 +5,8 @@ with the billboards held fixed, nothing that others get may differ by a single b
 so no epsilon holds.
 
     seen          every other task's rows as encoded, messages, model, scaling and gain: others see the difference without noise
-    unproved      unit record: more than one encoded row, one summand of a message, or any scaling: no sensitivity bounds it
+    unproved      unit record: more than one encoded row, one summand of a message, or any scaling; a release
+                  that moves further than planned: no sensitivity bounds it
     both          plan, public sizes, names, labels, certificate, shapes and number of the billboards, who took part
 
 An estimator that refuses a table before anything was released speaks to its operator; that lies outside the law and is noted. A
@@ -29,6 +30,7 @@ from taskveil.tasks.block import TaskBlock
 CLAIMS = ("method", "variant", "statements", "events", "assumptions", "not_protected")  # of a certificate
 SEEN = "others see it without noise: "
 UNPROVED = "no sensitivity bounds it: "
+ROUNDING = 1e-5  # of a sum and its noise
 
 
 def leaks(first: Trained, second: Trained) -> list[str]:
@@ -55,13 +57,28 @@ def _failures(first: Trained, second: Trained) -> list[str]:
 def _run_leaks(one: RunLog, other: RunLog) -> list[str]:
     unit = str(one.plan.budget.unit)
     found = _differing(_public(one), _public(other))
-    parts = (_encoded_rows(log.block, unit) for log in (one, other))
-    found += _differing(*parts) if unit == "task" else _rows_changed(one.block, other.block)
+    if unit == "task":
+        found += _differing(_encoded_rows(one.block), _encoded_rows(other.block))
+    else:
+        found += _rows_changed(one.block, other.block)
     if len(one.messages) != len(other.messages):
         return [*found, SEEN + "the number of messages"]
     for (number, a), (_, b) in zip(one.messages, other.messages):
         found += _message_leaks(number, a, b, unit, one.block.n_tasks)
-    return found
+    return [*found, *_moved_too_far(one, other)]
+
+
+def _moved_too_far(one: RunLog, other: RunLog) -> list[str]:
+    """With the same noise, two noisy sums differ by what the unit moved them: at most the planned sensitivity."""
+    if one.plan.budget.variant != "sound" or one.plan.budget.aggregation == "secure":  # a secure sum rounds at random
+        return []
+    allowed = {p.name: (p.contribution.sensitivity("replace-one").l2, p.mechanism.scale) for p in one.plan.releases}
+    moved = {
+        name for a, b in zip(one.releases, other.releases) for name in a
+        if name in allowed and a[name].shape == b[name].shape
+        and np.linalg.norm(a[name] - b[name]) > allowed[name][0] + ROUNDING * sum(allowed[name])
+    }  # fmt: skip
+    return [f"{UNPROVED}release {name!r} moves further than planned" for name in sorted(moved)]
 
 
 def _public(log: RunLog) -> dict[str, Any]:
@@ -77,7 +94,7 @@ def _public(log: RunLog) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _encoded_rows(block: TaskBlock, unit: str) -> dict[str, Any]:
+def _encoded_rows(block: TaskBlock) -> dict[str, Any]:
     others = slice(int(block.offsets[CANARY + 1]), None)
     return {
         "other tasks' encoded rows": np.asarray(block.X[others]), "other tasks' encoded targets": np.asarray(block.y[others]),
@@ -112,8 +129,8 @@ def _message_leaks(side: int, a: Message, b: Message, unit: str, n_tasks: int) -
 
 def _gradient_leaks(one: RowGradients, other: RowGradients, unit: str) -> list[str]:
     if unit == "task":
-        parts = [np.concatenate([g.X, g.slopes], axis=1)[g.offsets[CANARY + 1] :] for g in (one, other)]
-        return [] if np.array_equal(*parts, equal_nan=True) else [SEEN + "other tasks' messages: row gradients"]
+        a, b = (np.concatenate([g.X, g.slopes], axis=1)[g.offsets[CANARY + 1] :] for g in (one, other))
+        return [] if _same(a, b) else [SEEN + "other tasks' messages: row gradients"]
     if one.X.shape != other.X.shape:
         return [UNPROVED + "the number of summands differs"]
     changed = ~(_same_rows(one.X, other.X) & _same_rows(one.slopes, other.slopes))
@@ -158,8 +175,8 @@ def _scaling_leaks(first: Any, second: Any) -> list[str]:
     record = str(first.unit) == "record"
     part = slice(None) if record else slice(CANARY + 1, None)
     names = ("shift", "scale", "y_shift", "y_scale")
-    parts = ({f"the scaling ({n})": getattr(est.scaling_, n)[part] for n in names} for est in (first, second))
-    return _differing(*parts, UNPROVED if record else SEEN)
+    a, b = ({f"the scaling ({n})": np.array(getattr(est.scaling_, n)[part]) for n in names} for est in (first, second))
+    return _differing(a, b, UNPROVED if record else SEEN)
 
 
 def _differing(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = SEEN) -> list[str]:

@@ -49,7 +49,7 @@ def _squared(one: RunLog, other: RunLog) -> float:
     total = 0.0
     for a, b in zip(one.releases, other.releases):
         for name in a:
-            if np.shape(a[name]) == np.shape(b.get(name)):
+            if name in b and a[name].shape == b[name].shape:
                 total += float(np.sum(((a[name] - b[name]) / scales.get(name, 1.0)) ** 2))
     return total if np.isfinite(total) else 0.0
 

@@ -3,7 +3,7 @@
 The protected unit is the first task (all of its rows) or its first row. Every canary is a whole table in which only that unit
 differs from the user's. Those called `toward`, `against`, `across` and `long` make messages as long as the clipping allows, in
 different directions; the others are what preparation stumbles over: sizes, constants, extreme numbers, missing cells, new levels
-(not new labels: the set of labels is public, as every certificate says). Everybody else's cells stay as they are and where they are.
+(not new labels: the set of labels is public, as every certificate says). Everybody else's cells stay as they are.
 """
 
 from __future__ import annotations

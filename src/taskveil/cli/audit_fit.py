@@ -28,10 +28,10 @@ OWN_OPTIONS = (
 def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     """Attack what `fit DATA ...` does with the same options, from the raw table on; exit 1 when its claim is refuted.
 
-    The table is trained on with and without a canary (a task, or a row) in its raw cells: with the same noise, to find what reaches
-    others outside of releases, and many times with fresh noise, for a lower bound on epsilon. A rehearsal: no ledger is touched,
-    nothing is saved but, with -o, the result. `refuted` by counting is wrong with probability at most 1e-6; `consistent` proves
-    nothing.
+    The table is trained on with and without a canary (a task, or a row) in its raw cells: with the same noise, to find what
+    reaches others outside of releases, and many times with fresh noise, for a lower bound on epsilon. A rehearsal: no ledger is
+    touched, nothing is saved but, with -o, the result. `refuted` by counting is wrong with probability at most 1e-6;
+    `consistent` proves nothing.
     """
     from taskveil.audits import audit_configured
 
@@ -70,15 +70,16 @@ def keep(result: dict[str, Any], folder: Path) -> None:
 
 def _command() -> click.RichCommand:
     """The options of `fit`, whatever they are, and those of an audit."""
-    of_fit_alone = signature(fit.command.callback).parameters  # folders, resuming, printing: what is left describes the estimator
+    assert fit.command.callback is not None
+    of_fit_alone = signature(fit.command.callback).parameters  # folders, resuming, printing; what is left makes the estimator
     shared = [p for p in fit.command.params if p.name not in of_fit_alone]
     last = [
         click.Option(["-o", "--out"], type=click.Path(file_okay=False), help="Write audit.json here, beside the model."),
         next(p for p in fit.command.params if p.name == "as_json"),
     ]
     return click.RichCommand(
-        "audit fit", callback=audit_fit, params=[click.Argument(["data"]), *shared, *OWN_OPTIONS, *last], help=audit_fit.__doc__,
-        epilog="Example: taskveil audit fit visits.csv --task hospital --target days --epsilon 1 --bounds bounds.toml",
+        name="audit fit", callback=audit_fit, params=[click.Argument(["data"]), *shared, *OWN_OPTIONS, *last],
+        help=audit_fit.__doc__, epilog="Example: taskveil audit fit visits.csv --task hospital --target days --epsilon 1",
     )  # fmt: skip
 
 
