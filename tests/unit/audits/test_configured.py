@@ -1,6 +1,6 @@
 """The audit starts where the user starts: faults planted in preparation, in what tasks keep and in how a run fails are refuted.
 
-Isolation compares bits, so it has no false alarms. Where runs are counted, `refuted` on a sound twin has probability at most 1e-6.
+Isolation compares bits: no false alarms. Where runs are counted, `refuted` on a sound twin has probability at most 1e-6.
 """
 
 from __future__ import annotations
