@@ -33,11 +33,11 @@ def _options(est: Any) -> dict[str, Any]:
 
 def _fitted(est: Any) -> dict[str, Any]:
     options = {k: _plain(v) for k, v in est.method_.get_params(deep=False).items()}
-    bounds = getattr(est, "bounds_", None)
+    bounds, prepared = getattr(est, "bounds_", None), getattr(est, "prepared_", None)
     return {
         "method": str(est.method_.name), "method_options": options, "scaling": est.scaling_.mode,
         "bounds": None if bounds is None else _plain(bounds.to_dict()), "tasks": len(est.task_names_),
-        "features": int(est.n_features_in_), "kind": est.record_.public.kind, "delta": est.record_.plan.budget.delta,
+        "features": int(est.n_features_in_), "facts": [str(f) for f in getattr(prepared, "facts", ())], "kind": est.record_.public.kind, "delta": est.record_.plan.budget.delta,
     }  # fmt: skip
 
 
@@ -57,7 +57,8 @@ def differences(audit: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
     audited = audit.get("configuration")
     if not isinstance(audited, Mapping):
         return ["everything"]
-    names = [k for k in wanted if k not in ("digest", "claims") and audited.get(k) != wanted[k]]
+    apart = {"digest", "claims", *(["facts"] if audited.get("table") == "made up" else [])}  # a made-up table assumes nothing
+    names = [k for k in wanted if k not in apart and audited.get(k) != wanted[k]]
     return names or ([] if audited.get("claims") == wanted["claims"] else ["the planned releases"])
 
 

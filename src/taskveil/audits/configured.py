@@ -27,11 +27,12 @@ from taskveil.audits.methods import SELECTION, TRIALS, claim_of, scores
 from taskveil.audits.neighbours import Runs, furthest, opener, repeated
 from taskveil.audits.parallel import spread
 from taskveil.audits.raw_canaries import RawCanary, raw_canaries
-from taskveil.audits.raw_table import RawTable, made_up_table, raw_table
+from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
 from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search, verdict
 from taskveil.errors import OptionError
 from taskveil.privacy.plan import Plan
+from taskveil.tasks.load import load_tasks
 
 SECONDS = 40.0  # of computing that the default number of runs should cost, per process
 FEWEST = 100
@@ -67,9 +68,10 @@ def audit_configured(
     jobs: int = 1,
     view: str | None = None,
     progress: Progress | None = None,
+    load: Load = load_tasks,
     **reading: Any,
 ) -> AuditResult:
-    """Attack the estimator as configured. `data` and `reading`: what `fit` or `load_tasks` takes; None makes a table up."""
+    """Attack the estimator as configured. `data` and `reading`: what `fit` or `load` takes; None makes a table up."""
     est = rehearsal_of(estimator)
     base = getattr(est, "estimator", est)
     if base.epsilon is None:
@@ -77,12 +79,13 @@ def audit_configured(
     if data is None:
         table = made_up_table(getattr(estimator, "estimator", estimator))
     else:
-        table = raw_table(data, {k: v for k, v in reading.items() if v is not None}, base.task_column)
+        table = raw_table(data, {k: v for k, v in reading.items() if v is not None}, base.task_column, load)
     key = secrets.randbits(40) if seed is None else int(seed)
     first = train(est, lambda: table.open(table.frame))
     if first.error is not None:
         raise first.error
-    _check_fitted_likewise(estimator, first)
+    about = {**configuration(first.estimator), "table": "made up" if table.made_up else "given"}
+    _check_fitted_likewise(estimator, about)
     claim = claim_of(first.estimator)
     evidence = Evidence()
     if claim is not None and first.released:
@@ -94,7 +97,7 @@ def audit_configured(
             runs = repeated(est, table, pair, "server" if view == "releases" else str(base.observer), key)
             trials = trials or affordable(runs, key, jobs)
             evidence.finding = _statistics(runs, first.logs[0].plan, claim, trials, key, jobs, progress)
-    return _result(first, claim, evidence, table, key)
+    return _result(first, claim, evidence, about, key)
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -107,11 +110,11 @@ def rehearsal_of(estimator: Any) -> Any:
     return clone(type(estimator)(**params))
 
 
-def _check_fitted_likewise(estimator: Any, first: Trained) -> None:
+def _check_fitted_likewise(estimator: Any, about: dict[str, Any]) -> None:
     """What is found must be about the run whose certificate will show it."""
     differ = []
     if hasattr(estimator, "certificate_"):
-        differ = differences({"configuration": configuration(first.estimator)}, configuration(estimator))
+        differ = differences({"configuration": about}, configuration(estimator))
     if differ:
         raise OptionError(
             f"this estimator was fitted on, or with, something else than what would be audited (different: {', '.join(differ)}); "
@@ -168,7 +171,7 @@ def _statistics(
 
 
 def _result(
-    first: Trained, claim: dict[str, Any] | None, evidence: Evidence, table: RawTable, key: int
+    first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int
 ) -> AuditResult:
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
@@ -179,6 +182,6 @@ def _result(
         found.trials, said if claim is not None else CONSISTENT, found.refutation_bound, str(base.neighbours), str(base.unit),
         str(base.observer), base.variant, key,
         {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
-        MADE_UP if table.made_up else ON_TABLE, evidence.leaks,
-        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, configuration(first.estimator),
+        ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
+        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about,
     )  # fmt: skip

@@ -10,7 +10,8 @@ so no epsilon holds.
     both          plan, public sizes, names, labels, certificate, shapes and number of the billboards, who took part
 
 An estimator that refuses a table before anything was released speaks to its operator; that lies outside the law and is noted. A
-failure after the first message is a leak. Warnings and pages for someone entitled to all rows are not looked at.
+failure after the first message is a leak. Words for someone entitled to all rows are not
+looked at.
 """
 
 from __future__ import annotations
@@ -156,7 +157,9 @@ def _results(est: Any, log: RunLog) -> dict[str, Any]:
         "the certificate": certificate, "the names of tasks": est.task_names_, "the names of columns": est.feature_names_,
         "the labels": None if est.classes_ is None else np.asarray(est.classes_).tolist(),
     }  # fmt: skip
-    m = len(est.task_names_)
+    m, own = len(est.task_names_), est.task_names_[CANARY]
+    warned = getattr(est, "task_warnings_", {})
+    found["other tasks' warnings"] = {name: said for name, said in warned.items() if name != own}
     arrays = {"coef": est.models_.coef, "intercept": est.models_.intercept, "kept": est.models_.kept, **est.models_.extra}
     for name in ("coef_", "intercept_"):
         arrays[name] = getattr(est, name, None)
@@ -165,8 +168,8 @@ def _results(est: Any, log: RunLog) -> dict[str, Any]:
         arrays |= {f"gain_.{n}": getattr(est.gain_, n) for n in ("error_alone", "error_shared", "kept_shared")}
     for name, value in arrays.items():
         if value is not None and np.shape(value)[:1] == (m,):
-            own = slice(CANARY + 1, None) if name.startswith("gain_") else keep
-            found[f"other tasks' models: {name}"] = np.asarray(value)[own]
+            part = slice(CANARY + 1, None) if name.startswith("gain_") else keep
+            found[f"other tasks' models: {name}"] = np.asarray(value)[part]
     return found
 
 

@@ -56,23 +56,26 @@ class RawTable:
         return "" if self.text else np.nan
 
 
-def raw_table(data: Any, reading: Mapping[str, Any], task_column: Any = None, kind: str | None = None) -> RawTable:
-    """A raw table from whatever the user trains on; `reading` are options of `load_tasks`."""
+Load = Callable[..., TaskSet]
+
+
+def raw_table(data: Any, reading: Mapping[str, Any], task_column: Any = None, load: Load = load_tasks) -> RawTable:
+    """A raw table from whatever the user trains on; `reading` are the options of `load`, which reads tables for him."""
     if isinstance(data, tuple) and len(data) in (2, 3) and not reading:
         return _from_arrays(*data, task_column=task_column)
     one_column_each = reading.get("task") is not None and reading.get("target") is not None and reading.get("targets") is None
     if one_column_each and hasattr(data, "columns"):
-        return _with_columns(data.reset_index(drop=True), reading, lambda frame: (load_tasks(frame, **reading),))
+        return _with_columns(data.reset_index(drop=True), reading, lambda frame: (load(frame, **reading),))
     if one_column_each and isinstance(data, str | Path) and Path(data).suffix.lower() in (*TEXT_FILES, *COLUMN_FILES):
-        return _from_file(Path(data), reading)
-    tasks = data if isinstance(data, TaskSet) and not reading else load_tasks(data, **reading)
+        return _from_file(Path(data), reading, load)
+    tasks = data if isinstance(data, TaskSet) and not reading else load(data, **reading)
     return _from_tasks(tasks)
 
 
-def _from_file(path: Path, reading: Mapping[str, Any]) -> RawTable:
+def _from_file(path: Path, reading: Mapping[str, Any], load: Load) -> RawTable:
     import pandas as pd
 
-    load_tasks(path, **reading)  # what cannot be read is refused in the words of `fit`
+    load(path, **reading)  # what cannot be read is refused in the words of `fit`
     text = path.suffix.lower() in TEXT_FILES
 
     def opened(frame: pd.DataFrame) -> tuple[Any, ...]:
@@ -82,7 +85,7 @@ def _from_file(path: Path, reading: Mapping[str, Any]) -> RawTable:
                 frame.to_csv(copy, index=False, sep="\t" if path.suffix.lower() == ".tsv" else ",")
             else:
                 frame.to_parquet(copy, index=False)
-            return (load_tasks(copy, **reading),)
+            return (load(copy, **reading),)
 
     if not text:
         return _with_columns(pd.read_parquet(path), reading, opened)

@@ -42,7 +42,7 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     with progress_bar(f"attacking {estimator._method().name}") as progress:
         result = audit_configured(
             estimator, data, trials=looks["trials"], seed=given["seed"], view=looks["view"], progress=progress,
-            jobs=looks["jobs"] or os.cpu_count() or 1, **reading,
+            jobs=looks["jobs"] or os.cpu_count() or 1, load=lambda source, **_: fit.read(source, given), **reading,
         )  # fmt: skip
     if out is not None:
         keep(result.to_dict(), Path(out))

@@ -87,9 +87,9 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     """The estimator these options describe, and the tasks it is for."""
     from taskveil.estimators import TaskClassifier, TaskRegressor
 
-    options = dict(given)
     with progress_bar(f"reading {Path(data).name}"):
-        tasks = load(data, **{k: options.pop(k) for k in READING})
+        tasks = read(data, given)
+    options = {k: v for k, v in given.items() if k not in READING}
     chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
     (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
     if why:
@@ -98,6 +98,11 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     epsilon = read_epsilon(options.pop("epsilon"))
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
+
+
+def read(data: Any, given: dict[str, Any]) -> Any:
+    """The tasks of a table, as these options read them."""
+    return load(data, **{k: given[k] for k in READING})
 
 
 def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
