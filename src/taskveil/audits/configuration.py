@@ -37,7 +37,8 @@ def _fitted(est: Any) -> dict[str, Any]:
     return {
         "method": str(est.method_.name), "method_options": options, "scaling": est.scaling_.mode,
         "bounds": None if bounds is None else _plain(bounds.to_dict()), "tasks": len(est.task_names_),
-        "features": int(est.n_features_in_), "facts": [str(f) for f in getattr(prepared, "facts", ())], "kind": est.record_.public.kind, "delta": est.record_.plan.budget.delta,
+        "features": int(est.n_features_in_), "facts": [str(f) for f in getattr(prepared, "facts", ())],
+        "kind": est.record_.public.kind, "delta": est.record_.plan.budget.delta,
     }  # fmt: skip
 
 
