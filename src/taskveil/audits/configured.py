@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +60,17 @@ class Evidence:
     neighbours: str = "none"
 
 
+@dataclass(frozen=True)
+class Looks:
+    """Who looks, how often, and with what."""
+
+    observer: str
+    trials: int | None
+    key: int
+    jobs: int
+    progress: Progress | None
+
+
 def audit_configured(
     estimator: Any,
     data: Any = None,
@@ -89,15 +101,23 @@ def audit_configured(
     claim = claim_of(first.estimator)
     evidence = Evidence()
     if claim is not None and first.released:
-        canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._kind == "classification")
-        trained = _isolation(est, table, canaries, first, evidence, progress)
-        pair = furthest(est, table, canaries, trained)
-        if pair is not None:
-            evidence.neighbours = pair.name
-            runs = repeated(est, table, pair, "server" if view == "releases" else str(base.observer), key)
-            trials = trials or affordable(runs, key, jobs)
-            evidence.finding = _statistics(runs, first.logs[0].plan, claim, trials, key, jobs, progress)
+        observer = "server" if view == "releases" else str(base.observer)
+        with warnings.catch_warnings():  # canaries hold what numbers stumble over; a warning of theirs is not the user's
+            warnings.simplefilter("ignore")
+            _attack(est, table, first, claim, evidence, Looks(observer, trials, key, jobs, progress))
     return _result(first, claim, evidence, about, key)
+
+
+def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], evidence: Evidence, looks: Looks) -> None:
+    """Both parts, into `evidence`."""
+    base = getattr(est, "estimator", est)
+    canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._kind == "classification")
+    trained = _isolation(est, table, canaries, first, evidence, looks.progress)
+    pair = furthest(est, table, canaries, trained)
+    if pair is not None:
+        evidence.neighbours = pair.name
+        runs = repeated(est, table, pair, looks.observer, looks.key)
+        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks)
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -158,16 +178,14 @@ def affordable(runs: Runs, key: int, jobs: int) -> int:
     return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
 
 
-def _statistics(
-    runs: Runs, plan: Plan, claim: dict[str, Any], trials: int, key: int, jobs: int, progress: Progress | None
-) -> Finding:
+def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks) -> Finding:
     def sampler(world: int, begin: int, count: int) -> np.ndarray:
-        numbers = [2 * (key * 1_000_003 + i) + world for i in range(begin, begin + count)]
-        return np.stack(spread(lambda n: runs.vector(world, n), numbers, jobs))
+        numbers = [2 * (looks.key * 1_000_003 + i) + world for i in range(begin, begin + count)]
+        return np.stack(spread(lambda n: runs.vector(world, n), numbers, looks.jobs))
 
-    return search(
-        sampler, scores(runs.layout, plan), claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=progress
-    )
+    trials = looks.trials or affordable(runs, looks.key, looks.jobs)
+    made = scores(runs.layout, plan)
+    return search(sampler, made, claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=looks.progress)
 
 
 def _result(

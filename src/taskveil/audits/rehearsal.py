@@ -8,7 +8,6 @@ releases. `absent` puts the null unit in the canary's place (add-remove neighbou
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,9 +65,7 @@ def train(
     fitted = _observed(estimator, logs, script, absent)
     error = None
     try:
-        with warnings.catch_warnings():  # canaries hold what numbers stumble over; a warning of theirs is not the user's
-            warnings.simplefilter("ignore")
-            fitted.fit(*opened())
+        fitted.fit(*opened())
     except Exception as problem:  # whatever it is, one world only would show it
         error = problem
     return Trained(fitted, logs, error)

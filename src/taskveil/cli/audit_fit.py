@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import redirect_stderr
 from inspect import signature
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +40,16 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     looks = {name: given.pop(name) for name in ("trials", "view", "jobs")}
     given |= dict.fromkeys(NOT_IN_A_REHEARSAL)
     estimator, _ = fit.configured(data, None, given)
+
+    def quietly(source: Any, **_: Any) -> Any:
+        with redirect_stderr(StringIO()):  # what reading announces was said once
+            return fit.read(source, given)
+
     reading = {k: given[k] for k in READING} | {k: _listed(given[k]) for k in LISTS}
     with progress_bar(f"attacking {estimator._method().name}") as progress:
         result = audit_configured(
             estimator, data, trials=looks["trials"], seed=given["seed"], view=looks["view"], progress=progress,
-            jobs=looks["jobs"] or os.cpu_count() or 1, load=lambda source, **_: fit.read(source, given), **reading,
+            jobs=looks["jobs"] or os.cpu_count() or 1, load=quietly, **reading,
         )  # fmt: skip
     if out is not None:
         keep(result.to_dict(), Path(out))
