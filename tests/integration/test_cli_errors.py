@@ -222,7 +222,7 @@ def test_json_is_one_document_on_stdout(command, folder, capsys):
 
 
 COMMANDS = (
-    "demo", "fit", "predict", "compare", "plan", "certify", "audit", "serve", "join", "report", "reproduce",
+    "demo", "fit", "predict", "compare", "plan", "certify", "audit", "audit fit", "serve", "join", "report", "reproduce",
     "ledger set", "ledger show", "ledger export", "ledger verify", "ledger close", "data list", "data fetch", "data path",
 )  # fmt: skip
 

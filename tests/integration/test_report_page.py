@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.support.require import require
 
-from taskveil.cli.demo import attacks, private_run
+from taskveil.audits import audit_configured
+from taskveil.cli.demo import private_run
 from taskveil.cli.demo import run as compare_hospitals
 from taskveil.report import report_folder, write_comparison
 from taskveil.report.audience import Audience
@@ -23,8 +24,9 @@ WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("demo")
-    (place / "audit.json").write_text(json.dumps(attacks(0)))
-    write_comparison(compare_hospitals(seed=0, repeats=2), place, private_run(0, place))
+    estimator = private_run(0, place)
+    (place / "audit.json").write_text(json.dumps(audit_configured(estimator, trials=20, seed=0).to_dict()))
+    write_comparison(compare_hospitals(seed=0, repeats=2), place, estimator)
     return place
 
 

@@ -1,7 +1,8 @@
 """Attacks on our own guarantees: a lower bound on epsilon to stand beside every epsilon we print.
 
-`audit(estimator)` attacks a configuration, `audit_mechanism(name, epsilon)` a single mechanism. An audit can refute a claim;
-it can never prove one.
+`audit(estimator, data)` attacks a configuration from the raw table on, `audit_estimator` a method on made-up tasks that make its
+messages as long as they get, `audit_mechanism(name, epsilon)` a single mechanism. An audit can refute a claim; it can never
+prove one.
 """
 
 from __future__ import annotations
@@ -9,25 +10,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from taskveil.audits.configured import audit_configured
 from taskveil.audits.mechanisms import audit_mechanism
 from taskveil.audits.methods import audit_estimator
 from taskveil.audits.one_run import audit_one_run
 from taskveil.audits.result import AuditResult
 
-__all__ = ["AuditResult", "audit", "audit_estimator", "audit_mechanism", "audit_one_run"]
+__all__ = ["AuditResult", "audit", "audit_configured", "audit_estimator", "audit_mechanism", "audit_one_run"]
 
 
-def audit(estimator: Any, trials: int | None = None, seed: int | None = None, **options: Any) -> AuditResult:
-    """Attack this estimator's configuration and set the result beside its certificate.
+def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int | None = None, **options: Any) -> AuditResult:
+    """Attack this estimator as it is configured, and set the result beside its certificate.
 
-    A simulation: made-up tasks, an account in memory, noise of its own. The user's rows are not read, the ledger is not
-    touched, and no canary enters the fitted models. `options` as in `audit_estimator` (jobs, canary, view, progress).
+    `data` is the raw table it trains on: (X, y, task), a TaskSet, a DataFrame or a file (then with the options of `load_tasks`:
+    task=, target=, missing=, bounds=, ...). A canary unit is written into the raw cells and everything is run as `fit` runs it.
+    Without data the table is made up. Either way it is a rehearsal: an account in memory, noise of its own, no ledger, no folder,
+    and no canary enters the fitted models. More options: jobs, view="releases", progress.
 
     >>> import taskveil as tv
     >>> tv.audit(tv.TaskRegressor("dp-aggr", epsilon=1.0), trials=50, seed=1).verdict
     'consistent'
     """
-    result = audit_estimator(estimator, trials=trials, seed=seed, **options)
+    result = audit_configured(estimator, data, trials=trials, seed=seed, **options)
     estimator.audit_ = result
     if hasattr(estimator, "certificate_"):
         estimator.certificate_ = replace(estimator.certificate_, audit=result.to_dict())

@@ -4,14 +4,29 @@
     wishart_membership   is the task there? Against the paper's Wishart noise the answer is often certain
     row_reconstruction   rows of a task from un-noised gradients, and from masked SVM updates
 
-Every function returns an `Attack`: the numbers, and a Plotly figure when asked for (Plotly is imported then).
+An entry is one line in ATTACKS, `module:function`, and one function in a module of its own (`audits/my_attack.py`):
+
+    def my_attack(seed: int = 0) -> Attack:
+        '''What the attacker sees, what he computes, against which claim.'''
+        ...runs the real code path, in seconds, with all randomness from `seed`...
+        return Attack(name, sentence, data, draw)
+
+    name       file name of its page: letters and hyphens, unique
+    sentence   one sentence a privacy officer reads: what was found without protection, and what with it
+    data       plain JSON: the numbers behind the sentence, so that a test can check what the sentence says
+    draw       () -> a Plotly figure made from `data` alone; called only when a page is written, so Plotly is imported there
+
+Attacks that need a network or other extras import them inside the function and raise EnvironmentMissing where they are not
+installed; such an entry is left out of the gallery.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +54,22 @@ class Attack:
         return {"name": self.name, "sentence": self.sentence, "data": self.data}
 
 
-def attacks(seed: int = 0) -> list[Attack]:
-    """All of them."""
-    from taskveil.audits.model_leakage import model_leakage
-    from taskveil.audits.row_reconstruction import gradient_reconstruction, masked_update_reconstruction
-    from taskveil.audits.wishart_membership import wishart_membership
+ATTACKS = (
+    "model_leakage:model_leakage",
+    "wishart_membership:wishart_membership",
+    "row_reconstruction:gradient_reconstruction",
+    "row_reconstruction:masked_update_reconstruction",
+)
 
-    return [
-        model_leakage(seed=seed), wishart_membership(seed=seed), gradient_reconstruction(seed=seed),
-        masked_update_reconstruction(seed=seed),
-    ]  # fmt: skip
+
+def attacks(seed: int = 0) -> list[Attack]:
+    """All whose extras are installed."""
+    found = []
+    for entry in ATTACKS:
+        module, function = entry.split(":")
+        with suppress(EnvironmentMissing):
+            found.append(getattr(import_module(f"taskveil.audits.{module}"), function)(seed=seed))
+    return found
 
 
 def write_gallery(folder: Path, seed: int = 0) -> list[Path]:

@@ -23,10 +23,10 @@ from taskveil.audits import statistics
 from taskveil.audits.canaries import Canary, needs_company, worst_neighbour
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread
+from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
 from taskveil.audits.result import CONSISTENT, AuditResult, Progress, search, verdict
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
-from taskveil.estimators.certify import simulated_statements
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
 
@@ -38,16 +38,23 @@ MARGIN = 1e-5  # relative; the canary's direction is exact to less than this
 
 @dataclass
 class World:
-    """A fitted estimator, its watched method, and the transcript of the last run."""
+    """A run that can be repeated with fresh noise, and what the observer saw of the last one."""
 
-    estimator: Any
+    estimator: Any  # unfitted: options of the run
+    trained: Any  # fitted once on this world's rows
+    log: RunLog
     spy: Any
     transcript: Transcript
 
+    @staticmethod
+    def of(estimator: Any, trained: Trained, observer: str, absent: bool = False) -> World:
+        transcript, log = Transcript(), trained.logs[0]
+        method = without_canary(log.method) if absent else log.method
+        return World(clone(estimator), trained.estimator, log, watched(method, transcript, observer), transcript)
+
     def run(self, noise_seed: int) -> np.ndarray:
-        est = self.estimator
-        est.insecure_noise_seed = noise_seed
-        est._run(self.spy, est._training, est.record_.public, est.record_.plan)
+        self.estimator.insecure_noise_seed = noise_seed
+        self.estimator._run(self.spy, self.log.block, self.log.public, self.log.plan)
         return self.transcript.vector()
 
 
@@ -68,8 +75,8 @@ def audit_estimator(
         raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
     key = secrets.randbits(40) if seed is None else int(seed)
     worlds, shape = prepare(est, canary, n_tasks, view)
-    claim = _claim(worlds[1].estimator)
-    if claim is None or not worlds[1].estimator.record_.plan.releases:
+    claim, plan = claim_of(worlds[1].trained), worlds[1].log.plan
+    if claim is None or not plan.releases:
         return _nothing_shared(est, key)
     layout = _layout(worlds[1], key)
 
@@ -78,7 +85,7 @@ def audit_estimator(
         return np.stack(spread(worlds[world].run, numbers, jobs))
 
     found = search(
-        sampler, scores(layout, worlds[1].estimator.record_.plan), claim["epsilon"], claim["delta"],
+        sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
         trials or TRIALS, selection=SELECTION, progress=progress,
     )  # fmt: skip
     return AuditResult(
@@ -107,25 +114,26 @@ def prepare(est: Any, kind: str, n_tasks: int, view: str | None) -> tuple[list[W
     """Both worlds, fitted once through the public estimator."""
     alone = est.aggregation in ("local", "local-model") and est.observer == "server"
     base = Canary(kind, 1 if alone else n_tasks, unit=str(est.unit), regression=est._kind == "regression")
-    first = clone(est).fit(base.tasks(1))
-    plan = first.record_.plan
+    plan = _trained(est, base.tasks(1)).logs[0].plan
     replaced = str(est.neighbours) == "replace-one" and est.variant == "sound"  # one-sided noise: nothing is furthest
     shape = Canary(
         kind, base.n_tasks, worst_neighbour(plan) if replaced else "nothing", base.unit, needs_company(plan), base.regression
     )
     observer = "server" if view == "releases" else str(est.observer)
-    return [_world(clone(est).fit(shape.tasks(w)), observer) for w in (0, 1)], shape
+    return [World.of(est, _trained(est, shape.tasks(w)), observer) for w in (0, 1)], shape
 
 
-def _world(estimator: Any, observer: str) -> World:
-    transcript = Transcript()
-    return World(estimator, watched(estimator.method_, transcript, observer), transcript)
+def _trained(est: Any, tasks: Any) -> Trained:
+    trained = train(est, lambda: (tasks,))
+    if trained.error is not None:
+        raise trained.error
+    return trained
 
 
-def _claim(est: Any) -> dict[str, Any] | None:
-    """The statement about the asked observer, as if the noise had come from the operating system."""
-    stated = simulated_statements(est.method_, est.record_, est.preparation_)
-    fitting = [s for s in stated if s["observer"] == str(est.observer)]
+def claim_of(fitted: Any) -> dict[str, Any] | None:
+    """The statement about the asked observer, whether it holds or not (with seeded noise none does)."""
+    observer = str(getattr(fitted, "estimator", fitted).observer)
+    fitting = [s.to_dict() for s in fitted.certificate_.statements if s.observer == observer]
     return fitting[0] if fitting else None
 
 

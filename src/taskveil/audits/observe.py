@@ -2,6 +2,7 @@
 
     other-tasks  every billboard after the first; of arrays with a part per task all parts but the canary's; who took part,
                  except for the canary's own bit (colluding tasks know theirs)
+    public       every billboard with everybody's part, and the noisy releases: the finished models are made of them
     server       the noisy releases themselves. With aggregation 'local' the run holds one task, so that the release *is*
                  the canary's own noisy message
 
@@ -120,7 +121,9 @@ class _Recorder(ServerSide):
         self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
     ) -> tuple[State, Billboard]:
         state, billboard = self.inner.step(state, releases, accepted)
-        seen = dict(releases) if self.observer == "server" else public_part(billboard)
+        seen = dict(releases) if self.observer != "other-tasks" else {}
+        if self.observer != "server":
+            seen |= public_part(billboard) if self.observer == "other-tasks" else dict(billboard.values)
         self.transcript.rounds.append({k: np.array(v, dtype=np.float64) for k, v in seen.items()})
         if accepted is not None:
             self.transcript.others.append(int(np.delete(accepted, CANARY).sum()))

@@ -15,12 +15,11 @@ import secrets
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
 
 from taskveil.audits.canaries import LARGE
 from taskveil.audits.lower_bound import FALSE_ALARM, one_run_bound
-from taskveil.audits.methods import _claim, simulation_of
-from taskveil.audits.observe import Transcript, watched
+from taskveil.audits.methods import World, _trained, claim_of, simulation_of
+from taskveil.audits.observe import Transcript
 from taskveil.audits.result import AuditResult, verdict
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
@@ -39,18 +38,17 @@ def audit_one_run(
     coins = np.random.default_rng(key).integers(0, 2, canaries).astype(bool)
     opposite = str(est.neighbours) == "replace-one"
     est.insecure_noise_seed = key
-    fitted = clone(est).fit(canary_tasks(coins, opposite, est._kind))
-    transcript = Transcript()
-    spy = watched(fitted.method_, transcript, "server" if view == "releases" else str(est.observer))
-    fitted._run(spy, fitted._training, fitted.record_.public, fitted.record_.plan)
-    scores = _scores(transcript, canaries, fitted.record_.plan.releases[0].contribution.bound)
-    claim = _claim(fitted)
+    tasks = canary_tasks(coins, opposite, est._kind)
+    world = World.of(est, _trained(est, tasks), "server" if view == "releases" else str(est.observer))
+    world.run(key)
+    scores = _scores(world.transcript, canaries, world.log.plan.releases[0].contribution.bound)
+    claim = claim_of(world.trained)
     assert claim is not None
     middle = 0.0 if opposite else None
     right, guesses = guess(scores, coins, middle)
     bound, sure = (one_run_bound(canaries, guesses, right, claim["delta"], a) for a in (0.05, FALSE_ALARM))
     return AuditResult(
-        fitted.method_.name, claim["epsilon"], claim["delta"], bound, 0.95, f"one run, {canaries} canaries", 1,
+        world.log.method.name, claim["epsilon"], claim["delta"], bound, 0.95, f"one run, {canaries} canaries", 1,
         verdict(sure, claim["epsilon"]), sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, key,
         {"canaries": canaries, "guesses": guesses, "correct": right},
     )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.lower_bound import CONFIDENCE, FALSE_ALARM, Test, choose_test, held_out_bound
+from taskveil.audits.lower_bound import CONFIDENCE, FALSE_ALARM, Test, choose_test, epsilon_bound, held_out_bound
 from taskveil.errors import OptionError
 
 CONSISTENT, REFUTED = "consistent", "refuted"
@@ -50,6 +50,9 @@ class AuditResult:
     seed: int | None = None
     details: dict[str, Any] = field(default_factory=dict)
     note: str = SIMULATION
+    leaks: list[str] = field(default_factory=list)  # differences outside of releases: no noise covers them
+    power: float | None = None  # the largest epsilon that so many runs could have shown with confidence 1 - 1e-6
+    configuration: dict[str, Any] | None = None  # what was attacked (audits.configuration)
 
     @property
     def refuted(self) -> bool:
@@ -63,11 +66,15 @@ class AuditResult:
         claim = f"claimed epsilon {self.claimed_epsilon:.4g}, delta {self.delta:.3g}"
         found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
         how = f"attack: {self.attack}; {self.trials} runs of each neighbour"
-        end = {
-            CONSISTENT: "consistent: this attack found no contradiction (that proves nothing)",
-            REFUTED: f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - 1e-6",
-        }[self.verdict]
-        return f"{what}\n  {claim}\n  {found}\n  {how}\n  {end}\n  {self.note}"
+        lines = [what, claim, found, how]
+        if self.power is not None:
+            lines.append(f"so many runs can refute claims up to epsilon {self.power:.3g}")
+        if not self.refuted:
+            lines.append("consistent: this attack found no contradiction (that proves nothing)")
+        if self.refutation_bound > self.claimed_epsilon:
+            lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - 1e-6")
+        lines += [f"REFUTED: {leak}" for leak in self.leaks]
+        return "\n  ".join([*lines, self.note])
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,12 @@ def search(
         if found.refutation_bound > claimed or last:
             return found
     raise AssertionError("the last stage returns")
+
+
+def power(trials: int, selection: float, delta: float) -> float:
+    """The largest bound with confidence 1 - 1e-6 that so many runs can give: one world always, the other never."""
+    counted = trials - max(int(selection * trials), 2)
+    return float(epsilon_bound(np.array(counted), counted, np.array(0), counted, delta, FALSE_ALARM / len(stages(trials))))
 
 
 def stages(trials: int) -> tuple[int, ...]:

@@ -13,9 +13,22 @@ from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
 
 
+class AuditCommand(click.RichCommand):
+    """`audit fit ...` takes the options of `fit`; any other first word is a mechanism or a method."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> click.Context:
+        if args[:1] != ["fit"]:
+            return super().make_context(info_name, args, parent, **extra)
+        from taskveil.cli.audit_fit import command as audit_fit
+
+        return audit_fit.make_context("audit fit", args[1:], parent, **extra)
+
+
 @click.command(
     "audit",
-    epilog="Examples: taskveil audit paper-wishart --epsilon 1;  taskveil audit low-rank --variant paper --epsilon 1",
+    cls=AuditCommand,
+    epilog="Examples: taskveil audit paper-wishart --epsilon 1;  taskveil audit low-rank --variant paper --epsilon 1;  "
+    "taskveil audit fit visits.csv --task hospital --target days --epsilon 1  (your own configuration: audit fit --help)",
 )
 @click.argument("target")
 @click.option("--epsilon", type=float, default=1.0, show_default=True, help="The claim under attack.")
@@ -42,7 +55,8 @@ from taskveil.errors import OptionError
 def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json: bool, **given: Any) -> int:
     """Attack TARGET, a mechanism or a method calibrated to a claim; exit 1 when the claim is refuted.
 
-    A simulation on made-up tasks: no data is read and no ledger is touched. A verdict of `refuted` is wrong with probability
+    `taskveil audit fit DATA ...`, with the options of `fit`, attacks what you run, from the raw table on. With another TARGET:
+    a simulation on made-up tasks: no data is read and no ledger is touched. A verdict of `refuted` is wrong with probability
     at most 1e-6; `consistent` proves nothing.
     """
     options = parse_settings(settings)

@@ -92,14 +92,20 @@ def signing_key(path: str | None, folder: str | None) -> Any:
 
 def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     """Load, choose, fit."""
-    from taskveil.estimators import TaskClassifier, TaskRegressor
-    from taskveil.tasks.prepare.step import PrepareRules
+    estimator, tasks = configured(data, folder, given)
+    with progress_bar("training") as progress:
+        estimator.set_params(progress=progress).fit(tasks)
+    estimator.progress = None
+    return estimator
 
-    options = dict(given)
-    reading = {k: options.pop(k) for k in READING}
-    rules = PrepareRules(options["unit"], read_epsilon(options["epsilon"]) is not None, options["variant"] == "sound")
+
+def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[Any, Any]:
+    """The estimator these options describe, and the tasks it is for."""
+    from taskveil.estimators import TaskClassifier, TaskRegressor
+
     with progress_bar(f"reading {Path(data).name}"):
-        tasks = load(data, unusable=rules.unusable, **reading)
+        tasks = read(data, given)
+    options = {k: v for k, v in given.items() if k not in READING}
     chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
     (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
     if why:
@@ -107,10 +113,15 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
     epsilon = read_epsilon(options.pop("epsilon"))
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
-    with progress_bar("training") as progress:
-        estimator = kind(method, epsilon=epsilon, progress=progress, run_dir=run_dir, **options).fit(tasks)
-    estimator.progress = None
-    return estimator
+    return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
+
+
+def read(data: Any, given: dict[str, Any]) -> Any:
+    """The tasks of a table, as these options read them."""
+    from taskveil.tasks.prepare.step import PrepareRules
+
+    rules = PrepareRules(given["unit"], read_epsilon(given["epsilon"]) is not None, given["variant"] == "sound")
+    return load(data, unusable=rules.unusable, **{k: given[k] for k in READING})
 
 
 def begin(folder: Path, data: str, given: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from taskveil.errors import CheckFailed, DataError, InputError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
+from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
@@ -177,6 +178,9 @@ class Certificate:
             problems.append(f"the events cannot be read ({type(problem).__name__}: {problem})")
         if self.audit is not None and self.audit.get("verdict") == "refuted":
             problems.append("an audit refuted the claim: " + self._audit_sentence())
+        audited = (self.audit or {}).get("configuration")
+        if audited is not None and audited.get("claims") != claims_fingerprint(self.to_dict()):
+            problems.append("the audit in this certificate attacked another configuration")
         if not self.statements:
             problems.append("there is no statement: nothing is claimed and nothing is protected")
         return Verification(not problems, tuple(problems))
@@ -193,10 +197,13 @@ class Certificate:
     def _audit_sentence(self) -> str:
         """Both numbers side by side: what is claimed, and what an attack can show."""
         a = self.audit or {}
+        audited = (a.get("configuration") or {}).get("digest")
+        which = f" of configuration {audited[:8]}" if audited else ""
         return (
-            f"Audit (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"Audit{which} (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
             f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
             f"confidence in {a.get('trials')} runs of each neighbour: {a.get('verdict')}."
+            + "".join(f" Refuted: {leak}." for leak in a.get("leaks", ()))
         )
 
 

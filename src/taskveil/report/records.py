@@ -4,7 +4,7 @@ model.json, arrays.npz, certificate.json    written by `fit -o` (estimators.stor
 gain.json                                   every task's own estimate of what sharing brought it; written with the page,
                                             because training rows are never saved
 results.json                                written by `compare -o` and `demo`
-audit.json, audit-*.json                    results of `taskveil audit --json`, put here by whoever ran it
+audit.json, audit-*.json                    results of `taskveil audit fit -o`; one of another configuration is refused
 certificate.json, billboard.npz, run.json   written by `serve`
 """
 
@@ -18,8 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.audits.configuration import check_same, configuration
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
+from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.seal import SEAL
 
@@ -66,6 +68,8 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     gain = gain or {}
     own = estimator.certificate_.audit  # what `tv.audit(estimator)` found
     more["audits"] = (*([own] if own else []), *more.get("audits", ()))
+    for audit in more["audits"]:
+        check_same(audit, configuration(estimator), "this page's folder or certificate")
     linear = bool(estimator.method_.linear)
     return Run(
         certificate=estimator.certificate_,
@@ -113,6 +117,8 @@ def read(folder: Path) -> Run:
             return from_estimator(load(place), read_json(place / GAIN), **more)
     if (folder / "certificate.json").exists():
         return _federation(folder, audits)
+    if audits:
+        raise DataError(f"{folder} holds an audit, but no model it could be about; remove audit*.json")
     if comparison is None:
         raise DataError(
             f"{folder} holds nothing to report: expected what `taskveil fit -o`, `compare -o`, `demo` or `serve` writes there"
@@ -123,6 +129,8 @@ def read(folder: Path) -> Run:
 def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     """Results of a server: all of it public already."""
     certificate = Certificate.from_json((folder / "certificate.json").read_text())
+    for audit in audits:
+        check_same(audit, {"claims": claims_fingerprint(certificate.to_dict())}, "this page's folder")
     boards: tuple[Board, ...] = ()
     if (folder / "billboard.npz").exists():
         with np.load(folder / "billboard.npz", allow_pickle=False) as stored:

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import taskveil as tv
-from taskveil.errors import OptionError, UnknownName
+from taskveil.audits.configuration import configuration
+from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.report import page as page_module
 from taskveil.report import report_folder, write_comparison, write_report
 from taskveil.report.audience import Audience
@@ -137,14 +138,28 @@ def test_curves_carry_spread_and_levels(tmp_path):
     assert [a["text"] for a in chart["layout"]["annotations"]] == ["each task alone"]
 
 
-def test_an_attached_audit_stands_beside_the_claim(fitted, tmp_path):
+def test_an_audit_of_this_configuration_stands_beside_the_claim_and_says_which(fitted, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(fitted[1], folder)
-    (folder / "audit.json").write_text(
-        json.dumps({"target": "gaussian", "lower_bound": 0.7, "claimed_epsilon": 1.0, "verdict": "consistent"})
-    )
-    chart = figures(report_folder(folder).read_text())["audit"]
-    assert [trace["x"] for trace in chart["data"]] == [[0.7], [1.0]]
+    about = configuration(tv.load(folder))
+    audit = {"target": "subspace", "lower_bound": 0.7, "claimed_epsilon": 2.0, "verdict": "consistent", "configuration": about}
+    (folder / "audit.json").write_text(json.dumps(audit))
+    page = report_folder(folder).read_text()
+    assert [trace["x"] for trace in figures(page)["audit"]["data"]] == [[0.7], [2.0]]
+    assert about["digest"][:8] in page
+
+
+def test_an_audit_of_something_else_is_refused_by_the_page(fitted, tmp_path):
+    """A mechanism at epsilon 1 says nothing about a run at epsilon 2; nor does the same method with other ranges or releases."""
+    folder = tmp_path / "run"
+    shutil.copytree(fitted[1], folder)
+    about = configuration(tv.load(folder))
+    audit = {"target": "gaussian", "lower_bound": 0.7, "claimed_epsilon": 1.0, "verdict": "consistent"}
+    others = [{"epsilon": 1.0}, {"bounds": {"features": {"*": [0, 1]}}}, {"scaling": "none"}, {"claims": "0" * 32}]
+    for wrong in [audit, *({**audit, "configuration": {**about, **change}} for change in others)]:
+        (folder / "audit.json").write_text(json.dumps(wrong))
+        with pytest.raises(DataError, match="audit of something else"):
+            report_folder(folder)
 
 
 def test_names_from_the_data_cannot_become_markup(tmp_path):

@@ -1,0 +1,205 @@
+"""Audit what the user runs: the configured estimator, from the raw table, with and without a canary unit.
+
+1. Isolation. Every canary (raw_canaries) is written into the raw table, the table is opened and trained on as the user does it,
+   with the same noise and the billboards of the unchanged table. Whatever others then get that differs is a leak.
+2. Statistics. The two neighbours whose releases lie furthest apart are run many times with fresh noise; scores, thresholds and
+   directions are learned on one part of the runs and counted on the other (result.search).
+
+Because of 1, what other tasks hold is a function of their own rows and the billboards; so 2 looks at the billboards (observer
+other-tasks), at the noisy releases (server), or at both with everybody's part (public).
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from taskveil.audits.canaries import CANARY
+from taskveil.audits.configuration import configuration, differences
+from taskveil.audits.isolation import leaks
+from taskveil.audits.lower_bound import Test
+from taskveil.audits.methods import SELECTION, TRIALS, claim_of, scores
+from taskveil.audits.neighbours import Runs, furthest, opener, repeated
+from taskveil.audits.parallel import spread
+from taskveil.audits.raw_canaries import RawCanary, raw_canaries
+from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
+from taskveil.audits.rehearsal import Trained, train
+from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search, verdict
+from taskveil.errors import OptionError
+from taskveil.privacy.plan import Plan
+from taskveil.tasks.load import load_tasks
+
+SECONDS = 40.0  # of computing that the default number of runs should cost, per process
+FEWEST = 100
+ON_TABLE = (
+    "a rehearsal on the given table: noise was drawn for the audit alone, nothing was charged to a ledger, and no canary is in a "
+    "released model"
+)
+MADE_UP = (
+    "a simulation on a made-up table of fitting shape; give data= to audit from your own raw table, as it is prepared. Nothing "
+    "was charged to a ledger, and no canary is in a released model"
+)
+
+NO_TEST = Test("none", np.inf, True, 1, 0.0)
+
+
+@dataclass
+class Evidence:
+    """What both parts found."""
+
+    leaks: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # canaries turned back to the operator before any release
+    compared: int = 0
+    finding: Finding | None = None
+    neighbours: str = "none"
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Who looks, how often, and with what."""
+
+    observer: str
+    trials: int | None
+    key: int
+    jobs: int
+    progress: Progress | None
+
+
+def audit_configured(
+    estimator: Any,
+    data: Any = None,
+    *,
+    trials: int | None = None,
+    seed: int | None = None,
+    jobs: int = 1,
+    view: str | None = None,
+    progress: Progress | None = None,
+    load: Load = load_tasks,
+    **reading: Any,
+) -> AuditResult:
+    """Attack the estimator as configured. `data` and `reading`: what `fit` or `load` takes; None makes a table up."""
+    est = rehearsal_of(estimator)
+    base = getattr(est, "estimator", est)
+    if base.epsilon is None:
+        raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
+    if data is None:
+        table = made_up_table(getattr(estimator, "estimator", estimator))
+    else:
+        table = raw_table(data, {k: v for k, v in reading.items() if v is not None}, base.task_column, load)
+    key = secrets.randbits(40) if seed is None else int(seed)
+    first = train(est, lambda: table.open(table.frame))
+    if first.error is not None:
+        raise first.error
+    about = {**configuration(first.estimator), "table": "made up" if table.made_up else "given"}
+    _check_fitted_likewise(estimator, about)
+    claim = claim_of(first.estimator)
+    evidence = Evidence()
+    if claim is not None and first.released:
+        observer = "server" if view == "releases" else str(base.observer)
+        with warnings.catch_warnings():  # canaries hold what numbers stumble over; a warning of theirs is not the user's
+            warnings.simplefilter("ignore")
+            _attack(est, table, first, claim, evidence, Looks(observer, trials, key, jobs, progress))
+    return _result(first, claim, evidence, about, key)
+
+
+def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], evidence: Evidence, looks: Looks) -> None:
+    """Both parts, into `evidence`."""
+    base = getattr(est, "estimator", est)
+    canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._kind == "classification")
+    trained = _isolation(est, table, canaries, first, evidence, looks.progress)
+    pair = furthest(est, table, canaries, trained)
+    if pair is not None:
+        evidence.neighbours = pair.name
+        runs = repeated(est, table, pair, looks.observer, looks.key)
+        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks)
+
+
+def rehearsal_of(estimator: Any) -> Any:
+    """The same configuration, unfitted, with nothing durable behind it: no ledger, no folder, no network, seeded noise."""
+    if hasattr(estimator, "estimator"):
+        return clone(estimator).set_params(estimator=rehearsal_of(estimator.estimator))
+    params = estimator.get_params(deep=False)
+    params |= {"ledger": None, "account": None, "run_dir": None, "progress": None, "runtime": "in_process"}
+    params |= {"insecure_noise_seed": 0, "seed": params["seed"] or 0}
+    return clone(type(estimator)(**params))
+
+
+def _check_fitted_likewise(estimator: Any, about: dict[str, Any]) -> None:
+    """What is found must be about the run whose certificate will show it."""
+    differ = []
+    if hasattr(estimator, "certificate_"):
+        differ = differences({"configuration": about}, configuration(estimator))
+    if differ:
+        raise OptionError(
+            f"this estimator was fitted on, or with, something else than what would be audited (different: {', '.join(differ)}); "
+            "give data= the table it was fitted on, or audit an unfitted copy: tv.audit(sklearn.base.clone(est), ...)"
+        )
+
+
+def _names(trained: Trained) -> tuple[str, ...]:
+    return getattr(trained.estimator, "best_estimator_", trained.estimator).task_names_
+
+
+def _isolation(
+    est: Any, table: RawTable, canaries: list[RawCanary], first: Trained, evidence: Evidence, progress: Progress | None
+) -> list[Trained]:
+    """Train on every canary's table at the billboards of the unchanged one; note what others would see."""
+    trained, seen = [first], {}  # type: list[Trained], dict[str, list[str]]
+    for canary in canaries[1:]:
+        other = train(est, opener(table, canary), first.logs)
+        trained.append(other)
+        for leak in leaks(first, other):
+            seen.setdefault(leak, []).append(canary.name)
+        if other.refused:
+            evidence.refused.append(canary.name)
+        if progress is not None:
+            progress(len(trained), len(canaries))
+    evidence.compared = len(trained) - 1
+    evidence.leaks = [f"{leak} (canary: {_some(names)})" for leak, names in seen.items()]
+    return trained
+
+
+def _some(names: list[str], shown: int = 2) -> str:
+    return "; ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
+
+
+def affordable(runs: Runs, key: int, jobs: int) -> int:
+    """As many runs of each neighbour as fit into the default time, between the fewest and the most."""
+    started = time.perf_counter()
+    for world in (0, 1):
+        runs.vector(world, key)
+    each = time.perf_counter() - started
+    return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
+
+
+def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks) -> Finding:
+    def sampler(world: int, begin: int, count: int) -> np.ndarray:
+        numbers = [2 * (looks.key * 1_000_003 + i) + world for i in range(begin, begin + count)]
+        return np.stack(spread(lambda n: runs.vector(world, n), numbers, looks.jobs))
+
+    trials = looks.trials or affordable(runs, looks.key, looks.jobs)
+    made = scores(runs.layout, plan)
+    return search(sampler, made, claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=looks.progress)
+
+
+def _result(
+    first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int
+) -> AuditResult:
+    base = getattr(first.estimator, "estimator", first.estimator)
+    stated = claim or {"epsilon": 0.0, "delta": 0.0}
+    found = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
+    said = REFUTED if evidence.leaks else verdict(found.refutation_bound, stated["epsilon"])
+    return AuditResult(
+        first.estimator.certificate_.method, stated["epsilon"], stated["delta"], found.lower_bound, 0.95, found.attack(),
+        found.trials, said if claim is not None else CONSISTENT, found.refutation_bound, str(base.neighbours), str(base.unit),
+        str(base.observer), base.variant, key,
+        {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
+        ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
+        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about,
+    )  # fmt: skip
