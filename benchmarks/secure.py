@@ -36,7 +36,7 @@ def settings_for(n_tasks: int, length: int, complete: bool = False) -> SecureSet
 
 def seconds_of(settings: SecureSettings) -> tuple[float, float]:
     """(processor, clock) seconds of one secure sum; the total is checked."""
-    inputs = np.random.default_rng(0).integers(-1000, 1000, (settings.n_tasks, settings.length))
+    inputs = np.random.default_rng(0).integers(-1000, 1000, (settings.n_sites, settings.length))
     used, start = time.process_time(), time.perf_counter()
     total, _ = secure_total(inputs, settings)
     taken = time.process_time() - used, time.perf_counter() - start
@@ -72,7 +72,7 @@ def dropouts(repeats: int) -> dict:
     people = [Identity() for _ in range(100)]
     roster = {t: p.public for t, p in enumerate(people)}
     used = time.process_time()
-    server = SecureServer(settings)
+    server = SecureServer(settings, roster)
     carry(
         server,
         {t: SecureClient(t, settings, people[t], roster, inputs[t]) for t in range(100)},
@@ -122,14 +122,14 @@ def traffic(settings: SecureSettings) -> float:
     """Bytes one task sends and receives, averaged, beyond the masked vector itself."""
     from taskveil.runtime.secure import Identity, SecureClient, SecureServer
 
-    people = [Identity() for _ in range(settings.n_tasks)]
+    people = [Identity() for _ in range(settings.n_sites)]
     roster = {t: p.public for t, p in enumerate(people)}
     zero = np.zeros(settings.length, dtype=np.int64)
-    clients = {t: SecureClient(t, settings, people[t], roster, zero) for t in range(settings.n_tasks)}
+    clients = {t: SecureClient(t, settings, people[t], roster, zero) for t in range(settings.n_sites)}
     server, total, sample = (
-        SecureServer(settings),
+        SecureServer(settings, roster),
         0,
-        range(0, settings.n_tasks, max(1, settings.n_tasks // 8)),
+        range(0, settings.n_sites, max(1, settings.n_sites // 8)),
     )
     outgoing = server.start()
     while outgoing is not None:
