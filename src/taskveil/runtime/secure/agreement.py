@@ -15,7 +15,7 @@ import numpy as np
 
 from taskveil.errors import SecureSumRefused
 from taskveil.runtime.secure import keys, messages
-from taskveil.runtime.secure.graph import circle_graph, holders_suffice
+from taskveil.runtime.secure.graph import circle_graph
 from taskveil.runtime.secure.settings import SecureSettings
 
 Roster = tuple[tuple[int, bytes], ...]  # site, public signing key; ascending
@@ -53,8 +53,7 @@ def read_keys(listed: messages.KeyList, settings: SecureSettings, roster: Roster
     texts = [part for site, pair in pairs.items() for part in (site.to_bytes(8, "big"), *pair)]
     fingerprint = keys.digest(b"keys", listed.round_id, settings.digest(), *texts)
     graph = circle_graph(members, settings.degree, fingerprint)
-    holders = {len(near) + 1 for near in graph.values()}
-    if not all(holders_suffice(n, settings.threshold, settings.colluders, settings.dropouts) for n in holders):
+    if not all(settings.withstands(len(near) + 1) for near in graph.values()):
         raise SecureSumRefused("shares dealt to these sites would not withstand a server with two stories; start a new round")
     return KeyBook(pairs, graph, fingerprint)
 

@@ -43,7 +43,7 @@ class SecureSettings:
         sparse = not self.complete
         if sparse and (self.degree % 2 or not c + d < self.degree < n - d):
             raise OptionError(f"expected an even number of neighbours between {c + d + 1} and {n - d - 1}, got {self.degree}")
-        if not holders_suffice(self.holders, self.threshold, c, d):
+        if not self.withstands(self.holders):
             raise OptionError(
                 f"expected 2 threshold > holders + colluders and threshold > colluders + dropouts, got a threshold of "
                 f"{self.threshold} with {self.holders} holders, {c} colluders and {d} dropouts; use SecureSettings.choose"
@@ -74,6 +74,10 @@ class SecureSettings:
     def holders(self) -> int:
         """Most shares that are dealt of one secret."""
         return min(self.degree + 1, self.n_sites)
+
+    def withstands(self, holders: int) -> bool:
+        """Whether a secret of which so many shares are dealt is safe from a server with two stories."""
+        return holders_suffice(holders, self.threshold, self.colluders, self.dropouts)
 
     def digest(self) -> bytes:
         return _digest(self)
