@@ -35,17 +35,18 @@ DELTA = 1e-5
 
 def site_collusion(epsilon: float = 1.0, layouts: Sequence[Sequence[int]] = LAYOUTS) -> Attack:
     """Epsilon against the largest site: with one noise share per task, and with one per site."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for sizes in layouts:
         per_task, per_site = planned_sum(sum(sizes), epsilon), planned_sum(sum(sizes), epsilon, sites=list(sizes))
         before = epsilon_of_shares(per_task, sum(sizes) - max(sizes))
         rows.append({"sites": list(sizes), "before": before, "after": epsilon_of_shares(per_site, len(sizes) - 1)})
-    worst = max(rows, key=lambda row: float(row["before"]))
+    worst = max(rows, key=lambda row: row["before"])
     sentence = (
         f"Certified epsilon {epsilon:g}. A site with {max(worst['sites'])} of {sum(worst['sites'])} tasks knew so much of the "
         f"noise that the others had epsilon {worst['before']:.2f} against it; with one share per site it is {worst['after']:.2f}."
     )
-    return Attack("site-collusion", sentence, {"epsilon": epsilon, "delta": DELTA, "layouts": rows}, lambda: _collusion_figure(rows))
+    data = {"epsilon": epsilon, "delta": DELTA, "layouts": rows}
+    return Attack("site-collusion", sentence, data, lambda: _collusion_figure(rows))
 
 
 def planned_sum(n_tasks: int, epsilon: float, **options: Any) -> PlannedRelease:

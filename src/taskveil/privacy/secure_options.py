@@ -89,7 +89,7 @@ class SecureOptions:
         if d > most:
             raise OptionError(
                 f"a secure sum of {n} sites with {c} colluder(s) can lose at most {most} (sites > 2 dropouts + colluders, or a "
-                f"lying server could open one message); got {d} dropout(s). Use min_cohort >= {n - most}, fewer colluders or more sites"
+                f"lying server could open a message); got {d} dropout(s). Use min_cohort >= {n - most}, or more sites"
             )
         _whole("grid_bits", self.grid_bits, 4, 24)
         if self.law not in LAWS:
@@ -124,7 +124,7 @@ def _count(name: str, share: Any, most: int, n_sites: int, least: int) -> int:
     """A share of the sites, rounded down, or a whole number of them."""
     if isinstance(share, float) and (0 < share < 1 or (share == 0 and least == 0)):
         return math.floor(share * n_sites + 1e-9)
-    if isinstance(share, bool) or not isinstance(share, int | float) or share != share or not least <= share <= most or share % 1:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not least <= share <= most or share % 1:
         raise OptionError(
             f"{name} must be a share of the sites below 1, or a whole number of sites from {least} to {most}; got {share!r}"
         )

@@ -115,16 +115,16 @@ class SecureClient:
 
     def _mask(self, deliveries: messages.Deliveries) -> messages.MaskedInput:
         senders = deliveries.senders
-        if not len(set(senders) & set(self._neighbours)) == len(senders) == len(deliveries.sealed):
+        columns = (deliveries.sealed, deliveries.key_digests, deliveries.seed_digests)
+        if len(set(senders) & set(self._neighbours)) != len(senders) or {len(column) for column in columns} != {len(senders)}:
             raise SecureSumRefused(f"site {self.index} got shares from sites that are not its neighbours")
         if len(senders) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"too few neighbours of site {self.index} are left; nothing is released")
         self._masked = senders
-        for site, sealed in zip(senders, deliveries.sealed):
-            key = self._sealing.agree(self._neighbours[site][0], self._round, keys.label("seal", site, self.index))
-            plain = keys.unseal(key, sealed, keys.label("shares", site, self.index))
-            if plain is not None and len(plain) == 2 * shamir.SHARE_BYTES:
-                self._held[site] = (plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :])
+        for site, sealed, *digests in zip(senders, *columns):
+            shares = self._opened(site, sealed)
+            if [agreement.share_digest(self._round, site, self.index, share) for share in shares] == digests:
+                self._held[site] = shares
         total, ring = self._input.copy(), self.settings.ring
         add_mask(total, self_mask_key(self._round, self.index, self._seed), ring)
         for site in senders:
@@ -163,6 +163,12 @@ class SecureClient:
             apart,
             tuple(self._pair_key(site) for site in apart),
         )
+
+    def _opened(self, site: int, sealed: bytes) -> tuple[bytes, bytes]:
+        """The shares a neighbour sealed for this site; empty ones where they cannot be opened."""
+        key = self._sealing.agree(self._neighbours[site][0], self._round, keys.label("seal", site, self.index))
+        plain = keys.unseal(key, sealed, keys.label("shares", site, self.index)) or b""
+        return plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :]
 
     def _cohort_text(self) -> bytes:
         return agreement.cohort_text(self._round, self._fingerprint, self._cohort)

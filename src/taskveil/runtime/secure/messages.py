@@ -62,6 +62,8 @@ class Deliveries:
     round_id: bytes
     senders: tuple[int, ...]
     sealed: tuple[bytes, ...]
+    key_digests: tuple[bytes, ...]  # of the shares inside, as their senders published them
+    seed_digests: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ class SecureServer:
         self._asked = tuple(outgoing or ())
         return outgoing
 
-    def _belongs(self, site: int, reply: messages.SecureMessage) -> bool:
-        return reply.round_id == self.round_id and getattr(reply, "sender", None) == site
+    def _belongs(self, site: int, reply: Any) -> bool:
+        return bool(reply.round_id == self.round_id and reply.sender == site)
 
     def _keep(self, replies: Mapping[int, Any], rule: Callable[[int, Any], bool], reason: str) -> dict[int, Any]:
         """The replies that keep a rule; whoever breaks it has dropped out."""
@@ -110,15 +110,14 @@ class SecureServer:
             holders = (site, *message.receivers)
             self._dealt_keys[site] = dict(zip(holders, message.key_digests))
             self._dealt_seeds[site] = dict(zip(holders, message.seed_digests))
-        boxes: dict[int, list[tuple[int, bytes]]] = {site: [] for site in self._shared}
+        boxes: dict[int, list[tuple[Any, ...]]] = {site: [] for site in self._shared}
         for sender, message in self._shared.items():
-            for receiver, sealed in zip(message.receivers, message.sealed):
+            parts = zip(message.receivers, message.sealed, message.key_digests[1:], message.seed_digests[1:])
+            for receiver, *delivery in parts:
                 if receiver in boxes:
-                    boxes[receiver].append((sender, sealed))
-        return {
-            site: messages.Deliveries(self.round_id, tuple(s for s, _ in box), tuple(c for _, c in box))
-            for site, box in boxes.items()
-        }
+                    boxes[receiver].append((sender, *delivery))
+        empty: tuple[Any, ...] = ((), (), (), ())
+        return {site: messages.Deliveries(self.round_id, *(zip(*box) if box else empty)) for site, box in boxes.items()}
 
     def _dealt(self, site: int, message: messages.SealedShares) -> bool:
         holders = len(message.receivers) + 1

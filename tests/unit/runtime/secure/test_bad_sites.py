@@ -10,10 +10,10 @@ import pytest
 from tests.support.secure_runs import parties
 
 from taskveil.errors import SecureSumRefused
+from taskveil.privacy.aggregation import secure_messages
 from taskveil.privacy.contributions import OuterSum, RowSum, VectorSum
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import system_noise
-from taskveil.privacy.aggregation import secure_messages
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.secure import SecureSettings, messages, shamir
 
@@ -35,6 +35,7 @@ FAULTS = {
     "a key of low order": lambda m: replace(m, mask_key=bytes(32)),
     "a short key": lambda m: replace(m, sealing_key=b"short"),
     "garbage instead of sealed shares": lambda m: replace(m, sealed=garbage(m.sealed)),
+    "digests of other shares": lambda m: replace(m, seed_digests=garbage(m.seed_digests)),
     "too few sealed shares": lambda m: replace(m, sealed=m.sealed[1:]),
     "shares for others": lambda m: replace(m, receivers=m.receivers[1:] + m.receivers[:1]),
     "a damaged input": lambda m: replace(m, values=swapped(m.values)),
@@ -46,7 +47,7 @@ FAULTS = {
     "another message": lambda m: messages.Invitation(m.round_id, b""),
     "another sender": lambda m: replace(m, sender=0),
 }
-STEP = dict(zip(FAULTS, (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 4, 4, 2, 1)))
+STEP = dict(zip(FAULTS, (0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 4, 4, 2, 1)))
 
 
 def run_with(fault, bad, n=N, **tolerances):

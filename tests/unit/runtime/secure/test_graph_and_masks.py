@@ -93,7 +93,8 @@ def partial_totals(n_sites, degree, threshold):
     shown lists of the server's choice: any E_v of at least threshold - 1 others (graph.py).
     """
     neighbours, found = graph.circle_graph(range(n_sites), degree, b"any order"), 0
-    for colluder, v in itertools.permutations(range(n_sites), 2):
+    colluder = 0  # all places on the circle are alike
+    for v in range(1, n_sites):
         others = [site for site in range(n_sites) if site != v]
         for size in range(threshold - 1, threshold + 1):
             for chosen in itertools.combinations(others, size):

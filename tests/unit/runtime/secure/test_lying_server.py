@@ -15,6 +15,8 @@ from taskveil.errors import OptionError, SecureSumRefused
 from taskveil.runtime.secure import Identity, SecureClient, SecureSettings, agreement, messages
 from taskveil.runtime.secure.keys import AgreementKey
 
+COLUMNS = (("sealed", 0), ("key_digests", 1), ("seed_digests", 1))  # digests begin with the dealer's own
+
 
 @pytest.mark.parametrize("n_sites", range(3, 9))
 def test_two_stories_open_a_message_exactly_where_the_rule_is_broken(n_sites):
@@ -81,13 +83,18 @@ def test_shares_go_to_exactly_the_planned_neighbours_worked_out_from_all_keys():
         clients[1].step(other)
 
 
+def deliveries(server, dealt, receiver, senders):
+    places = [dealt[j].receivers.index(receiver) for j in senders]
+    columns = ([getattr(dealt[j], name)[at + more] for j, at in zip(senders, places)] for name, more in COLUMNS)
+    return messages.Deliveries(server.round_id, tuple(senders), *map(tuple, columns))
+
+
 def finish_with(server, clients, lists, cohort):
     """Sites are shown the list of keys `lists` has for them, then all the rest as a server would; who opens anything?"""
     dealt = {i: client.step(lists[i]) for i, client in clients.items()}
     opened, signed = {}, {}
     for i, client in clients.items():
-        boxes = [(j, dealt[j].sealed[dealt[j].receivers.index(i)]) for j in dealt[i].receivers if j in dealt]
-        client.step(messages.Deliveries(server.round_id, *map(tuple, zip(*boxes))))
+        client.step(deliveries(server, dealt, i, [j for j in dealt[i].receivers if j in dealt]))
         signed[i] = client.step(messages.CohortList(server.round_id, cohort))
     votes = messages.CohortSignatures(server.round_id, tuple(signed), tuple(s.signature for s in signed.values()))
     for i in signed:
@@ -122,8 +129,7 @@ def test_a_neighbour_declared_silent_to_one_site_cannot_be_in_its_cohort():
     listed = key_list(server, adverts, range(9))
     dealt = {i: client.step(listed) for i, client in clients.items()}
     others = [j for j in dealt[0].receivers if j != 5]
-    boxes = [(j, dealt[j].sealed[dealt[j].receivers.index(0)]) for j in others]
-    clients[0].step(messages.Deliveries(server.round_id, *map(tuple, zip(*boxes))))
+    clients[0].step(deliveries(server, dealt, 0, others))
     with pytest.raises(SecureSumRefused, match="never sent its shares"):
         clients[0].step(messages.CohortList(server.round_id, tuple(range(9))))
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.secure_runs import parties
 from tests.support.small import related_tasks
 
-from taskveil.errors import SecureSumRefused
+from taskveil.errors import DataError, SecureSumRefused
 from taskveil.methods import get
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import OuterSum, VectorSum
@@ -154,6 +154,20 @@ def test_node_keys_sign_for_sites(tmp_path):
     assert not keys.verify(Identity().public, signature, b"cohort")
 
 
+def test_a_key_that_others_can_read_is_not_used(tmp_path):
+    from taskveil.runtime.federation.keys import make_node_key
+
+    make_node_key(tmp_path, "north")
+    path = tmp_path / "north.key"
+    assert keys.NodeIdentity(keys.read_private(path)).public
+    for mode in (0o640, 0o604, 0o660):
+        path.chmod(mode)
+        with pytest.raises(DataError, match="north.key can be read by others"):
+            keys.read_private(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        keys.read_private(tmp_path / "south.key")
+
+
 def run_both(n_tasks=5, **options):
     tasks = related_tasks(n_tasks=n_tasks, rows=(8, 9), n_features=3)
     block = fit_scaling(tasks, "own", private=True).apply(tasks)
@@ -191,3 +205,33 @@ def test_a_silent_site_beyond_the_tolerance_ends_the_run_with_nothing_released(m
     go = run_both()
     with pytest.raises(SecureSumRefused):
         go(thread_grid, rules=Rules(deadline=20.0, attempts=1))
+
+
+def test_one_lying_site_is_left_out_over_the_network_and_the_run_ends_well(monkeypatch):
+    """It signs nothing; version 0.1.0 ended the run although a dropout was tolerated."""
+    honest = Identity.sign
+    liar = []
+
+    def sign(self, message):
+        liar[:] = liar or [self]
+        return bytes(64) if self is liar[0] else honest(self, message)
+
+    monkeypatch.setattr(Identity, "sign", sign)
+    record = run_both(dropouts=1)(thread_grid, rules=Rules(deadline=20.0, attempts=1))
+    assert [line for line in record.extra["refusals"] if "not signed by it" in line]
+    assert np.isfinite(record.models.coef).all()
+
+
+def test_a_huge_message_inside_a_secure_sum_is_not_published(monkeypatch):
+    """One site adds what no clipped message can hold; version 0.1.0 published the poisoned total."""
+    from taskveil.runtime import site as site_module
+
+    honest = site_module.site_message
+
+    def huge(planned, bounded, source, tasks):
+        message = honest(planned, bounded, source, tasks)
+        return message + (2 ** (planned.mechanism.bits - 2) if tasks == [3] else 0)
+
+    monkeypatch.setattr(site_module, "site_message", huge)
+    with pytest.raises(SecureSumRefused, match="larger than all tasks and their noise"):
+        run_both()(thread_grid, rules=Rules(deadline=20.0, attempts=1))

@@ -15,7 +15,6 @@ from taskveil.runtime.secure import (
     SecureClient,
     SecureServer,
     SecureSettings,
-    messages,
     secure_total,
 )
 from taskveil.runtime.secure.run import carry
