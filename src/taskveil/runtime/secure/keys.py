@@ -174,7 +174,5 @@ def verify(public: bytes, signature: bytes, message: bytes) -> bool:
 
 def digest(*parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts."""
-    state = hashlib.sha256(_DOMAIN)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big") + part)
-    return state.digest()
+    framed = [piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]
+    return hashlib.sha256(b"".join([_DOMAIN, *framed])).digest()

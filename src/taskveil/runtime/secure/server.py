@@ -101,7 +101,7 @@ class SecureServer:
     def _signed(self, site: int, advert: messages.AdvertisedKeys) -> bool:
         pair = advert.sealing_key, advert.mask_key
         text = agreement.advert_text(self.round_id, self.settings.digest(), site, *pair)
-        return keys.verify(self.roster[site], advert.signature, text) and all(map(keys.usable, pair))
+        return keys.verify(self.roster.get(site, b""), advert.signature, text) and all(map(keys.usable, pair))
 
     def _deliveries(self, shared: dict[int, messages.SealedShares]) -> Outgoing:
         self._shared = self._keep(shared, self._dealt, "it did not deal its shares to its neighbours")
