@@ -3,6 +3,7 @@
     model_leakage        the example of MP-MTL Fig. 2: before, leaked, protected
     wishart_membership   is the task there? Against the paper's Wishart noise the answer is often certain
     row_reconstruction   rows of a task from un-noised gradients, and from masked SVM updates
+    secure_attacks       a large site and a lying server against secure sums: up to version 0.1.0, and now
 
 Every function returns an `Attack`: the numbers, and a Plotly figure when asked for (Plotly is imported then).
 """
@@ -43,11 +44,12 @@ def attacks(seed: int = 0) -> list[Attack]:
     """All of them."""
     from taskveil.audits.model_leakage import model_leakage
     from taskveil.audits.row_reconstruction import gradient_reconstruction, masked_update_reconstruction
+    from taskveil.audits.secure_attacks import site_collusion, two_stories
     from taskveil.audits.wishart_membership import wishart_membership
 
     return [
         model_leakage(seed=seed), wishart_membership(seed=seed), gradient_reconstruction(seed=seed),
-        masked_update_reconstruction(seed=seed),
+        masked_update_reconstruction(seed=seed), site_collusion(), two_stories(),
     ]  # fmt: skip
 
 

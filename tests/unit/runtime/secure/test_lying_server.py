@@ -31,6 +31,20 @@ def test_two_stories_open_a_message_exactly_where_the_rule_is_broken(n_sites):
             assert not reads_a_message(SecureSettings.choose(n_sites, 3, 32, 1, smallest, complete=True))
 
 
+class Careless(SecureSettings):
+    """Settings nobody checked."""
+
+    def __post_init__(self): ...
+
+
+def test_every_client_checks_the_shares_it_deals():
+    config = Careless(6, 4, 32, 1, 3, 5, 3)
+    server, clients = parties(np.zeros((6, 4), dtype=np.int64), config)
+    adverts = {i: clients[i].step(m) for i, m in server.start().items()}
+    with pytest.raises(SecureSumRefused, match="two stories"):
+        clients[0].step(key_list(server, adverts, range(6)))
+
+
 def test_two_colluders_need_two_more_votes():
     assert reads_a_message(OldSettings(8, 3, 32, 2, 5, 7, 5))  # 10 <= 8 + 2
     assert not reads_a_message(SecureSettings.choose(8, 3, 32, 2, 6))
