@@ -1,6 +1,7 @@
 """Sites that break the rules: they are named and left out, and the round goes on while dropouts allow.
 
-On version 0.1.0 any one of them ended a round in which two dropouts were tolerated.
+On version 0.1.0 one site with unsigned or unusable keys, garbage for sealed shares or garbage for opened ones ended a round
+in which two dropouts were tolerated.
 """
 
 from dataclasses import replace
