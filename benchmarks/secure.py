@@ -1,4 +1,4 @@
-"""The secure sum: seconds for 100 and 1000 tasks, growth per task, integer noise, bits and accuracy.
+"""The secure sum: seconds for 100 and 1000 sites, growth per site, integer noise, bits and accuracy.
 
 Seconds are processor seconds of this process (all parties run in it, one after the other), so that a busy
 machine does not count; the clock is given beside. Noise is not part of a secure sum's seconds; it is reported on
@@ -23,7 +23,8 @@ from taskveil.runtime.secure.run import carry
 
 COORDINATES = 10_000
 BITS = 24
-SHARE = 0.05  # of the tasks may collude, and as many may drop out
+SHARE = 0.05  # of the sites may collude, and as many may drop out
+FEW = 3  # the same as a number, where only the number of sites grows
 PLOT = Path(__file__).parent / "results" / "secure-growth.json"
 
 
@@ -36,7 +37,7 @@ def settings_for(n_tasks: int, length: int, complete: bool = False) -> SecureSet
 
 def seconds_of(settings: SecureSettings) -> tuple[float, float]:
     """(processor, clock) seconds of one secure sum; the total is checked."""
-    inputs = np.random.default_rng(0).integers(-1000, 1000, (settings.n_tasks, settings.length))
+    inputs = np.random.default_rng(0).integers(-1000, 1000, (settings.n_sites, settings.length))
     used, start = time.process_time(), time.perf_counter()
     total, _ = secure_total(inputs, settings)
     taken = time.process_time() - used, time.perf_counter() - start
@@ -60,7 +61,7 @@ def hundred(repeats: int) -> dict:
 
 
 def thousand(repeats: int) -> dict:
-    return _sum(1000, 20.0, 1)
+    return _sum(1000, 40.0, 1)  # 150 neighbours: as many as 50 colluders and 50 dropouts need against a lying server
 
 
 def dropouts(repeats: int) -> dict:
@@ -72,7 +73,7 @@ def dropouts(repeats: int) -> dict:
     people = [Identity() for _ in range(100)]
     roster = {t: p.public for t, p in enumerate(people)}
     used = time.process_time()
-    server = SecureServer(settings)
+    server = SecureServer(settings, roster)
     carry(
         server,
         {t: SecureClient(t, settings, people[t], roster, inputs[t]) for t in range(100)},
@@ -101,11 +102,11 @@ def noise(repeats: int) -> dict:
 
 @lru_cache(maxsize=2)
 def growth_table(quick: bool = False) -> list[dict]:
-    """Per task: processor milliseconds and bytes, for growing numbers of tasks; 1000 coordinates."""
+    """Per site: processor milliseconds and bytes, for growing numbers of sites; 1000 coordinates, fixed tolerances."""
     sizes = (64, 128, 256) if quick else (64, 128, 256, 512, 1024)
     rows = []
     for n in sizes:
-        settings = settings_for(n, 1000)
+        settings = SecureSettings.choose(n, 1000, BITS, FEW, n - FEW)
         taken, _ = seconds_of(settings)
         rows.append(
             {
@@ -122,14 +123,14 @@ def traffic(settings: SecureSettings) -> float:
     """Bytes one task sends and receives, averaged, beyond the masked vector itself."""
     from taskveil.runtime.secure import Identity, SecureClient, SecureServer
 
-    people = [Identity() for _ in range(settings.n_tasks)]
+    people = [Identity() for _ in range(settings.n_sites)]
     roster = {t: p.public for t, p in enumerate(people)}
     zero = np.zeros(settings.length, dtype=np.int64)
-    clients = {t: SecureClient(t, settings, people[t], roster, zero) for t in range(settings.n_tasks)}
+    clients = {t: SecureClient(t, settings, people[t], roster, zero) for t in range(settings.n_sites)}
     server, total, sample = (
-        SecureServer(settings),
+        SecureServer(settings, roster),
         0,
-        range(0, settings.n_tasks, max(1, settings.n_tasks // 8)),
+        range(0, settings.n_sites, max(1, settings.n_sites // 8)),
     )
     outgoing = server.start()
     while outgoing is not None:
@@ -140,7 +141,8 @@ def traffic(settings: SecureSettings) -> float:
 
 
 def growth(repeats: int) -> dict:
-    """Exponent of cost per task in the number of tasks: 1 for a complete graph, falling for a logarithm."""
+    """Exponent of cost per site in the number of sites: 1 for a complete graph, near 0 for a degree that depends on the
+    tolerances only."""
     rows = growth_table()
     PLOT.parent.mkdir(exist_ok=True)
     PLOT.write_text(json.dumps(plot(rows)))
@@ -150,7 +152,7 @@ def growth(repeats: int) -> dict:
 
 
 def plot(rows: list[dict]) -> dict:
-    """A Plotly figure: cost per task by number of tasks on a logarithmic axis, where a logarithm is a line."""
+    """A Plotly figure: cost per site by number of sites."""
     x = [r["tasks"] for r in rows]
     return {
         "data": [

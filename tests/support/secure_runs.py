@@ -10,12 +10,12 @@ from taskveil.runtime.secure.masks import add_mask
 
 
 def parties(inputs: np.ndarray, settings: SecureSettings) -> tuple[SecureServer, dict[int, SecureClient]]:
-    identities = [Identity() for _ in range(settings.n_tasks)]
+    identities = [Identity() for _ in range(settings.n_sites)]
     roster = {task: identity.public for task, identity in enumerate(identities)}
     clients = {
-        t: SecureClient(t, settings, identities[t], roster, inputs[t]) for t in range(settings.n_tasks)
+        t: SecureClient(t, settings, identities[t], roster, inputs[t]) for t in range(settings.n_sites)
     }
-    return SecureServer(settings), clients
+    return SecureServer(settings, roster), clients
 
 
 def conversation(n_tasks: int = 3):

@@ -3,6 +3,7 @@
     model_leakage        the example of MP-MTL Fig. 2: before, leaked, protected
     wishart_membership   is the task there? Against the paper's Wishart noise the answer is often certain
     row_reconstruction   rows of a task from un-noised gradients, and from masked SVM updates
+    secure_attacks       a large site and a lying server against secure sums: up to version 0.1.0, and now
 
 An entry is one line in ATTACKS, `module:function`, and one function in a module of its own (`audits/my_attack.py`):
 
@@ -59,6 +60,8 @@ ATTACKS = (
     "wishart_membership:wishart_membership",
     "row_reconstruction:gradient_reconstruction",
     "row_reconstruction:masked_update_reconstruction",
+    "secure_attacks:site_collusion",
+    "secure_attacks:two_stories",
 )
 
 

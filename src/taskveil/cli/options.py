@@ -85,7 +85,7 @@ privacy_options = stack(
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda context, option, given: parse_settings(given) or None,
-        help="What a secure sum withstands: colluders, dropouts, min_cohort, grid_bits, law. Repeatable.",
+        help="What a secure sum withstands: colluders, dropouts, min_cohort, sites, grid_bits, law. Repeatable.",
     ),
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A method's own option, repeatable."),
 )

@@ -43,7 +43,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
         given["delta"] = min(1e-5, 1 / (10 * n_tasks))
     wanted = given.pop("secure", None) or {}
     if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
-        given["secure"] = SecureOptions.for_tasks(n_tasks, **wanted)
+        given["secure"] = SecureOptions.parse(n_tasks, wanted)
     given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)

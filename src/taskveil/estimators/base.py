@@ -177,11 +177,7 @@ class TaskEstimator(BaseEstimator):
     def _secure(self, n_tasks: int) -> SecureOptions | None:
         if self.aggregation != "secure" or self.epsilon is None:
             return None
-        try:
-            return SecureOptions.for_tasks(n_tasks, **(self.secure or {}))
-        except TypeError:
-            names = "colluders, dropouts, min_cohort, grid_bits, law"
-            raise OptionError(f"secure takes {names}; got {', '.join(self.secure or {})}") from None
+        return SecureOptions.parse(n_tasks, self.secure)
 
     def _rules(self) -> PrepareRules:
         """What preparation depends on (taskveil.tasks.prepare)."""

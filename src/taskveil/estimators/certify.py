@@ -73,7 +73,7 @@ def simulated_statements(method: Method, record: RunRecord, prepared: PublicPart
 
 
 def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) -> Certificate:
-    """The certificate of a private search that kept this run: its one charged event, and all that a plain run states beside it."""
+    """The certificate of a private search that kept this run: its one charged event, and what a plain run states beside it."""
     assert record.search is not None
     plan, randomness = record.search
     return build_certificate(

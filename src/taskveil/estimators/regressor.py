@@ -36,8 +36,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     aggregation : {"curator", "local", "secure", "local-model"}
         Where noise enters: at the server, at every task, inside a secure sum, or on every task's model.
     secure : dict or None
-        What a secure sum withstands: `colluders` (0.05) and `dropouts` (0), shares of the tasks or numbers,
-        `min_cohort` (a number, instead of dropouts), `grid_bits` (12), `law` ("discrete-gaussian" or "skellam").
+        What a secure sum withstands: `colluders` (0.05) and `dropouts` (0), shares of the sites or numbers,
+        `min_cohort` (a number, instead of dropouts), `sites` (tasks of every site; one each), `grid_bits` (12),
+        `law` ("discrete-gaussian" or "skellam").
     bounds : mapping, file name, PublicBounds or None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
     scaling : {"auto", "own", "declared", "private", "none", "pooled-standard"}

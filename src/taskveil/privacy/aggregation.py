@@ -3,8 +3,8 @@
     curator      the server sums clipped messages and adds noise once; protects against the other tasks
     local        every task adds full noise to its own part of the sum; protects against the server too
     local-model  every task adds noise to its own message, before outer products are taken (MP-MTL, Alg. 5)
-    secure       every task adds a share of the noise, and a secure sum shows the server the total only;
-                 protects against the server and up to a stated number of tasks together
+    secure       every site adds a share of the noise, and a secure sum shows the server the total only;
+                 protects against the server and up to a stated number of sites together
 
 An aggregation gets the planned release, the bounded messages, the noise source and the task names, and
 returns the noisy total; `observers` are those against whom the result is protected.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.errors import EnvironmentMissing, OptionError
+from taskveil.errors import EnvironmentMissing, OptionError, SecureSumRefused
 from taskveil.privacy.bounds import Bounded, FloatArray
 from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace
 from taskveil.privacy.mechanisms.shared import SharedNoise
@@ -66,7 +66,7 @@ def _local(
 
 
 class IntegerSum(Protocol):
-    """A secure sum of integer messages (tasks, coordinates): the total, or SecureSumRefused."""
+    """A secure sum of integer messages (sites, coordinates): the total, or SecureSumRefused."""
 
     def __call__(self, messages: IntArray, mechanism: SharedNoise) -> IntArray: ...
 
@@ -85,23 +85,35 @@ def _secure(
     if not _integer_sums:
         raise EnvironmentMissing("no secure sum is installed; call taskveil.runtime.secure.install() first")
     messages = secure_messages(planned, bounded, source, tasks)
-    mechanism = planned.mechanism
-    assert isinstance(mechanism, SharedNoise)
+    mechanism = _shared_noise(planned)
     return mechanism.finish(planned.contribution, _integer_sums[0](messages, mechanism))
 
 
 def secure_messages(
     planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
 ) -> IntArray:
-    """What every task puts into the secure sum: its rounded message and its own share of the noise."""
-    mechanism = planned.mechanism
-    if not isinstance(mechanism, SharedNoise):
-        raise OptionError("aggregation 'secure' needs noise shares; epsilon=None has none, use 'curator'")
-    own = planned.contribution.each(bounded)
+    """What all sites put into the secure sum (sites, coordinates), where one process plays them all."""
+    mechanism, own = _shared_noise(planned), planned.contribution.each(bounded)
+    if len(own) != mechanism.n_tasks:
+        raise SecureSumRefused(f"the plan is for {mechanism.n_tasks} tasks, {len(own)} are here; nothing is released")
     names = range(len(own)) if tasks is None else tasks
-    streams = [source.at(planned.round, planned.name, task) for task in names]
-    pairs = zip(own, streams, strict=True)
-    return np.stack([mechanism.message(planned.contribution, message, stream) for message, stream in pairs])
+    return np.stack([_site_message(planned, own[at], source, [names[t] for t in at]) for at in mechanism.sites()])
+
+
+def site_message(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames) -> IntArray:
+    """What one site puts into the secure sum: its tasks' rounded messages and one share of the noise."""
+    return _site_message(planned, planned.contribution.each(bounded), source, tasks)
+
+
+def _site_message(planned: PlannedRelease, own: FloatArray, source: NoiseSource, tasks: TaskNames) -> IntArray:
+    streams = [source.at(planned.round, planned.name, task) for task in tasks]
+    return _shared_noise(planned).message(planned.contribution, own, streams)
+
+
+def _shared_noise(planned: PlannedRelease) -> SharedNoise:
+    if not isinstance(planned.mechanism, SharedNoise):
+        raise OptionError("aggregation 'secure' needs noise shares; epsilon=None has none, use 'curator'")
+    return planned.mechanism
 
 
 def _local_model(

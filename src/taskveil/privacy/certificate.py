@@ -26,8 +26,8 @@ from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
 SECURE_BASIS = (
-    "the server follows the protocol of the secure sum and may keep all it sees (honest but curious)",
-    "who colludes and who drops out does not depend on the mask graph of a round",
+    "no more than the stated number of sites collude with each other or with the server, which may lie in a secure sum",
+    "every site has the others' true public signing keys and never enters a round twice",
     "X25519, HKDF-SHA256, ChaCha20-Poly1305 and Ed25519 are secure",
 )
 SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing computed with it may be released"
@@ -46,7 +46,7 @@ class Statement:
     holds: bool
     reason: str | None = None
     delta_at_least: float | None = None
-    colluders: int | None = None  # how many other tasks the observer may be; None: all of them
+    colluders: int | None = None  # how many other sites the observer may be; None: all other tasks
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without empty optional fields."""
@@ -64,7 +64,7 @@ class Statement:
             "public": "everybody, the published models included",
         }[self.observer]  # fmt: skip
         if self.colluders is not None:
-            some = f"up to {self.colluders} other tasks"
+            some = f"up to {self.colluders} other sites"
             who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
         claim = (
             f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "

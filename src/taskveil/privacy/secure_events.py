@@ -1,7 +1,7 @@
 """Events of sums with integer noise shares: the distributed discrete Gaussian and the distributed Skellam
 mechanism.
 
-Setting      integer vectors of D coordinates, l2 sensitivity D2; h honest tasks add independent integer noise
+Setting      integer vectors of D coordinates, l2 sensitivity D2; h honest sites add independent integer noise
              of variance v each to every coordinate; the observer sees the sum (and may know all other
              shares).
 
@@ -28,7 +28,8 @@ integer
 
 distance     total variation between what is sent and this description, per release: table sampling and the
              factors above. Accountants add (1 + e^eps) times it to delta.
-failure      the chance 2^-40 that a sparse mask graph fails, whatever the data; added to delta as it is.
+failure      an allowance of 2^-40 for the cryptography, whatever the data; added to delta as it is. (Up to version 0.1.0
+             it paid for sparse mask graphs that failed by chance; those of today never do.)
 Assumed      the masks and the key stream are indistinguishable from random under the usual assumptions.
 """
 

@@ -1,43 +1,41 @@
-"""What a secure sum is asked to withstand: how many tasks may collude, how many must be there."""
+"""What a secure sum is asked to withstand: how many sites may collude, how many must be there.
+
+A site is whoever holds keys: it knows all its own noise, however many tasks it answers for. So noise shares, colluders
+and cohorts are counted in sites. In one process every task is a site of its own unless `sites` says otherwise.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from taskveil.errors import OptionError
 from taskveil.privacy.integer_tables import LAWS
 
-SECURITY_BITS = 40  # a sparse mask graph may fail with probability 2^-40 per release; that is added to delta
+SECURITY_BITS = 40  # 2^-40 per release is added to delta for the cryptography (secure_events.py)
+NAMES = ("colluders", "dropouts", "min_cohort", "sites", "grid_bits", "law")
 
 
 @dataclass(frozen=True)
 class SecureOptions:
     """Public figures of every secure sum of a run.
 
-    Noise shares are sized for `min_cohort` - `colluders` honest tasks: whatever the others do, that many
+    Noise shares are sized for `min_cohort` - `colluders` honest sites: whatever the others do, that many
     shares are in every total that is ever opened, and colluders cannot subtract them.
     """
 
     n_tasks: int
-    colluders: int
-    min_cohort: int
+    colluders: int  # sites
+    min_cohort: int  # sites
     grid_bits: int = 12  # the largest message is at least 2^grid_bits grid steps long
     law: str = "discrete-gaussian"
+    site_sizes: tuple[int, ...] | None = None  # tasks of every site, in the order of the tasks; None: one each
 
     def __post_init__(self) -> None:
-        if self.n_tasks < 2:
-            raise OptionError("aggregation 'secure' needs at least two tasks; use 'local' for a single one")
-        if not 0 <= self.colluders < self.min_cohort <= self.n_tasks:
-            raise OptionError(
-                f"aggregation 'secure' expects colluders < min_cohort <= tasks; got {self.colluders}, "
-                f"{self.min_cohort} and {self.n_tasks}"
-            )
-        if not 4 <= self.grid_bits <= 24:
-            raise OptionError(f"grid_bits must lie between 4 and 24; got {self.grid_bits!r}")
-        if self.law not in LAWS:
-            raise OptionError(f"unknown integer noise {self.law!r}: expected one of {', '.join(LAWS)}")
+        if self.site_sizes is not None:
+            object.__setattr__(self, "site_sizes", tuple(self.site_sizes))
 
     @classmethod
     def for_tasks(
@@ -46,18 +44,64 @@ class SecureOptions:
         colluders: float = 0.05,
         dropouts: float = 0.0,
         min_cohort: int | None = None,
+        sites: Sequence[int] | None = None,
         **options: Any,
     ) -> SecureOptions:
-        """Options from tolerated shares of the tasks (below 1) or numbers of tasks (1 and above).
+        """Options from tolerated shares of the sites (below 1) or numbers of sites (1 and above).
 
-        A share that rounds to no colluder still means one: every task knows its own noise, so a statement
-        about other tasks needs at least one.
+        A share that rounds to no colluder still means one: every site knows its own noise, so a statement
+        about other sites needs at least one.
         """
-        colluding = _count(colluders, n_tasks)
-        if 0 < colluders < 1:
-            colluding = max(1, colluding)
-        smallest = n_tasks - _count(dropouts, n_tasks) if min_cohort is None else int(min_cohort)
-        return cls(n_tasks, min(colluding, smallest - 1), smallest, **options)
+        sizes = None if sites is None else check_sizes(sites, n_tasks)
+        n_sites = n_tasks if sizes is None else len(sizes)
+        if n_sites < 2:
+            raise OptionError("aggregation 'secure' needs at least two sites: the total of one is its own message; use 'local'")
+        colluding = max(_count("colluders", colluders, n_sites - 1, n_sites, least=1), 1)
+        if min_cohort is None:
+            smallest = n_sites - _count("dropouts", dropouts, n_sites - 2, n_sites, least=0)
+        else:
+            smallest = _whole("min_cohort", min_cohort, 2, n_sites)
+        made = cls(n_tasks, colluding, smallest, site_sizes=sizes, **options)
+        made.check()
+        return made
+
+    @classmethod
+    def parse(cls, n_tasks: int, given: Mapping[str, Any] | None, sites: Sequence[int] | None = None) -> SecureOptions:
+        """Options as a person writes them; `sites` where a federation knows its sites already."""
+        names = NAMES if sites is None else tuple(name for name in NAMES if name != "sites")
+        if not isinstance(given, Mapping | None):
+            raise OptionError(f"secure takes named options ({', '.join(names)}); got {given!r}")
+        unknown = [str(name) for name in given or {} if name not in names]
+        if unknown:
+            raise OptionError(f"secure takes {', '.join(names)}; got {', '.join(unknown)}")
+        return cls.for_tasks(n_tasks, **{"sites": sites, **(given or {})})
+
+    def check(self) -> None:
+        """What every new plan must meet; plans of earlier versions are only read.
+
+        A server that shows two lists of survivors wins where both reach the threshold: honest sites vote once,
+        colluders twice. With a threshold of `min_cohort` that is impossible iff 2 min_cohort > sites + colluders.
+        """
+        n, c, d = self.n_sites, self.colluders, self.dropouts
+        most = (n - c - 1) // 2
+        if not 1 <= c < n:
+            raise OptionError(f"colluders must be a whole number of sites from 1 to {n - 1}; got {c}")
+        if d > most:
+            raise OptionError(
+                f"a secure sum of {n} sites with {c} colluder(s) can lose at most {most} (sites > 2 dropouts + colluders, or a "
+                f"lying server could open a message); got {d} dropout(s). Use min_cohort >= {n - most}, or more sites"
+            )
+        _whole("grid_bits", self.grid_bits, 4, 24)
+        if self.law not in LAWS:
+            raise OptionError(f"unknown integer noise {self.law!r}: expected one of {', '.join(LAWS)}")
+
+    @property
+    def n_sites(self) -> int:
+        return self.n_tasks if self.site_sizes is None else len(self.site_sizes)
+
+    @property
+    def dropouts(self) -> int:
+        return self.n_sites - self.min_cohort
 
     @property
     def shares(self) -> int:
@@ -68,9 +112,26 @@ class SecureOptions:
         return asdict(self)
 
 
-def _count(share: float, n_tasks: int) -> int:
-    if share < 0 or (share >= 1 and int(share) != share):
+def check_sizes(sites: Any, n_tasks: int) -> tuple[int, ...]:
+    """The numbers of tasks of all sites, which add up to the tasks."""
+    listed = list(sites) if isinstance(sites, list | tuple) else []
+    if not listed or any(type(size) is not int or size < 1 for size in listed) or sum(listed) != n_tasks:
+        raise OptionError(f"sites must list the number of tasks of every site, adding up to {n_tasks}; got {sites!r}")
+    return tuple(listed)
+
+
+def _count(name: str, share: Any, most: int, n_sites: int, least: int) -> int:
+    """A share of the sites, rounded down, or a whole number of them."""
+    if isinstance(share, float) and (0 < share < 1 or (share == 0 and least == 0)):
+        return math.floor(share * n_sites + 1e-9)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not least <= share <= most or share % 1:
         raise OptionError(
-            f"expected a share of the tasks in [0, 1) or a whole number of tasks; got {share!r}"
+            f"{name} must be a share of the sites below 1, or a whole number of sites from {least} to {most}; got {share!r}"
         )
-    return math.floor(share * n_tasks + 1e-9) if share < 1 else int(share)
+    return int(share)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise OptionError(f"{name} must be a whole number from {least} to {most}; got {value!r}")
+    return value

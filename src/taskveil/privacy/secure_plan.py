@@ -1,6 +1,6 @@
 """Plans whose releases are secure sums: noise shares, calibrated on their grids to a curator's targets.
 
-Every task takes part in every round, with an empty message where it was not asked: the number of noise shares
+Every site takes part in every round, with an empty message for tasks that were not asked: the number of noise shares
 must not depend on a draw, and the server sees who takes part, so no amplification by sampling tasks is
 claimed. Rows sampled in secret inside a task (unit record) are charged in full as well, which is safe and
 says more noise than needed.
@@ -60,6 +60,7 @@ def _options(budget: Budget) -> SecureOptions:
         raise OptionError("aggregation 'secure' exists for variant='sound'; the paper's is 'local-model'")
     if budget.delta == 0:
         raise OptionError("aggregation 'secure' needs delta > 0; use 'local' with a pure mechanism")
+    budget.secure.check()
     return budget.secure
 
 
@@ -92,15 +93,15 @@ def _charges(
 
 
 def _delta(budget: Budget, requests: Sequence[Request]) -> float:
-    """The delta left for the curves: secure sums spend some on their mask graphs and sampling tables."""
+    """The delta left for the curves: secure sums spend some on their cryptography and sampling tables."""
     assert budget.epsilon is not None and budget.secure is not None
     grown = 1 + math.exp(min(budget.epsilon, 700.0))
     sizes = sum(2 * r.contribution.vector_size + 1 for r in requests)  # padded at most to twice the length
-    distance = sizes * (2 * LARGEST_DISTANCE * budget.secure.n_tasks + 1e-40)
+    distance = sizes * (2 * LARGEST_DISTANCE * budget.secure.n_sites + 1e-40)
     left = budget.delta - len(requests) * 2.0**-SECURITY_BITS - 2 * grown * distance
     if left < budget.delta / 2:
         raise OptionError(
-            "delta is too small for this many secure sums, each of which fails with probability 2^-40; "
+            "delta is too small for this many secure sums, each of which takes 2^-40 of it; "
             "use a larger delta, a smaller epsilon or fewer rounds"
         )
     return left

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -86,8 +86,10 @@ class Driver:
         rules: Rules | None = None,
         save: Callable[[Progressed], None] | None = None,
         progress: Progress | None = None,
+        roster: Mapping[int, bytes] | None = None,
     ) -> None:
         self.method, self.public, self.plan = method, public, plan
+        self.roster = roster or {}  # the sites' public signing keys, for secure sums
         self.account, self.source, self.carrier = account, source, carrier
         self.members = [np.asarray(m, dtype=np.int64) for m in members]
         self.rules = rules or Rules()

@@ -22,7 +22,7 @@ import numpy as np
 from taskveil.errors import BudgetExceeded, CheckFailed
 from taskveil.methods.base import Message, Method, Models, PublicInfo, State, View
 from taskveil.methods.row_gradients import RowGradients
-from taskveil.privacy.aggregation import secure_messages
+from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
@@ -148,6 +148,8 @@ class Site:
             )
         if number >= self.limit:
             raise BudgetExceeded("this site's own budget is spent; it sends no further messages")
+        if self.plan.budget.aggregation == "secure" and not self.asynchronous:
+            self._party().check(self.rounds[number], _secure_part(packet))  # before any row is touched
         state = self.tasks.start() if last is None else last[1]
         view = wire.view_from(
             number if self.asynchronous else int(packet.fields.get("round", number)), packet.arrays
@@ -163,12 +165,12 @@ class Site:
         return reply
 
     def _enter(self, number: int, state: State, message: Message, view: View, packet: Packet) -> bytes:
-        """Charge, add this site's noise shares, and enter the round's secure sum."""
+        """Charge, add this site's one noise share, and enter the round's secure sum."""
         parts = []
         for planned in self.rounds[number]:
             bounded = self._bounded(planned, message[planned.name], view)
             self.account.commit(planned)
-            parts.append(secure_messages(planned, bounded, self.source, self.positions).sum(axis=0))
+            parts.append(site_message(planned, bounded, self.source, self.positions))
         answer = self._party().enter(number, self.rounds[number], np.concatenate(parts), _secure_part(packet))
         reply = self._secure_packet(number, answer)
         self.memory.save(number, state, reply)

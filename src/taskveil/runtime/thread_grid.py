@@ -79,7 +79,8 @@ def run(
     carrier = thread_carrier([site.handle for site in sites], workers=min(8, os.cpu_count() or 1))
     try:
         rules = rules or Rules(attempts=1)  # threads do not get lost: a site that fails once fails again
-        driver = Driver(method, public, plan, account, source, carrier, members, rules, progress=progress)
+        roster = sites[0].party.membership.roster if sites[0].party else None
+        driver = Driver(method, public, plan, account, source, carrier, members, rules, progress=progress, roster=roster)
         done = driver.run(schedule=schedule)
     finally:
         carrier.grid.close()
@@ -113,8 +114,10 @@ def make_sites(
     at_site = method.schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
     shared: Any = SharedAccount(account if at_site else None)
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
+    if plan.budget.secure is not None and plan.budget.secure.site_sizes is not None:
+        parts = np.split(np.arange(block.n_tasks), np.cumsum(plan.budget.secure.site_sizes)[:-1])
     limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
-    memberships = _memberships([len(part) for part in parts]) if plan.budget.aggregation == "secure" else None
+    memberships = _memberships(len(parts)) if plan.budget.aggregation == "secure" else None
     return [
         Site(
             f"site-{i}",
@@ -133,11 +136,11 @@ def make_sites(
     ]
 
 
-def _memberships(sizes: list[int]) -> list[Membership]:
+def _memberships(n_sites: int) -> list[Membership]:
     """Fresh signing keys for secure sums among the sites of this process."""
     from taskveil.runtime.secure import Identity
     from taskveil.runtime.secure.parties import Membership
 
-    identities = [Identity() for _ in sizes]
+    identities = [Identity() for _ in range(n_sites)]
     roster = {i: identity.public for i, identity in enumerate(identities)}
-    return [Membership(i, identity, roster, sizes) for i, identity in enumerate(identities)]
+    return [Membership(i, identity, roster) for i, identity in enumerate(identities)]

@@ -102,11 +102,13 @@ def test_the_command_exits_0_when_consistent_and_2_for_unknown_targets(capsys):
 
 
 def test_the_gallery_shows_what_its_sentences_say():
-    leak, member, gradients, masked = attacks(seed=0)
+    leak, member, gradients, masked, collusion, stories = attacks(seed=0)
     assert leak.data["likeness"]["leaked"] > 0.99 > leak.data["likeness"]["protected, sound"]
     assert abs(member.data["below_zero"]["paper-wishart"]["absent"] - member.data["theory"]) < 0.05
     assert member.data["below_zero"]["paper-wishart"]["present"] == 0.0
     assert gradients.data["cosine"]["un-noised gradients"] > 0.999
     assert np.mean(masked.data["cosine"]["masked updates"]) > 0.99
-    for attack in (leak, member, gradients, masked):
+    assert all(row["after"] <= 1 < row["before"] for row in collusion.data["layouts"])
+    assert all(row["before"] and not row["after"] for row in stories.data["federations"])
+    for attack in (leak, member, gradients, masked, collusion, stories):
         assert attack.figure().to_json()

@@ -52,9 +52,9 @@ def test_a_secure_sum_needs_hardly_more_noise_than_a_curator(contribution):
 
 
 def test_every_cohort_that_can_be_opened_holds_the_stated_noise():
-    """All cohorts of at least min_cohort tasks, all sets of colluders: what is left is never below the
+    """All cohorts of at least min_cohort sites, all sets of colluders: what is left is never below the
     plan."""
-    plan = plan_for(OuterSum(4, 1.0), n_tasks=6, colluders=2, min_cohort=4)
+    plan = plan_for(OuterSum(4, 1.0), n_tasks=6, colluders=2, min_cohort=5)
     mechanism = plan.releases[0].mechanism
     stated = mechanism.scale / mechanism.step
     for size in range(mechanism.min_cohort, 7):
@@ -138,8 +138,8 @@ def test_the_certificate_makes_two_statements_and_verifies():
     assert made.verify()
     assert [(s.observer, s.colluders) for s in made.statements] == [("other-tasks", 2), ("server", 2)]
     text = str(made)
-    assert "the server and up to 2 other tasks together" in text
-    assert "honest but curious" in text
+    assert "the server and up to 2 other sites together" in text
+    assert "which may lie in a secure sum" in text
 
 
 def test_a_certificate_that_claims_more_colluders_or_less_noise_does_not_verify():
@@ -184,7 +184,8 @@ def test_what_cannot_be_shared_is_refused():
         (3, {}, (1, 3)),
         (100, {"colluders": 0.1, "dropouts": 0.2}, (10, 80)),
         (100, {"colluders": 7, "min_cohort": 60}, (7, 60)),
-        (100, {"colluders": 0}, (0, 100)),
+        (100, {"colluders": 0.001}, (1, 100)),
+        (10, {"colluders": 2, "sites": [4, 1, 1, 4]}, (2, 4)),
     ],
 )
 def test_shares_and_numbers_of_tasks_are_both_understood(n_tasks, given, expected):

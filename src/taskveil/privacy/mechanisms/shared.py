@@ -1,35 +1,40 @@
-"""Noise shares inside a secure sum: every task quantises its clipped message and adds its share of integer
-noise.
+"""Noise shares inside a secure sum: every site quantises the clipped messages of its tasks and adds ONE share of
+integer noise.
 
 Theorem      privacy/secure_events.py; sensitivity on the grid: privacy/quantise.py.
 Unit         read from the contribution.
 Neighbours   fixed at calibration: they choose the rounding condition; `event` recomputes for the relation
              asked for.
 Sensitivity  l2 of the integer vectors after rounding.
-Shares       h = min_cohort - colluders. Every total that is opened holds at least h shares no colluder knows;
-             the protected task's own share is one of them. More shares only add noise (post-processing).
-Observer     the server with up to `colluders` tasks; up to `colluders` other tasks.
-Not proved   more colluders, an actively cheating server, timing.
+Shares       h = min_cohort - colluders, all counted in sites. A site knows all its own noise, so it adds one share
+             however many tasks it has, and a colluding site can subtract one. Every total that is opened holds at
+             least h shares no colluder knows; that of the protected task's site is one of them. More shares only
+             add noise (post-processing).
+Observer     the server, honest or not, with up to `colluders` sites; up to `colluders` other sites.
+Not proved   more colluders, timing.
 
 The sum is taken modulo 2^bits (post-processing, so an overflow costs accuracy, never privacy); it overflows
-with probability at most 2^-40.
+with probability at most 2^-40. Clipping bounds what honest sites send; a malicious site can add anything to the
+sum, and only a total that no honest run reaches is noticed (`finish`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.errors import OptionError
+from taskveil.errors import OptionError, SecureSumRefused
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import Event
 from taskveil.privacy.integer_sampler import KeyStream, integer_noise
 from taskveil.privacy.integer_tables import LARGEST_DEVIATION, LARGEST_DISTANCE
 from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
-from taskveil.privacy.quantise import Grid, best_grid, ring_bits
+from taskveil.privacy.quantise import OVERFLOW_BITS, Grid, best_grid, ring_bits
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.secure_events import (
     ROUNDING_VARIANCE,
@@ -58,8 +63,13 @@ class SharedNoise(Mechanism):
     share_variance: float  # grid steps squared
     bits: int
     n_tasks: int
-    colluders: int
-    min_cohort: int
+    colluders: int  # sites
+    min_cohort: int  # sites
+    site_sizes: tuple[int, ...] | None = None  # tasks of every site; None: one each
+
+    def __post_init__(self) -> None:
+        if self.site_sizes is not None:
+            object.__setattr__(self, "site_sizes", tuple(self.site_sizes))
 
     @classmethod
     def accepts(cls, contribution: Contribution) -> bool:
@@ -80,10 +90,10 @@ class SharedNoise(Mechanism):
         grid, variance = cls._grid(contribution, neighbours, parameter, secure)
         if contribution.unit is Unit.RECORD:
             return cls._made(grid, variance, WIDEST, secure)  # a task's sum of rows has no public bound
-        bits = ring_bits(grid, secure.n_tasks, math.sqrt(secure.n_tasks * variance))
+        bits = ring_bits(grid, secure.n_tasks, math.sqrt(secure.n_sites * variance))
         flat = Grid(grid.length, grid.norm, grid.step, grid.condition, rotate=True)
         flat_variance = cls._share_variance(flat, contribution, neighbours, parameter, secure.shares)
-        flat_bits = ring_bits(flat, secure.n_tasks, math.sqrt(secure.n_tasks * flat_variance))
+        flat_bits = ring_bits(flat, secure.n_tasks, math.sqrt(secure.n_sites * flat_variance))
         if flat_bits * flat.size <= (bits - 2) * grid.size and flat_variance <= 1.01 * variance:
             grid, variance, bits = flat, flat_variance, flat_bits
         if bits > 64:
@@ -95,7 +105,7 @@ class SharedNoise(Mechanism):
         scale = grid.step * math.sqrt(secure.shares * variance)
         return cls(
             scale, grid.step, grid.condition, grid.rotate, variance, bits,
-            secure.n_tasks, secure.colluders, secure.min_cohort,
+            secure.n_tasks, secure.colluders, secure.min_cohort, secure.site_sizes,
         )  # fmt: skip
 
     @classmethod
@@ -121,8 +131,8 @@ class SharedNoise(Mechanism):
             else:
                 break
         raise OptionError(
-            "no grid suits these noise shares: too much noise for one task to add; use fewer rounds, more "
-            "tasks or a larger epsilon"
+            "no grid suits these noise shares: too much noise for one site to add; use fewer rounds, more "
+            "sites or a larger epsilon"
         )
 
     @classmethod
@@ -133,12 +143,21 @@ class SharedNoise(Mechanism):
         return ((parameter * distance) ** 2 * INFLATION**2 + ROUNDING_VARIANCE) / shares * INFLATION
 
     @property
+    def n_sites(self) -> int:
+        return self.n_tasks if self.site_sizes is None else len(self.site_sizes)
+
+    @property
     def shares(self) -> int:
         return self.min_cohort - self.colluders
 
     @property
     def typical_scale(self) -> float:
-        return self.scale * math.sqrt(self.n_tasks / self.shares)
+        return self.scale * math.sqrt(self.n_sites / self.shares)
+
+    def sites(self) -> list[range]:
+        """The places of every site's tasks among all tasks."""
+        sizes = self.site_sizes or (1,) * self.n_tasks
+        return [range(end - size, end) for end, size in zip(accumulate(sizes), sizes)]
 
     def grid(self, contribution: Contribution) -> Grid:
         """The public grid of this contribution."""
@@ -155,15 +174,41 @@ class SharedNoise(Mechanism):
         multiplier = math.sqrt(self.shares * self.share_variance - ROUNDING_VARIANCE) / (l2 * INFLATION)
         return SharedGaussianEvent(multiplier, table + laws, 2.0**-SECURITY_BITS)
 
-    def message(self, contribution: Contribution, own: FloatArray, stream: Stream) -> NDArray[np.int64]:
-        """One task's integers for the secure sum: its rounded message plus its share of the noise."""
+    def message(self, contribution: Contribution, own: FloatArray, streams: Sequence[Stream]) -> NDArray[np.int64]:
+        """One site's integers for the secure sum: its tasks' rounded messages plus one share of the noise."""
+        grid, words = self.grid(contribution), [KeyStream(stream.key()) for stream in streams]
+        rounded = [grid.to_integers(contribution.to_vector(one), w) for one, w in zip(own, words, strict=True)]
+        return np.sum(rounded, axis=0) + integer_noise(self.law, self.share_variance, grid.size, words[0])
+
+    def limits(self, contribution: Contribution) -> tuple[float, float]:
+        """The largest coordinate and the largest norm, in grid steps, that honest sites reach but with probability 2^-40.
+
+        Every rounded message has norm at most c + sqrt(D) and coordinates at most c + 1. Noise: sub-Gaussian
+        coordinates, and Hsu, Kakade, Zhang 2012, Thm. 2.1 for their norm; deviations are doubled for Skellam
+        shares, whose tails are heavier. Sums of rows (unit record) have no public bound.
+        """
+        if contribution.unit is Unit.RECORD:
+            return math.inf, math.inf
         grid = self.grid(contribution)
-        words = KeyStream(stream.key())
-        rounded = grid.to_integers(contribution.to_vector(own), words)
-        return rounded + integer_noise(self.law, self.share_variance, grid.size, words)
+        odds = math.log(4 * grid.size) + OVERFLOW_BITS * math.log(2)
+        deviation = math.sqrt(self.n_sites * self.share_variance) * (1 if self.law == "discrete-gaussian" else 2)
+        coordinate = self.n_tasks * (grid.reach + 1) + math.sqrt(2 * odds) * deviation
+        norm = self.n_tasks * (grid.reach + math.sqrt(grid.size)) + (math.sqrt(grid.size) + math.sqrt(2 * odds)) * deviation
+        return coordinate, norm
 
     def finish(self, contribution: Contribution, integers: NDArray[np.int64]) -> FloatArray:
-        """The noisy total in real units."""
+        """The noisy total in real units, refused where no honest sites could have made it.
+
+        The answer depends on the released total and public figures only, so it costs nothing. It bounds what one
+        malicious site can do; a false message inside the limits goes unnoticed.
+        """
+        values = np.abs(integers.astype(np.float64))
+        coordinate, norm = self.limits(contribution)
+        if values.max(initial=0.0) > coordinate or np.linalg.norm(values) > norm:
+            raise SecureSumRefused(
+                "a secure sum is larger than all tasks and their noise together can be: a site sent what it may not. "
+                "Nothing is published; compare the sites and start a new run"
+            )
         return contribution.from_vector(self.grid(contribution).to_vector(integers))
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:

@@ -123,6 +123,21 @@ class Federation:
             task_rows=tuple(n for r in rows for n in r or ()) if record else None,
         )
 
+    def roster(self) -> dict[int, bytes]:
+        """Every site's public key, from beside federation.toml: who may sign in secure sums."""
+        from taskveil.runtime.secure.keys import node_public
+
+        roster = {}
+        for index, member in enumerate(self.members):
+            path = self.folder / member.key
+            if not path.exists():
+                raise DataError(
+                    f"aggregation 'secure' needs the public key of every site: {member.key} is missing beside "
+                    f"federation.toml. Ask site {member.name!r} or whoever runs the server for it."
+                )
+            roster[index] = node_public(path.read_bytes())
+        return roster
+
     def budget(self) -> Budget:
         run, record = self.run, self.run.get("unit", "task") == "record"
         size = len(self.task_names)
@@ -133,7 +148,8 @@ class Federation:
             k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run
         }
         if run.get("aggregation") == "secure" and run.get("epsilon") is not None:
-            named["secure"] = SecureOptions.for_tasks(len(self.task_names), **run.get("secure", {}))
+            sizes = [len(member.tasks) for member in self.members]
+            named["secure"] = SecureOptions.parse(len(self.task_names), run.get("secure"), sites=sizes)
         return Budget(run.get("epsilon"), check_new_delta(delta), run.get("unit", "task"), **named)
 
     def plan(self) -> Plan:

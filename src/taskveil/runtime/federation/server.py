@@ -70,8 +70,9 @@ def train(
 def make_driver(federation: Federation, plan: Plan, source: NoiseSource, carrier: Any, save: Any) -> Driver:
     method = federation.method()
     members = [federation.positions(m.name) for m in federation.members]
+    roster = federation.roster() if plan.budget.aggregation == "secure" else None
     return Driver(
-        method, federation.public(), plan, ResumedAccount(), source, carrier, members, federation.rules, save
+        method, federation.public(), plan, ResumedAccount(), source, carrier, members, federation.rules, save, roster=roster
     )
 
 

@@ -17,7 +17,7 @@ from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
-from taskveil.runtime.secure.keys import NodeIdentity, node_public
+from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.site_state import SiteState
@@ -136,22 +136,14 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
 
 def membership(federation: Federation, file: SiteFile) -> Membership:
     """This site's place in secure sums: its node key, and everybody's public keys from beside federation.toml."""
-    roster = {}
-    for index, member in enumerate(federation.members):
-        path = federation.folder / member.key
-        if not path.exists():
-            raise DataError(
-                f"aggregation 'secure' needs the public key of every site: {member.key} is missing beside "
-                f"federation.toml. Ask site {member.name!r} or whoever runs the server for it."
-            )
-        roster[index] = node_public(path.read_bytes())
-    identity = NodeIdentity(file.key.read_bytes())
+    roster = federation.roster()
+    identity = NodeIdentity(read_private(file.key))
     index = [member.name for member in federation.members].index(file.name)
     if roster[index] != identity.public:
         raise DataError(
             f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent"
         )
-    return Membership(index, identity, roster, [len(member.tasks) for member in federation.members])
+    return Membership(index, identity, roster)
 
 
 def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:

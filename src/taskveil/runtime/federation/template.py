@@ -59,7 +59,7 @@ unit = "task"                             # or "record" (methods async, mean, po
 neighbours = "replace-one"
 aggregation = "local"                     # noise at each site: the server is not trusted; "curator": the server adds it;
                                           # "secure": shares of the noise in a secure sum (needs keys/*.pub at every site)
-# secure = {{ colluders = 1, dropouts = 0 }}  # what a secure sum withstands, in tasks
+# secure = {{ colluders = 1, dropouts = 0 }}  # what a secure sum withstands, in sites
 [run.options]                             # options of the method, for example rounds = 10
 
 [rules]

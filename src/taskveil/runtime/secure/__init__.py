@@ -1,4 +1,4 @@
-"""A secure sum: the server learns the total of the tasks' integer vectors and nothing else about them."""
+"""A secure sum: the server learns the total of the sites' integer vectors and nothing else about them."""
 
 from taskveil.runtime.secure.aggregate import install
 from taskveil.runtime.secure.client import SecureClient

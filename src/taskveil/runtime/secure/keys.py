@@ -2,7 +2,7 @@
 (Ed25519).
 
 Everything comes from the `cryptography` package. Every derived key is bound to a purpose, to the round and to
-the ordered pair of tasks, so that a key, a ciphertext or a signature of one round is useless in another (no
+the ordered pair of sites, so that a key, a ciphertext or a signature of one round is useless in another (no
 replay). A sealing key is used for exactly one message (purpose, round, sender, receiver), so its nonce may be
 constant.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
+from pathlib import Path
 from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -22,11 +23,11 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from taskveil.errors import SecureSumRefused
+from taskveil.errors import DataError, SecureSumRefused
 
 KEY_BYTES = 32
 _NONCE = bytes(12)
-_DOMAIN = b"taskveil secure sum 1|"
+_DOMAIN = b"taskveil secure sum 2|"
 
 
 def label(purpose: str, *numbers: int) -> bytes:
@@ -62,22 +63,32 @@ class AgreementKey:
         try:
             return self._key.exchange(X25519PublicKey.from_public_bytes(other_public))
         except ValueError as error:
-            raise SecureSumRefused("a task advertised an invalid key; leave it out and start a new round") from error
+            raise SecureSumRefused("a site advertised an invalid key; leave it out and start a new round") from error
 
 
 def seal(key: bytes, message: bytes, context: bytes) -> bytes:
     return ChaCha20Poly1305(key).encrypt(_NONCE, message, context)
 
 
-def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
+def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes | None:
+    """What was sealed for this purpose; None where it was changed on its way, or never sealed for it."""
     try:
         return ChaCha20Poly1305(key).decrypt(_NONCE, sealed, context)
-    except InvalidTag as error:
-        raise SecureSumRefused("a sealed share was changed on its way or belongs to another round; start a new round") from error
+    except (InvalidTag, ValueError):
+        return None
+
+
+def usable(public: bytes) -> bool:
+    """Whether an agreement with this key is one: 32 bytes, not of low order."""
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
 
 
 class Signer(Protocol):
-    """Whoever signs for a task: an Ed25519 key of our own, or a site's node key."""
+    """Whoever signs for a site: an Ed25519 key of our own, or a site's node key."""
 
     public: bytes
 
@@ -87,7 +98,7 @@ class Signer(Protocol):
 
 
 class Identity:
-    """The long-lived signing key of a task, and the rounds it has already taken part in."""
+    """The long-lived signing key of a site, and the rounds it has already taken part in."""
 
     def __init__(self, private: bytes | None = None) -> None:
         key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
@@ -125,6 +136,16 @@ class NodeIdentity:
         """One process answers one message; the site's memory refuses repetitions."""
 
 
+def read_private(path: Path) -> bytes:
+    """A private key file that nobody else can read; any other is refused before it is used."""
+    try:
+        if path.stat().st_mode & 0o077:
+            raise DataError(f"{path.name} can be read by others; a private key has mode 0600. Run chmod 600 on it")
+        return path.read_bytes()
+    except OSError:
+        raise DataError(f"the private key {path.name} cannot be read; `taskveil join --init` makes one") from None
+
+
 def node_public(public_key_file: bytes) -> bytes:
     """The public half of a node key, as a roster holds it."""
     key = serialization.load_ssh_public_key(public_key_file)
@@ -139,7 +160,7 @@ def _point(key: ec.EllipticCurvePublicKey) -> bytes:
 
 @lru_cache(maxsize=1 << 15)
 def verify(public: bytes, signature: bytes, message: bytes) -> bool:
-    """Ed25519 (32-byte keys) or ECDSA P-384; tasks simulated in one process share the answers."""
+    """Ed25519 (32-byte keys) or ECDSA P-384; sites simulated in one process share the answers."""
     try:
         if len(public) == KEY_BYTES:
             Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
@@ -153,7 +174,5 @@ def verify(public: bytes, signature: bytes, message: bytes) -> bool:
 
 def digest(*parts: bytes) -> bytes:
     """SHA-256 over length-prefixed parts."""
-    state = hashlib.sha256(_DOMAIN)
-    for part in parts:
-        state.update(len(part).to_bytes(8, "big") + part)
-    return state.digest()
+    framed = [piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)]
+    return hashlib.sha256(b"".join([_DOMAIN, *framed])).digest()

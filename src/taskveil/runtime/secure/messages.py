@@ -1,14 +1,14 @@
 """The messages of a secure sum: plain data, so that any transport can carry them.
 
-    server -> task                    task -> server
+    server -> site                    site -> server
     Invitation                        AdvertisedKeys
-    Neighbourhood                     SealedShares
+    KeyList                           SealedShares
     Deliveries                        MaskedInput
     CohortList                        CohortSignature
     CohortSignatures                  UnmaskingShares
 
 `encode` writes a JSON head followed by raw bytes; `decode` reads only these ten classes with the declared
-field types. Nothing is ever evaluated or unpickled.
+field types, and whatever else the bytes are, raises SecureSumRefused. Nothing is ever evaluated or unpickled.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class AdvertisedKeys:
     round_id: bytes
     sender: int
     sealing_key: bytes  # X25519, for the shares that travel through the server
-    mask_key: bytes  # X25519, for the masks; opened when the task drops out
+    mask_key: bytes  # X25519, for the masks; opened when the site drops out
     signature: bytes
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
+class KeyList:
     round_id: bytes
-    senders: tuple[int, ...]
+    senders: tuple[int, ...]  # all members of the round, ascending
     sealing_keys: tuple[bytes, ...]
     mask_keys: tuple[bytes, ...]
     signatures: tuple[bytes, ...]
@@ -53,6 +53,8 @@ class SealedShares:
     receivers: tuple[int, ...]
     sealed: tuple[bytes, ...]
     commitment: bytes  # to the seed of the self mask, so that the server notices wrong shares
+    key_digests: tuple[bytes, ...]  # of every share of the mask key: the sender's own, then the receivers'
+    seed_digests: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Deliveries:
     round_id: bytes
     senders: tuple[int, ...]
     sealed: tuple[bytes, ...]
+    key_digests: tuple[bytes, ...]  # of the shares inside, as their senders published them
+    seed_digests: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class MaskedInput:
     sender: int
     values: np.ndarray  # residues of the ring
     checksum: bytes  # so that an input damaged on its way counts as missing, not as a wrong sum
+    unopened: tuple[int, ...] = ()  # neighbours whose sealed shares are not what they should be
 
 
 @dataclass(frozen=True)
@@ -98,12 +103,14 @@ class UnmaskingShares:
     self_shares: tuple[bytes, ...]
     key_owners: tuple[int, ...]  # gone: a share of the mask key
     key_shares: tuple[bytes, ...]
+    pair_owners: tuple[int, ...] = ()  # gone: the key of the mask shared with it, should its shares not open
+    pair_keys: tuple[bytes, ...] = ()
 
 
 SecureMessage = (
     Invitation
     | AdvertisedKeys
-    | Neighbourhood
+    | KeyList
     | SealedShares
     | Deliveries
     | MaskedInput
@@ -112,7 +119,7 @@ SecureMessage = (
     | CohortSignatures
     | UnmaskingShares
 )
-INCOMING = (Invitation, Neighbourhood, Deliveries, CohortList, CohortSignatures)  # what a task gets, in order
+INCOMING = (Invitation, KeyList, Deliveries, CohortList, CohortSignatures)  # what a site gets, in order
 _CLASSES: dict[str, Any] = {cls.__name__: cls for cls in SecureMessage.__args__}
 _WORDS = ("<u1", "|u1", "<u2", "<u4", "<u8")
 
@@ -141,39 +148,64 @@ def encode(message: SecureMessage) -> bytes:
 def decode(data: bytes) -> SecureMessage:
     """The message in `data`; anything malformed is refused."""
     try:
-        return _decode(data)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        return _Reader(data).message()
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SecureSumRefused("a message of the secure sum cannot be read; leave its sender out") from error
 
 
-def _decode(data: bytes) -> SecureMessage:
-    size = int.from_bytes(data[:4], "big")
-    head = json.loads(data[4 : 4 + size])
-    cls, position = _CLASSES[head.pop("class")], 4 + size
+class _Reader:
+    """Reads declared fields from bytes it does not trust; ValueError and its kin where they are something else."""
 
-    def take(length: int) -> bytes:
-        nonlocal position
-        if not isinstance(length, int) or not 0 <= length <= len(data) - position:
+    def __init__(self, data: bytes) -> None:
+        size = int.from_bytes(data[:4], "big")
+        self.data, self.position = data, 4 + size
+        self.head: dict[str, Any] = json.loads(data[4 : self.position], parse_constant=_refuse)
+
+    def message(self) -> SecureMessage:
+        cls = _CLASSES[self.head.pop("class")]
+        declared = fields(cls)
+        if set(self.head) != {item.name for item in declared}:
+            raise ValueError("fields")
+        values = {item.name: self.value(str(item.type), self.head[item.name]) for item in declared}
+        if self.position != len(self.data):
+            raise ValueError("trailing bytes")
+        message: SecureMessage = cls(**values)
+        return message
+
+    def value(self, kind: str, raw: Any) -> Any:
+        if kind == "int":
+            return _whole(raw)
+        if kind == "tuple[int, ...]":
+            return tuple(_whole(n) for n in _listed(raw))
+        if kind == "tuple[bytes, ...]":
+            return tuple(self.take(length) for length in _listed(raw))
+        if kind == "bytes":
+            return self.take(raw)
+        word, length = _listed(raw)
+        if word not in _WORDS:
+            raise ValueError("word type")
+        return np.frombuffer(self.take(length), dtype=word)
+
+    def take(self, length: Any) -> bytes:
+        start = self.position
+        if _whole(length) > len(self.data) - start:
             raise ValueError("length")
-        position += length
-        return data[position - length : position]
+        self.position += length
+        return self.data[start : self.position]
 
-    values: dict[str, Any] = {}
-    for item in fields(cls):
-        raw = head[item.name]
-        if item.type == "int":
-            values[item.name] = int(raw)
-        elif item.type == "tuple[int, ...]":
-            values[item.name] = tuple(int(n) for n in raw)
-        elif item.type == "tuple[bytes, ...]":
-            values[item.name] = tuple(take(length) for length in raw)
-        elif item.type == "bytes":
-            values[item.name] = take(raw)
-        else:
-            if raw[0] not in _WORDS:
-                raise ValueError("word type")
-            values[item.name] = np.frombuffer(take(raw[1]), dtype=raw[0])
-    if position != len(data):
-        raise ValueError("trailing bytes")
-    message: SecureMessage = cls(**values)
-    return message
+
+def _whole(value: Any) -> int:
+    """Site numbers and lengths are small; JSON may hold True, 1.5, 1e999 or an integer of a thousand digits."""
+    if type(value) is not int or not 0 <= value < 2**40:
+        raise ValueError("expected a whole number")
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("expected a list")
+    return value
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

@@ -1,12 +1,13 @@
 """A site's place in secure sums over the network: who it is, who the others are, and what it must not do
 twice.
 
-A site takes part as one party with the sum of its tasks' messages. Coalitions and cohorts are counted in
-tasks, as the noise is: the parties' settings follow from the public number of tasks of every site.
+A site takes part as one party with the sum of its tasks' messages and one share of the noise. Coalitions and
+cohorts are counted in sites, as the noise is.
 
 Never twice: once a site has sent a masked input for a message number it enters no other round for that
 number, whatever the server says. Two totals that hold the same message in different company would show it
-with one noise share only. Asked again for the same step, it repeats its bytes.
+with one noise share only. Asked again for the same step, it repeats its bytes; a refusal is kept as well, so
+that no other story can be tried on it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,11 @@ import numpy as np
 from taskveil.errors import SecureSumRefused
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.plan import PlannedRelease
-from taskveil.privacy.secure_options import SECURITY_BITS
 from taskveil.runtime.secure import keys, messages, storage
 from taskveil.runtime.secure.client import SecureClient
 from taskveil.runtime.secure.settings import SecureSettings
 
-MASKED = 3  # stages a client has behind it once its masked input has left
+MASKED = 3  # sets of answers a server has once masked inputs have left
 
 
 class SecureMemory(Protocol):
@@ -45,7 +45,6 @@ class Membership:
     index: int
     identity: keys.Signer
     roster: Mapping[int, bytes]
-    sizes: Sequence[int]  # tasks of every site
 
 
 class SecureParty:
@@ -54,22 +53,29 @@ class SecureParty:
     def __init__(self, membership: Membership, memory: SecureMemory) -> None:
         self.membership, self.memory = membership, memory
 
+    def check(self, releases: Sequence[PlannedRelease], invitation: bytes) -> None:
+        """Whether this is an invitation to the agreed sum; depends on nothing private, so it comes before the charge."""
+        invited = messages.decode(invitation)
+        if not isinstance(invited, messages.Invitation) or invited.settings != party_settings(releases).digest():
+            raise SecureSumRefused("this site agreed to other settings than the server uses; compare both sides")
+
     def enter(self, number: int, releases: Sequence[PlannedRelease], integers: np.ndarray, invitation: bytes) -> bytes:
         """The first step of a round for message `number`."""
         stored = self._stored()
-        if stored and stored["number"] == number and stored["stage"] >= MASKED:
+        if stored and stored["number"] == number and stored["masked"]:
             raise SecureSumRefused("this site has already sent its masked message; a round is never repeated")
-        settings = party_settings(releases, self.membership.sizes)
-        client = SecureClient(self.membership.index, settings, self.membership.identity, self.membership.roster, integers)
-        return self._step(number, client, invitation)
+        settings, us = party_settings(releases), self.membership
+        if len(us.roster) != settings.n_sites:
+            raise SecureSumRefused(f"the plan is for {settings.n_sites} sites, {len(us.roster)} are enrolled; compare the files")
+        return self._step(number, SecureClient(us.index, settings, us.identity, us.roster, integers), invitation)
 
     def again(self, number: int, releases: Sequence[PlannedRelease], invitation: bytes) -> bytes:
         """The first step, asked for again: the same bytes, or a new round with the same integers if none has
         left this site yet (the server was restarted)."""
         stored = self._stored()
         if stored and stored["number"] == number and stored["incoming"] == _digest(invitation):
-            return bytes.fromhex(stored["reply"])
-        if not stored or stored["number"] != number or stored["stage"] >= MASKED:
+            return _repeated(stored)
+        if not stored or stored["number"] != number or stored["masked"]:
             raise SecureSumRefused("this site has already sent its masked message; a round is never repeated")
         client = self._client(stored)
         return self.enter(number, releases, client.settings.ring.centre(client._input), invitation)
@@ -79,23 +85,29 @@ class SecureParty:
         stored = self._stored()
         if not stored or stored["number"] != number:
             raise SecureSumRefused("this site is not in such a round; start a new one")
-        if stored["incoming"] == _digest(incoming):
-            return bytes.fromhex(stored["reply"])  # asked again: the very same bytes
-        client = self._client(stored)
-        return self._step(number, client, incoming)
+        if stored["incoming"] == _digest(incoming) or stored["refused"]:
+            return _repeated(stored)  # asked again: the very same bytes, or the very same refusal
+        return self._step(number, self._client(stored), incoming)
 
     def _step(self, number: int, client: SecureClient, incoming: bytes) -> bytes:
-        reply = messages.encode(client.step(messages.decode(incoming)))
-        over = client._stage >= len(messages.INCOMING)
+        """One step, remembered before its answer leaves; a refusal is remembered too, and ends the round for this site."""
+        reply, refused = b"", ""
+        try:
+            reply = messages.encode(client.step(messages.decode(incoming)))
+        except SecureSumRefused as error:
+            refused, client._stage = str(error), len(messages.INCOMING)
+        masked = bool(client._masked)  # from here on its input may have left
+        over = masked and client._stage >= len(messages.INCOMING)
         content = {
             "number": number,
-            "stage": client._stage,
+            "masked": masked,
             "incoming": _digest(incoming),
             "reply": reply.hex(),
-            "client": "" if over else storage.dump(client).decode(),
+            "refused": refused,
+            "client": "" if over else storage.dump(client).decode(),  # its integers may enter another round
         }
         self.memory.save_secure(json.dumps(content).encode())  # before it leaves
-        return reply
+        return _repeated(content)
 
     def _client(self, stored: dict[str, Any]) -> SecureClient:
         return storage.load(stored["client"].encode(), self.membership.identity, self.membership.roster)
@@ -105,22 +117,20 @@ class SecureParty:
         return None if data is None else json.loads(data)
 
 
-def party_settings(releases: Sequence[PlannedRelease], sizes: Sequence[int]) -> SecureSettings:
-    """One secure sum for all releases of a round: lengths add up, the widest ring serves all."""
+def _repeated(stored: dict[str, Any]) -> bytes:
+    if stored["refused"]:
+        raise SecureSumRefused(stored["refused"])
+    return bytes.fromhex(stored["reply"])
+
+
+def party_settings(releases: Sequence[PlannedRelease]) -> SecureSettings:
+    """One secure sum for all releases of a round: lengths add up, the widest ring serves all. Sites are few and far
+    apart: everybody masks with everybody."""
     mechanisms = [shared(planned) for planned in releases]
     first = mechanisms[0]
-    ascending = sorted(sizes)
-    reached = np.cumsum(ascending)
-    colluders = int((reached <= first.colluders).sum())  # most sites that together hold that few tasks
-    least = int(np.searchsorted(reached, first.min_cohort)) + 1  # any so many sites hold enough tasks
-    return SecureSettings.choose(
-        len(sizes),
-        sum(m.grid(p.contribution).size for m, p in zip(mechanisms, releases)),
-        max(m.bits for m in mechanisms),
-        min(colluders, least - 1),
-        least,
-        SECURITY_BITS,
-    )
+    length = sum(m.grid(p.contribution).size for m, p in zip(mechanisms, releases))
+    bits = max(m.bits for m in mechanisms)
+    return SecureSettings.choose(first.n_sites, length, bits, first.colluders, first.min_cohort, complete=True)
 
 
 def shared(planned: PlannedRelease) -> SharedNoise:

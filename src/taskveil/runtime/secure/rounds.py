@@ -3,8 +3,8 @@
     step + Invitation -> AdvertisedKeys -> ... -> UnmaskingShares -> total -> billboard
 
 Sites charge their own accounts and add their noise before the first answer leaves. A site that is late or
-refuses has dropped out; with fewer tasks than `min_cohort` the round ends in SecureSumRefused and nothing is
-released.
+refuses or breaks a rule has dropped out; with fewer sites than `min_cohort` the round ends in SecureSumRefused and
+nothing is released. So does a total that no honest sites could have made.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def secure_round(
     A round that fails before any masked message was sent is tried again; after that it is over for good.
     """
     for attempt in range(driver.rules.attempts):
-        server = SecureServer(party_settings(releases, [len(tasks) for tasks in driver.members]))
+        server = SecureServer(party_settings(releases), driver.roster)
         try:
             _carry(driver, server, billboard, number, active)
             break
@@ -65,7 +65,12 @@ def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: i
                 arrays |= _view_arrays(driver, site, billboard, active)
             driver.carrier.send(site, wire.encode(Packet(kind, fields, arrays), driver.rules.max_bytes))
         replies = _collect(driver, set(outgoing), number)
-        outgoing, kind = server.step(replies), "secure"
+        known = set(server.excluded)
+        try:
+            outgoing, kind = server.step(replies), "secure"
+        finally:
+            for site in set(server.excluded) - known:
+                driver.refuse(site, server.excluded[site])
 
 
 def _view_arrays(driver: Driver, site: int, billboard: Billboard, active: np.ndarray | None) -> dict[str, np.ndarray]:

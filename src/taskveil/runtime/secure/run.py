@@ -13,7 +13,7 @@ from taskveil.runtime.secure.messages import SecureMessage
 from taskveil.runtime.secure.server import SecureServer
 from taskveil.runtime.secure.settings import SecureSettings
 
-Drops = Callable[[int, int], bool]  # (step, task) -> True when the task does not answer this step
+Drops = Callable[[int, int], bool]  # (step, site) -> True when the site does not answer this step
 
 
 def secure_total(
@@ -22,27 +22,27 @@ def secure_total(
     identities: Sequence[Identity] | None = None,
     drops: Drops | None = None,
 ) -> tuple[np.ndarray, tuple[int, ...]]:
-    """Total of the rows of `inputs` (tasks, length) as signed integers, and the tasks that are in it."""
-    people = [Identity() for _ in range(settings.n_tasks)] if identities is None else identities
-    roster = {task: person.public for task, person in enumerate(people)}
-    clients = {task: SecureClient(task, settings, people[task], roster, inputs[task]) for task in range(settings.n_tasks)}
-    server = SecureServer(settings)
+    """Total of the rows of `inputs` (sites, length) as signed integers, and the sites that are in it."""
+    people = [Identity() for _ in range(settings.n_sites)] if identities is None else identities
+    roster = {site: person.public for site, person in enumerate(people)}
+    clients = {site: SecureClient(site, settings, people[site], roster, inputs[site]) for site in range(settings.n_sites)}
+    server = SecureServer(settings, roster)
     carry(server, clients, drops)
     assert server.total is not None
     return settings.ring.centre(server.total), server.cohort
 
 
 def carry(server: SecureServer, clients: Mapping[int, SecureClient], drops: Drops | None = None) -> None:
-    """Deliver messages until the server has its total or refuses. A task that refuses has dropped out."""
+    """Deliver messages until the server has its total or refuses. A site that refuses has dropped out."""
     outgoing: Mapping[int, SecureMessage] | None = server.start()
     step = 0
     while outgoing is not None:
         replies = {}
-        for task, message in outgoing.items():
-            if drops is not None and drops(step, task):
+        for site, message in outgoing.items():
+            if drops is not None and drops(step, site):
                 continue
             try:
-                replies[task] = clients[task].step(message)
+                replies[site] = clients[site].step(message)
             except SecureSumRefused:
                 continue
         outgoing = server.step(replies)

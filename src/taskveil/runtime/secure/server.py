@@ -1,17 +1,18 @@
-"""What the server does in a secure sum: forwards, counts, and removes masks from the total, one step per set
+"""What the server does in a secure sum: forwards, checks, and removes masks from the total, one step per set
 of answers.
 
     start()             Invitation to everybody
-    AdvertisedKeys      draw the graph over those who answered             -> Neighbourhood
+    AdvertisedKeys      keys that are signed and usable                    -> KeyList, the same for all
     SealedShares        forward                                            -> Deliveries
-    MaskedInput         who delivered is the cohort                        -> CohortList
-    CohortSignature     forward                                            -> CohortSignatures
+    MaskedInput         who delivered, and can be opened, is the cohort    -> CohortList
+    CohortSignature     forward the valid ones                             -> CohortSignatures
     UnmaskingShares     open the self masks of the cohort and the pairwise masks towards those who left;
                         subtract
 
-A task that does not answer a step has dropped out. The total is right or the round is refused: every opened
-seed is checked against its commitment and every opened key against its public half. With fewer than
-`min_cohort` answers at any step up to the masked inputs, or too few shares at the end, nothing is released.
+A site that does not answer a step, or answers with something invalid (a bad signature, unusable keys, shares nobody
+can open, shares its dealer did not deal), has dropped out: it is named in `excluded`, and the round goes on while
+`min_cohort` sites are left. The total is right or the round is refused: every opened seed is checked against its
+commitment and every opened key against its public half.
 
 The server keeps everything it was sent in `transcript`: the tests of what it can learn work on that.
 """
@@ -19,44 +20,44 @@ The server keeps everything it was sent in `transcript`: the tests of what it ca
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import SecureSumRefused
-from taskveil.runtime.secure import client, keys, messages, shamir
-from taskveil.runtime.secure.graph import draw_graph
+from taskveil.runtime.secure import agreement, client, keys, messages, shamir
 from taskveil.runtime.secure.masks import add_mask
 from taskveil.runtime.secure.settings import SecureSettings
 
 Replies = Mapping[int, messages.SecureMessage]
 Outgoing = dict[int, messages.SecureMessage]
+Shares = dict[int, dict[int, bytes]]  # owner -> point of the holder -> share
 
 
 class SecureServer:
     """One round: `step` takes the answers that arrived, returns the next messages; None: `total` is there."""
 
-    def __init__(self, settings: SecureSettings, tasks: Sequence[int] | None = None) -> None:
-        self.settings = settings
-        self.tasks = tuple(range(settings.n_tasks)) if tasks is None else tuple(sorted(tasks))
+    def __init__(self, settings: SecureSettings, roster: Mapping[int, bytes]) -> None:
+        self.settings, self.roster = settings, roster
         self.round_id = secrets.token_bytes(keys.KEY_BYTES)
         self.transcript: list[Replies] = []
         self.cohort: tuple[int, ...] = ()
         self.total: np.ndarray | None = None
-        self._asked: tuple[int, ...] = self.tasks
-        self._adverts: dict[int, messages.AdvertisedKeys] = {}
-        self._graph: dict[int, tuple[int, ...]] = {}
+        self.excluded: dict[int, str] = {}  # sites that broke a rule, and which
+        self._asked: tuple[int, ...] = tuple(range(settings.n_sites))
         self._shared: dict[int, messages.SealedShares] = {}
+        self._dealt_keys: Shares = {}  # digests of shares: owner -> holder -> digest
+        self._dealt_seeds: Shares = {}
         self._inputs: dict[int, np.ndarray] = {}
 
     def start(self) -> Outgoing:
         invitation = messages.Invitation(self.round_id, self.settings.digest())
-        return dict.fromkeys(self.tasks, invitation)
+        return dict.fromkeys(self._asked, invitation)
 
     def step(self, replies: Replies) -> Outgoing | None:
         stages: tuple[tuple[type, Callable[[Any], Outgoing | None]], ...] = (
-            (messages.AdvertisedKeys, self._neighbourhoods),
+            (messages.AdvertisedKeys, self._key_list),
             (messages.SealedShares, self._deliveries),
             (messages.MaskedInput, self._cohort_list),
             (messages.CohortSignature, self._cohort_signatures),
@@ -65,107 +66,144 @@ class SecureServer:
         if len(self.transcript) >= len(stages):
             raise SecureSumRefused("this round is over; start a new one")
         expected, handler = stages[len(self.transcript)]
-        valid = {
-            task: reply
-            for task, reply in sorted(replies.items())
-            if task in self._asked and isinstance(reply, expected) and self._belongs(task, reply)
-        }
+        asked = {site: reply for site, reply in sorted(replies.items()) if site in self._asked}
+        valid = self._keep(
+            asked, lambda site, reply: isinstance(reply, expected) and self._belongs(site, reply), "not an answer to this step"
+        )
         self.transcript.append(valid)
-        self._need(len(valid), self._least())
         outgoing = handler(valid)
         self._asked = tuple(outgoing or ())
         return outgoing
 
-    def _belongs(self, task: int, reply: messages.SecureMessage) -> bool:
-        return reply.round_id == self.round_id and getattr(reply, "sender", None) == task
+    def _belongs(self, site: int, reply: Any) -> bool:
+        return bool(reply.round_id == self.round_id and reply.sender == site)
 
-    def _least(self) -> int:
-        """Answers without which no round can end well."""
-        in_sum = len(self.transcript) <= 3 or self.settings.complete
-        return self.settings.min_cohort if in_sum else self.settings.threshold
+    def _keep(self, replies: Mapping[int, Any], rule: Callable[[int, Any], bool], reason: str) -> dict[int, Any]:
+        """The replies that keep a rule; whoever breaks it has dropped out."""
+        kept = {site: reply for site, reply in replies.items() if rule(site, reply)}
+        self.excluded |= {site: reason for site in replies if site not in kept}
+        return kept
 
-    def _need(self, got: int, needed: int) -> None:
-        if got < needed:
-            raise SecureSumRefused(f"{got} tasks answered, {needed} are needed; nothing is released. Try again with more")
+    def _need(self, got: int) -> None:
+        if got < self.settings.min_cohort:
+            raise SecureSumRefused(
+                f"{got} sites answered, {self.settings.min_cohort} are needed; nothing is released. Try again with more"
+            )
 
-    def _neighbourhoods(self, adverts: dict[int, messages.AdvertisedKeys]) -> Outgoing:
-        self._adverts = adverts
-        self._graph = draw_graph(list(adverts), self.settings.degree)
-        return {task: self._neighbourhood([adverts[other] for other in self._graph[task]]) for task in adverts}
+    def _key_list(self, adverts: dict[int, messages.AdvertisedKeys]) -> Outgoing:
+        good = self._keep(adverts, self._signed, "its keys are not signed by it, or not usable")
+        self._need(len(good))
+        columns = zip(*((a.sender, a.sealing_key, a.mask_key, a.signature) for a in good.values()))
+        listed = messages.KeyList(self.round_id, *columns)
+        self._book = agreement.read_keys(listed, self.settings, agreement.as_roster(self.roster, self.settings))
+        return dict.fromkeys(good, listed)
 
-    def _neighbourhood(self, others: list[messages.AdvertisedKeys]) -> messages.Neighbourhood:
-        columns = zip(*((a.sender, a.sealing_key, a.mask_key, a.signature) for a in others))
-        return messages.Neighbourhood(self.round_id, *columns)
+    def _signed(self, site: int, advert: messages.AdvertisedKeys) -> bool:
+        pair = advert.sealing_key, advert.mask_key
+        text = agreement.advert_text(self.round_id, self.settings.digest(), site, *pair)
+        return keys.verify(self.roster.get(site, b""), advert.signature, text) and all(map(keys.usable, pair))
 
     def _deliveries(self, shared: dict[int, messages.SealedShares]) -> Outgoing:
-        self._shared = {task: s for task, s in shared.items() if set(s.receivers) == set(self._graph[task])}
-        self._need(len(self._shared), self.settings.min_cohort)
-        boxes: dict[int, list[tuple[int, bytes]]] = {task: [] for task in self._shared}
+        self._shared = self._keep(shared, self._dealt, "it did not deal its shares to its neighbours")
+        self._need(len(self._shared))
+        for site, message in self._shared.items():
+            holders = (site, *message.receivers)
+            self._dealt_keys[site] = dict(zip(holders, message.key_digests))
+            self._dealt_seeds[site] = dict(zip(holders, message.seed_digests))
+        boxes: dict[int, list[tuple[Any, ...]]] = {site: [] for site in self._shared}
         for sender, message in self._shared.items():
-            for receiver, sealed in zip(message.receivers, message.sealed):
+            parts = zip(message.receivers, message.sealed, message.key_digests[1:], message.seed_digests[1:])
+            for receiver, *delivery in parts:
                 if receiver in boxes:
-                    boxes[receiver].append((sender, sealed))
-        return {
-            task: messages.Deliveries(self.round_id, tuple(s for s, _ in box), tuple(c for _, c in box))
-            for task, box in boxes.items()
-        }
+                    boxes[receiver].append((sender, *delivery))
+        empty: tuple[Any, ...] = ((), (), (), ())
+        return {site: messages.Deliveries(self.round_id, *(zip(*box) if box else empty)) for site, box in boxes.items()}
+
+    def _dealt(self, site: int, message: messages.SealedShares) -> bool:
+        holders = len(message.receivers) + 1
+        complete = len(message.sealed) + 1 == len(message.key_digests) == len(message.seed_digests) == holders
+        return complete and message.receivers == self._book.graph[site]
 
     def _cohort_list(self, inputs: dict[int, messages.MaskedInput]) -> Outgoing:
-        good = {task: message.values for task, message in inputs.items() if self._undamaged(message)}
-        self._need(len(good), self.settings.min_cohort)
-        self._inputs, self.cohort = good, tuple(good)
+        good = self._keep(inputs, self._undamaged, "its masked message is damaged")
+        unopened = {site: set(message.unopened) for site, message in good.items()}
+
+        def can_be_opened(site: int, _: messages.MaskedInput) -> bool:
+            holders = sum(h in good and site not in unopened[h] for h in self._book.graph[site]) + 1
+            return holders >= self.settings.threshold
+
+        good = self._keep(good, can_be_opened, "its neighbours cannot open the shares it sent")
+        self._need(len(good))
+        self._inputs, self.cohort = {site: message.values for site, message in good.items()}, tuple(good)
         listed = messages.CohortList(self.round_id, self.cohort)
         return dict.fromkeys(self.cohort, listed)
 
-    def _undamaged(self, message: messages.MaskedInput) -> bool:
+    def _undamaged(self, site: int, message: messages.MaskedInput) -> bool:
         values, ring = message.values, self.settings.ring
         fits = values.shape == (self.settings.length,) and values.dtype == ring.dtype
-        return fits and message.checksum == client.checksum(self.round_id, message.sender, values)
+        return fits and message.checksum == agreement.checksum(self.round_id, site, values)
 
     def _cohort_signatures(self, signed: dict[int, messages.CohortSignature]) -> Outgoing:
-        outgoing: Outgoing = {}
-        for task in signed:
-            near = tuple(other for other in self._graph[task] if other in signed)
-            outgoing[task] = messages.CohortSignatures(self.round_id, near, tuple(signed[other].signature for other in near))
-        return outgoing
+        text = agreement.cohort_text(self.round_id, self._book.fingerprint, self.cohort)
+        good = self._keep(signed, lambda site, s: keys.verify(self.roster[site], s.signature, text), "a bad signature")
+        self._need(len(good))
+        forwarded = messages.CohortSignatures(self.round_id, tuple(good), tuple(s.signature for s in good.values()))
+        return dict.fromkeys(good, forwarded)
 
     def _finish(self, opened: dict[int, messages.UnmaskingShares]) -> None:
-        self_shares: dict[int, dict[int, bytes]] = {task: {} for task in self.cohort}
-        key_shares: dict[int, dict[int, bytes]] = {task: {} for task in self._shared if task not in self._inputs}
+        seeds: Shares = {site: {} for site in self.cohort}
+        privates: Shares = {site: {} for site in self._shared if site not in self._inputs}
         for holder, message in opened.items():
-            collect(self_shares, holder, message.self_owners, message.self_shares)
-            collect(key_shares, holder, message.key_owners, message.key_shares)
+            self._collect(seeds, holder, message.self_owners, message.self_shares, self._dealt_seeds)
+            self._collect(privates, holder, message.key_owners, message.key_shares, self._dealt_keys)
         ring = self.settings.ring
         total = np.zeros(self.settings.length, dtype=ring.dtype)
         for values in self._inputs.values():
             np.add(total, values, out=total)
-        for task, shares in self_shares.items():
-            add_mask(total, self._self_mask(task, shares), ring, positive=False)
-        for task, shares in key_shares.items():
-            self._remove_pair_masks(total, task, shares)
+        for site, shares in seeds.items():
+            add_mask(total, self._self_mask(site, shares), ring, positive=False)
+        for site, shares in privates.items():
+            for near, key in self._pair_masks(site, shares, opened).items():
+                add_mask(total, key, ring, positive=site < near)  # undo: the member had the other sign
         self.total = ring.fold(total)
 
-    def _self_mask(self, task: int, shares: dict[int, bytes]) -> bytes:
+    def _collect(
+        self, table: Shares, holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...], dealt: Shares
+    ) -> None:
+        """File one holder's shares under their owners if they are what was dealt; points are site numbers plus one."""
+        for owner, share in zip(owners, shares):
+            if owner in table and holder in dealt[owner]:
+                if agreement.share_digest(self.round_id, owner, holder, share) == dealt[owner][holder]:
+                    table[owner][holder + 1] = share
+                else:
+                    self.excluded[holder] = "it returned shares that were not dealt"
+
+    def _self_mask(self, site: int, shares: dict[int, bytes]) -> bytes:
         seed = shamir.combine(shares, self.settings.threshold)
-        if client.seed_commitment(self.round_id, task, seed) != self._shared[task].commitment:
-            raise SecureSumRefused(f"the shares of task {task} do not open its mask; nothing is released")
-        return client.self_mask_key(self.round_id, task, seed)
+        if agreement.seed_commitment(self.round_id, site, seed) != self._shared[site].commitment:
+            raise SecureSumRefused(f"the shares site {site} dealt do not open its mask; nothing is released. Leave it out")
+        return client.self_mask_key(self.round_id, site, seed)
 
-    def _remove_pair_masks(self, total: np.ndarray, gone: int, shares: dict[int, bytes]) -> None:
-        """Masks that members of the cohort share with a task that left after sending its shares."""
-        near = [task for task in self._graph[gone] if task in self._inputs]
-        if not near:
-            return
-        key = keys.AgreementKey(shamir.combine(shares, self.settings.threshold))
-        if key.public != self._adverts[gone].mask_key:
-            raise SecureSumRefused(f"the shares of task {gone} do not open its key; nothing is released")
-        for task in near:
-            mask = client.pair_mask_key(key, self._adverts[task].mask_key, self.round_id, gone, task)
-            add_mask(total, mask, self.settings.ring, positive=gone < task)  # undo: the member had the other sign
+    def _pair_masks(
+        self, gone: int, shares: dict[int, bytes], opened: Mapping[int, messages.UnmaskingShares]
+    ) -> dict[int, bytes]:
+        """Keys of the masks that members of the cohort share with a site that left after sending its shares: from
+        its key if that opens, else from the members themselves."""
+        near = [site for site in self._book.graph[gone] if site in self._inputs]
+        if len(shares) >= self.settings.threshold:
+            key = self._private_key(gone, shares)
+            if key is not None:
+                public = {site: self._book.keys[site][1] for site in near}
+                return {site: client.pair_mask_key(key, public[site], self.round_id, gone, site) for site in near}
+        told = {h: dict(zip(m.pair_owners, m.pair_keys)) for h, m in opened.items()}
+        pairs = {site: told.get(site, {}).get(gone, b"") for site in near}
+        if any(len(key) != keys.KEY_BYTES for key in pairs.values()):
+            raise SecureSumRefused(f"the masks of site {gone}, which left, cannot be removed; nothing is released")
+        return pairs
 
-
-def collect(table: dict[int, dict[int, bytes]], holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...]) -> None:
-    """File one holder's shares under their owners; points are task numbers plus one, as in client.py."""
-    for owner, share in zip(owners, shares):
-        if owner in table:
-            table[owner][holder + 1] = share
+    def _private_key(self, gone: int, shares: dict[int, bytes]) -> keys.AgreementKey | None:
+        try:
+            key = keys.AgreementKey(shamir.combine(shares, self.settings.threshold))
+        except SecureSumRefused:
+            return None
+        return key if key.public == self._book.keys[gone][1] else None

@@ -1,15 +1,14 @@
-"""What all parties of one secure sum agree on beforehand; every figure is public."""
+"""What all parties of one secure sum agree on beforehand; every figure is public and counts sites."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
 from taskveil.errors import OptionError
 from taskveil.runtime.secure import keys
-from taskveil.runtime.secure.graph import choose_degree, failure_probability
+from taskveil.runtime.secure.graph import choose_degree, holders_suffice
 from taskveil.runtime.secure.masks import Ring
 
 
@@ -17,12 +16,12 @@ from taskveil.runtime.secure.masks import Ring
 class SecureSettings:
     """Sizes and tolerances of a secure sum.
 
-    `colluders` tasks may hand everything they hold to the server; `min_cohort` tasks must deliver, or nothing
-    is released. `degree` neighbours per task share masks; `threshold` of a task's share holders (its
-    neighbours and itself) open one of its two secrets.
+    `colluders` sites may hand everything they hold to a server that lies; `min_cohort` sites must deliver and sign,
+    or nothing is released. `degree` neighbours per site share masks; `threshold` of a site's share holders (its
+    neighbours and itself) open one of its two secrets. Why these rules: graph.py.
     """
 
-    n_tasks: int
+    n_sites: int
     length: int  # coordinates
     bits: int  # the ring is the integers modulo 2^bits
     colluders: int
@@ -31,31 +30,33 @@ class SecureSettings:
     threshold: int
 
     def __post_init__(self) -> None:
+        n, c, d = self.n_sites, self.colluders, self.dropouts
         if not 1 <= self.bits <= 64 or self.length < 1:
             raise OptionError("expected a ring of 1 to 64 bits and at least one coordinate")
-        if self.n_tasks < 2:
-            raise OptionError("a secure sum needs at least two tasks: the total of one task is its own message")
-        if not self.colluders < self.min_cohort <= self.n_tasks:
+        if n < 2:
+            raise OptionError("a secure sum needs at least two sites: the total of one site is its own message")
+        if c < 1 or d < 0 or n <= 2 * d + c:
             raise OptionError(
-                f"expected colluders < min_cohort <= tasks, got {self.colluders}, {self.min_cohort} and "
-                f"{self.n_tasks}; "
-                f"lower the shares or enrol more tasks"
+                f"expected at least one colluder and sites > 2 dropouts + colluders, got {n} sites, {d} dropouts and {c} "
+                f"colluders; lower them or enrol more sites"
+            )
+        sparse = not self.complete
+        if sparse and (self.degree % 2 or not c + d < self.degree < n - d):
+            raise OptionError(f"expected an even number of neighbours between {c + d + 1} and {n - d - 1}, got {self.degree}")
+        if not self.withstands(self.holders):
+            raise OptionError(
+                f"expected 2 threshold > holders + colluders and threshold > colluders + dropouts, got a threshold of "
+                f"{self.threshold} with {self.holders} holders, {c} colluders and {d} dropouts; use SecureSettings.choose"
             )
 
     @classmethod
     def choose(
-        cls,
-        n_tasks: int,
-        length: int,
-        bits: int,
-        colluders: int = 1,
-        min_cohort: int | None = None,
-        security_bits: float = 40.0,
+        cls, n_sites: int, length: int, bits: int, colluders: int = 1, min_cohort: int | None = None, complete: bool = False
     ) -> SecureSettings:
-        """Graph degree and threshold from the tolerances."""
-        smallest = n_tasks if min_cohort is None else min_cohort
-        degree, threshold = choose_degree(n_tasks, colluders, n_tasks - smallest, security_bits)
-        return cls(n_tasks, length, bits, colluders, smallest, degree, threshold)
+        """Graph degree and threshold from the tolerances; `complete` for few sites with slow networks between them."""
+        smallest = n_sites if min_cohort is None else min_cohort
+        degree, threshold = choose_degree(n_sites, colluders, n_sites - smallest, complete)
+        return cls(n_sites, length, bits, colluders, smallest, degree, threshold)
 
     @property
     def ring(self) -> Ring:
@@ -63,16 +64,20 @@ class SecureSettings:
 
     @property
     def dropouts(self) -> int:
-        return self.n_tasks - self.min_cohort
+        return self.n_sites - self.min_cohort
 
     @property
     def complete(self) -> bool:
-        return self.degree >= self.n_tasks - 1
+        return self.degree >= self.n_sites - 1
 
     @property
-    def failure_probability(self) -> float:
-        """Chance, over the random graph, that more than the total can be learnt; it is added to delta."""
-        return failure_probability(self.n_tasks, self.colluders, self.dropouts, self.degree, self.threshold)
+    def holders(self) -> int:
+        """Most shares that are dealt of one secret."""
+        return min(self.degree + 1, self.n_sites)
+
+    def withstands(self, holders: int) -> bool:
+        """Whether a secret of which so many shares are dealt is safe from a server with two stories."""
+        return holders_suffice(holders, self.threshold, self.colluders, self.dropouts)
 
     def digest(self) -> bytes:
         return _digest(self)
@@ -88,10 +93,3 @@ class SecureSettings:
 @lru_cache(maxsize=64)
 def _digest(settings: SecureSettings) -> bytes:
     return keys.digest(repr(sorted(asdict(settings).items())).encode())
-
-
-def share_to_count(share: float, n_tasks: int) -> int:
-    """A tolerated share of the tasks as a whole number of tasks, rounded down."""
-    if not 0 <= share < 1:
-        raise OptionError(f"a share of the tasks lies in [0, 1), got {share}")
-    return math.floor(share * n_tasks + 1e-9)

@@ -1,7 +1,7 @@
-"""A task's part in a round as bytes, for sites that start a new process for every message.
+"""A site's part in a round as bytes, for sites that start a new process for every message.
 
-What is written holds the round's secrets and the task's integers: it belongs into the site's own files (mode
-0600) and is replaced by `spent` as soon as the round is over.
+What is written holds the round's secrets and the site's integers: it belongs into the site's own files (mode
+0600) and is emptied as soon as the round is over (parties.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ def dump(client: SecureClient) -> bytes:
         "neighbours": {str(t): [_text(k) for k in pair] for t, pair in client._neighbours.items()},
         "held": {str(t): [_text(s) for s in pair] for t, pair in client._held.items()},
         "cohort": list(client._cohort),
+        "masked": list(client._masked),
+        "fingerprint": _text(client._fingerprint),
     }
     for name in ("_sealing", "_masking"):
         if hasattr(client, name):
@@ -44,11 +46,8 @@ def load(data: bytes, identity: keys.Signer, roster: Mapping[int, bytes]) -> Sec
     settings = SecureSettings.from_dict(about["settings"])
     residues = np.frombuffer(_bytes(about["input"]), dtype=settings.ring.dtype)
     client = SecureClient(about["index"], settings, identity, roster, settings.ring.centre(residues))
-    client._stage, client._round, client._cohort = (
-        about["stage"],
-        _bytes(about["round"]),
-        tuple(about["cohort"]),
-    )
+    client._stage, client._round, client._fingerprint = about["stage"], _bytes(about["round"]), _bytes(about["fingerprint"])
+    client._cohort, client._masked = tuple(about["cohort"]), tuple(about["masked"])
     client._neighbours = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["neighbours"].items()}
     client._held = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["held"].items()}
     for name in ("_sealing", "_masking"):

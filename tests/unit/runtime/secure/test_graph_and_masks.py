@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -31,63 +33,109 @@ def test_masks_cancel_in_every_ring():
 
 
 def test_sparse_graphs_are_regular_and_symmetric():
-    neighbours = graph.draw_graph(list(range(50)), 12)
-    assert all(len(set(near)) == 12 and task not in near for task, near in neighbours.items())
-    assert all(task in neighbours[other] for task, near in neighbours.items() for other in near)
+    neighbours = graph.circle_graph(range(50), 12, b"keys")
+    assert all(len(set(near)) == 12 and site not in near for site, near in neighbours.items())
+    assert all(site in neighbours[other] for site, near in neighbours.items() for other in near)
 
 
-def test_few_tasks_get_the_complete_graph_with_the_cohort_as_threshold():
+def test_the_circle_follows_the_keys_and_nothing_else():
+    assert graph.circle_graph(range(50), 12, b"keys") == graph.circle_graph(range(50), 12, b"keys")
+    assert graph.circle_graph(range(50), 12, b"keys") != graph.circle_graph(range(50), 12, b"other keys")
+
+
+def test_few_sites_get_the_complete_graph_with_the_cohort_as_threshold():
     assert graph.choose_degree(10, 1, 2) == (9, 8)
-    assert graph.failure_probability(10, 1, 2, 9, 8) == 0.0
+    assert graph.choose_degree(100, 1, 0, complete=True) == (99, 100)
 
 
-@pytest.mark.parametrize("n_tasks", [200, 1000, 5000])
-def test_the_chosen_degree_meets_its_failure_probability_and_one_step_less_does_not(n_tasks):
-    colluders, dropouts = n_tasks // 20, n_tasks // 20
-    degree, threshold = graph.choose_degree(n_tasks, colluders, dropouts)
-    assert graph.failure_probability(n_tasks, colluders, dropouts, degree, threshold) <= 2.0**-40
-    assert colluders * degree / n_tasks < threshold <= degree
-    smaller = graph.choose_threshold(n_tasks, colluders, dropouts, degree - 2, 41, 20)
-    broken = graph.disconnection_probability(n_tasks, colluders + dropouts, degree - 2) > 2.0**-41
-    assert broken or smaller is None
+@pytest.mark.parametrize("n_sites", [30, 100, 1000])
+@pytest.mark.parametrize("colluding, leaving", [(0.05, 0.0), (0.05, 0.05), (0.1, 0.02), (0.02, 0.15)])
+def test_the_chosen_degree_is_the_smallest_that_keeps_every_rule(n_sites, colluding, leaving):
+    c, d = max(1, int(colluding * n_sites)), int(leaving * n_sites)
 
+    def possible(degree):
+        holds = (graph.holders_suffice(degree + 1, t, c, d) for t in range(1, degree + 2 - d))  # t <= holders - d: alive
+        return degree > c + d and any(holds)
 
-def test_the_degree_grows_with_the_logarithm_of_the_number_of_tasks():
-    degrees = [graph.choose_degree(n, n // 20, n // 20)[0] for n in (250, 1000, 4000, 16000)]
-    steps = np.diff(degrees)
-    assert all(0 <= step <= 6 for step in steps)  # each step multiplies the tasks by four
-    assert degrees[-1] < 50
-
-
-def test_the_disconnection_bound_covers_simulated_graphs():
-    """Bound 0.16 for 60 tasks, 24 gone, degree 8; 2000 drawn graphs stay below it (binomial tail < 1e-6 at
-    0.22)."""
-    rng = np.random.default_rng(1)
-    bound = graph.disconnection_probability(60, 24, 8)
-    broken = 0
-    for _ in range(2000):
-        neighbours = graph.draw_graph(list(range(60)), 8)
-        left = set(rng.permutation(60)[:36].tolist())
-        broken += not connected(neighbours, left)
-    assert 0 < broken / 2000 <= bound
+    degree, threshold = graph.choose_degree(n_sites, c, d)
+    assert SecureSettings.choose(n_sites, 4, 32, c, n_sites - d).threshold == threshold
+    smallest = next(k for k in range(2, 2 * n_sites, 2) if possible(k))
+    assert degree == (smallest if smallest < n_sites // 2 else n_sites - 1)
 
 
 def connected(neighbours, left):
     seen, stack = set(), [next(iter(left))]
     while stack:
-        task = stack.pop()
-        if task not in seen:
-            seen.add(task)
-            stack += [other for other in neighbours[task] if other in left]
+        site = stack.pop()
+        if site not in seen:
+            seen.add(site)
+            stack += [other for other in neighbours[site] if other in left]
     return seen == left
 
 
+@pytest.mark.parametrize("n_sites, degree", [(7, 2), (9, 4), (11, 4), (12, 6)])
+def test_no_choice_of_fewer_sites_than_the_degree_takes_a_circle_apart(n_sites, degree):
+    """All of them; the twin: with as many as the degree a server that sees the graph can."""
+    neighbours, sites = graph.circle_graph(range(n_sites), degree, b"any order"), set(range(n_sites))
+
+    def survives(gone):
+        return all(connected(neighbours, sites - set(some)) for some in itertools.combinations(range(n_sites), gone))
+
+    assert survives(degree - 1)
+    assert not survives(degree)
+
+
+def partial_totals(n_sites, degree, threshold):
+    """How often a server with one colluder and one site it lies to can isolate part of the honest inputs.
+
+    Honest member i masks with E_i. A set of inputs can be opened alone iff every mask in it is known (towards the
+    colluder) or cancels inside it; the smallest such set around i is found by following masks. The lied-to site v was
+    shown lists of the server's choice: any E_v of at least threshold - 1 others (graph.py).
+    """
+    neighbours, found = graph.circle_graph(range(n_sites), degree, b"any order"), 0
+    colluder = 0  # all places on the circle are alike
+    for v in range(1, n_sites):
+        others = [site for site in range(n_sites) if site != v]
+        for size in range(threshold - 1, threshold + 1):
+            for chosen in itertools.combinations(others, size):
+                masks = {site: set(neighbours[site]) - {colluder} for site in others if site != colluder}
+                masks[v] = set(chosen) - {colluder}
+                found += any(closed != set(masks) for closed in openable(masks))
+    return found
+
+
+def openable(masks):
+    for start in masks:
+        inside, stack, blinded = set(), [start], False
+        while stack:
+            site = stack.pop()
+            if site not in inside:
+                inside.add(site)
+                blinded |= any(site not in masks[other] for other in masks[site])  # a mask that never cancels
+                stack += masks[site]
+        if not blinded:
+            yield inside
+
+
+def test_a_site_that_was_lied_to_is_protected_by_the_threshold_and_only_by_it():
+    degree, threshold = graph.choose_degree(10, 1, 1)
+    assert (degree, threshold) == (4, 4) and threshold > 1 + 1
+    assert partial_totals(10, degree, threshold) == 0
+    assert partial_totals(10, degree, 2) > 0  # the twin: a threshold of colluders + dropouts
+
+
 def test_impossible_tolerances_are_refused():
-    with pytest.raises(OptionError):
-        graph.choose_degree(10, 5, 5)
-    with pytest.raises(OptionError):
-        SecureSettings.choose(10, 4, 32, colluders=8, min_cohort=8)
-    with pytest.raises(OptionError):
-        SecureSettings.choose(1, 4, 32, colluders=0)
+    cases = [(10, 8, 8), (1, 1, 1), (10, 0, 10), (6, 1, 3), (10, 1, 5), (10, 1, 11)]
+    for n_sites, colluders, min_cohort in cases:
+        with pytest.raises(OptionError):
+            SecureSettings.choose(n_sites, 4, 32, colluders, min_cohort)
     with pytest.raises(OptionError):
         SecureSettings.choose(10, 4, 65)
+
+
+@pytest.mark.parametrize("changed", [{"threshold": 12}, {"threshold": 22}, {"degree": 10}, {"degree": 21}, {"degree": 54}])
+def test_settings_that_break_a_rule_of_the_graph_cannot_be_made(changed):
+    good = {"n_sites": 60, "length": 8, "bits": 24, "colluders": 3, "min_cohort": 52, "degree": 20, "threshold": 13}
+    SecureSettings(**good)
+    with pytest.raises(OptionError, match="expected"):
+        SecureSettings(**good | changed)

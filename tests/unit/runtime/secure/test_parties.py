@@ -1,13 +1,14 @@
 """Sites as parties of a secure sum: the site protocol, restarts, and what a site never does twice."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.support.secure_runs import parties
 from tests.support.small import related_tasks
 
-from taskveil.errors import SecureSumRefused
+from taskveil.errors import DataError, SecureSumRefused
 from taskveil.methods import get
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import OuterSum, VectorSum
@@ -23,26 +24,27 @@ from taskveil.runtime.site import Volatile
 from taskveil.tasks.prepare.scaling import fit_scaling
 
 
-def plan_of(n_tasks, colluders=1, min_cohort=None):
-    options = SecureOptions.for_tasks(n_tasks, colluders=colluders, min_cohort=min_cohort)
+def plan_of(sizes, **figures):
+    options = SecureOptions.for_tasks(sum(sizes), sites=list(sizes), **figures)
     budget = Budget(1.0, 1e-5, aggregation="secure", secure=options)
     return make_plan([Request("a", 1, OuterSum(3, 1.0)), Request("b", 1, VectorSum((2,), 1.0))], budget)
 
 
-def make_parties(sizes, plan):
+def make_parties(sizes):
     identities = [Identity() for _ in sizes]
     roster = {i: person.public for i, person in enumerate(identities)}
-    return [SecureParty(Membership(i, person, roster, sizes), Volatile()) for i, person in enumerate(identities)]
+    return [SecureParty(Membership(i, person, roster), Volatile()) for i, person in enumerate(identities)]
 
 
 def test_a_round_of_parties_gives_the_total_of_all_releases():
-    plan, sizes = plan_of(6), [1, 2, 3]
+    sizes = [1, 2, 3]
+    plan = plan_of(sizes)
     releases = list(plan.releases)
-    settings = party_settings(releases, sizes)
+    settings = party_settings(releases)
     assert settings.length == 6 + 2 and settings.bits == max(r.mechanism.bits for r in releases)
-    members = make_parties(sizes, plan)
+    members = make_parties(sizes)
     own = np.random.default_rng(0).integers(-50, 50, (3, 8))
-    server = SecureServer(settings)
+    server = SecureServer(settings, members[0].membership.roster)
     outgoing = server.start()
     first = True
     while outgoing is not None:
@@ -61,25 +63,52 @@ def test_a_round_of_parties_gives_the_total_of_all_releases():
         assert json.loads(member.memory.load_secure())["client"] == ""
 
 
-def test_tolerances_in_tasks_become_tolerances_in_sites():
-    """Any `min_cohort` sites hold enough tasks; no coalition with few enough tasks has as many sites as the
-    threshold."""
-    releases = list(plan_of(12, colluders=3, min_cohort=8).releases)
-    settings = party_settings(releases, [1, 1, 2, 3, 5])
-    assert settings.min_cohort == 5  # the four smallest hold seven tasks only
-    assert settings.colluders == 2  # two sites with one task each; three would hold four
-    assert party_settings(releases, [4, 4, 4]).colluders == 0
-    assert party_settings(releases, [4, 4, 4]).min_cohort == 2
+def test_tolerances_count_sites_whatever_they_hold():
+    """A colluding site knows one share and has one vote, with one task or with nine."""
+    settings = party_settings(list(plan_of([1, 1, 2, 3, 5, 9], colluders=1, min_cohort=4).releases))
+    assert (settings.n_sites, settings.colluders, settings.min_cohort, settings.threshold) == (6, 1, 4, 4)
+    assert settings.complete  # the default of a federation
+
+
+def test_a_refusal_is_kept_so_that_no_other_story_can_be_tried():
+    """Without the stored refusal the second, smaller lie would be answered by a fresh process."""
+    sizes = [1, 1, 1, 1]
+    releases, members = list(plan_of(sizes, min_cohort=3).releases), make_parties(sizes)
+    server = SecureServer(party_settings(releases), members[0].membership.roster)
+    outgoing = server.start()
+    for step in range(3):
+        answers = {}
+        for site, message in outgoing.items():
+            data = messages.encode(message)
+            integers = np.ones(8, dtype=np.int64)
+            answers[site] = members[site].answer(0, data) if step else members[site].enter(0, releases, integers, data)
+        outgoing = server.step({site: messages.decode(answer) for site, answer in answers.items()})
+    lie, truth = replace(outgoing[0], members=(0, 1)), outgoing[0]
+    for asked in (lie, lie, truth):
+        with pytest.raises(SecureSumRefused, match="2 sites are left, 3 are needed"):
+            members[0].answer(0, messages.encode(asked))
+    assert json.loads(members[0].memory.load_secure())["client"] == ""  # its secrets are gone
+    assert members[1].answer(0, messages.encode(truth))  # the others go on
+
+
+def test_an_invitation_to_another_sum_is_refused_before_anything_private_is_touched():
+    releases, members = list(plan_of([1, 1, 1]).releases), make_parties([1, 1, 1])
+    other = SecureServer(party_settings(list(plan_of([1, 1, 1, 1]).releases)), {})
+    for wrong in (messages.encode(other.start()[0]), b"", b"\0\0\0\x02{}"):
+        with pytest.raises(SecureSumRefused):
+            members[0].check(releases, wrong)
+    assert members[0].memory.load_secure() is None
 
 
 def test_a_site_never_sends_a_second_masked_message():
-    plan, sizes = plan_of(3), [1, 1, 1]
+    sizes = [1, 1, 1]
+    plan = plan_of(sizes)
     releases = list(plan.releases)
-    members = make_parties(sizes, plan)
+    members = make_parties(sizes)
     own = np.arange(24).reshape(3, 8)
 
     def first_steps(count):
-        server = SecureServer(party_settings(releases, sizes))
+        server = SecureServer(party_settings(releases), members[0].membership.roster)
         outgoing = {site: messages.encode(m) for site, m in server.start().items()}
         for step in range(count):
             replies = {}
@@ -100,7 +129,7 @@ def test_a_site_never_sends_a_second_masked_message():
 
 
 def test_a_client_survives_being_written_down_between_all_steps():
-    settings = party_settings(list(plan_of(4).releases), [1, 1, 1, 1])
+    settings = party_settings(list(plan_of([1, 1, 1, 1]).releases))
     own = np.random.default_rng(1).integers(-9, 9, (4, settings.length))
     server, clients = parties(own, settings)
     outgoing = server.start()
@@ -123,6 +152,20 @@ def test_node_keys_sign_for_sites(tmp_path):
     assert keys.verify(identity.public, signature, b"cohort")
     assert not keys.verify(identity.public, signature, b"another cohort")
     assert not keys.verify(Identity().public, signature, b"cohort")
+
+
+def test_a_key_that_others_can_read_is_not_used(tmp_path):
+    from taskveil.runtime.federation.keys import make_node_key
+
+    make_node_key(tmp_path, "north")
+    path = tmp_path / "north.key"
+    assert keys.NodeIdentity(keys.read_private(path)).public
+    for mode in (0o640, 0o604, 0o660):
+        path.chmod(mode)
+        with pytest.raises(DataError, match="north.key can be read by others"):
+            keys.read_private(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        keys.read_private(tmp_path / "south.key")
 
 
 def run_both(n_tasks=5, **options):
@@ -162,3 +205,33 @@ def test_a_silent_site_beyond_the_tolerance_ends_the_run_with_nothing_released(m
     go = run_both()
     with pytest.raises(SecureSumRefused):
         go(thread_grid, rules=Rules(deadline=20.0, attempts=1))
+
+
+def test_one_lying_site_is_left_out_over_the_network_and_the_run_ends_well(monkeypatch):
+    """It signs nothing; version 0.1.0 ended the run although a dropout was tolerated."""
+    honest = Identity.sign
+    liar = []
+
+    def sign(self, message):
+        liar[:] = liar or [self]
+        return bytes(64) if self is liar[0] else honest(self, message)
+
+    monkeypatch.setattr(Identity, "sign", sign)
+    record = run_both(dropouts=1)(thread_grid, rules=Rules(deadline=20.0, attempts=1))
+    assert [line for line in record.extra["refusals"] if "not signed by it" in line]
+    assert np.isfinite(record.models.coef).all()
+
+
+def test_a_huge_message_inside_a_secure_sum_is_not_published(monkeypatch):
+    """One site adds what no clipped message can hold; version 0.1.0 published the poisoned total."""
+    from taskveil.runtime import site as site_module
+
+    honest = site_module.site_message
+
+    def huge(planned, bounded, source, tasks):
+        message = honest(planned, bounded, source, tasks)
+        return message + (2 ** (planned.mechanism.bits - 2) if tasks == [3] else 0)
+
+    monkeypatch.setattr(site_module, "site_message", huge)
+    with pytest.raises(SecureSumRefused, match="larger than all tasks and their noise"):
+        run_both()(thread_grid, rules=Rules(deadline=20.0, attempts=1))

@@ -15,7 +15,6 @@ from taskveil.runtime.secure import (
     SecureClient,
     SecureServer,
     SecureSettings,
-    messages,
     secure_total,
 )
 from taskveil.runtime.secure.run import carry
@@ -26,8 +25,8 @@ STEPS = 5
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_dropouts_at_any_step_give_the_right_sum_or_a_refusal(data):
-    n = data.draw(st.integers(3, 6), label="tasks")
-    smallest = data.draw(st.integers(2, n), label="min_cohort")
+    n = data.draw(st.integers(3, 8), label="sites")
+    smallest = data.draw(st.integers((n + 1) // 2 + 1, n), label="min_cohort")  # 2 min_cohort > n + colluders
     bits = data.draw(st.sampled_from([8, 17, 32, 50]), label="bits")
     leaves = data.draw(st.lists(st.sampled_from([None, None, 0, 1, 2, 3, 4]), min_size=n, max_size=n), label="leaves")
     inputs = np.random.default_rng(0).integers(-(2 ** (bits - 4)), 2 ** (bits - 4), size=(n, 6))
@@ -55,7 +54,7 @@ def test_one_dropout_more_than_allowed_releases_nothing(step):
 @pytest.mark.parametrize("step", range(STEPS))
 def test_sparse_graphs_recover_from_dropouts_too(step):
     n = 60
-    config = SecureSettings(n, 8, 24, colluders=3, min_cohort=52, degree=20, threshold=11)
+    config = SecureSettings(n, 8, 24, colluders=3, min_cohort=52, degree=20, threshold=13)
     inputs = np.random.default_rng(step).integers(-500, 500, size=(n, 8))
     total, cohort = secure_total(inputs, config, drops=lambda at, task: at >= step and task % 10 == 3)
     assert len(cohort) == (54 if step <= 2 else 60)
@@ -72,25 +71,6 @@ def run_until(step, n=4, **options):
     return server, clients, outgoing
 
 
-def test_a_wrong_share_is_noticed_and_nothing_is_released():
-    server, clients, outgoing = run_until(4)
-    replies = {task: clients[task].step(message) for task, message in outgoing.items()}
-    first = replies[0]
-    bad = bytes([first.self_shares[1][0] ^ 1]) + first.self_shares[1][1:]
-    replies[0] = replace(first, self_shares=(first.self_shares[0], bad, *first.self_shares[2:]))
-    with pytest.raises(SecureSumRefused, match=r"do not open|belong to one secret"):
-        server.step(replies)
-    assert server.total is None
-
-
-def test_a_changed_sealed_share_is_refused_by_its_receiver():
-    _, clients, outgoing = run_until(2)
-    message = outgoing[0]
-    broken = bytes([message.sealed[0][0] ^ 1]) + message.sealed[0][1:]
-    with pytest.raises(SecureSumRefused, match="changed on its way"):
-        clients[0].step(replace(message, sealed=(broken, *message.sealed[1:])))
-
-
 def test_keys_that_are_not_signed_by_their_owner_are_refused():
     _, clients, outgoing = run_until(1)
     message = outgoing[0]
@@ -100,8 +80,8 @@ def test_keys_that_are_not_signed_by_their_owner_are_refused():
 
 
 def test_a_task_enters_a_round_once():
-    config = SecureSettings.choose(3, 2, 16, colluders=1, min_cohort=2)
-    identity, server = Identity(), SecureServer(config)
+    config = SecureSettings.choose(3, 2, 16, colluders=1, min_cohort=3)
+    identity, server = Identity(), SecureServer(config, {})
     for attempt in range(2):
         task = SecureClient(0, config, identity, {0: identity.public}, np.zeros(2, dtype=np.int64))
         if attempt == 0:
@@ -118,32 +98,21 @@ def test_messages_of_another_round_or_out_of_order_are_refused():
     with pytest.raises(SecureSumRefused, match="out of order"):
         clients[1].step(server.start()[1])
     late = {task: replace(clients[task].step(m), round_id=b"y" * 32) for task, m in outgoing.items() if task > 1}
-    with pytest.raises(SecureSumRefused, match="0 tasks answered"):
+    with pytest.raises(SecureSumRefused, match="0 sites answered"):
         server.step(late)
 
 
 def test_a_refusal_is_final_for_the_task():
     _, clients, outgoing = run_until(3)
     small = replace(outgoing[0], members=(0, 1))
-    with pytest.raises(SecureSumRefused, match="2 tasks are left, 3 are needed"):
+    with pytest.raises(SecureSumRefused, match="2 sites are left, 3 are needed"):
         clients[0].step(small)
     with pytest.raises(SecureSumRefused, match="out of order"):
         clients[0].step(outgoing[0])
 
 
-def test_a_server_with_two_stories_about_the_cohort_gets_no_shares():
-    """Task 0 is told that task 3 left, the others that it stayed: neither story has enough signatures for
-    both."""
-    _, clients, outgoing = run_until(3, min_cohort=3)
-    story = replace(outgoing[0], members=(0, 1, 2))
-    signed = {0: clients[0].step(story)} | {t: clients[t].step(outgoing[t]) for t in (1, 2, 3)}
-    forwarded = messages.CohortSignatures(story.round_id, (1, 2, 3), tuple(signed[t].signature for t in (1, 2, 3)))
-    with pytest.raises(SecureSumRefused, match="signed this cohort"):
-        clients[0].step(forwarded)
-
-
 def test_no_task_ever_opens_both_secrets_of_another():
-    server, clients = parties(np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=3))
+    server, clients = parties(np.ones((5, 3), dtype=np.int64), SecureSettings.choose(5, 3, 32, colluders=1, min_cohort=4))
     carry(server, clients, drops=lambda step, task: task == 4 and step >= 2)
     for reply in server.transcript[4].values():
         assert not set(reply.self_owners) & set(reply.key_owners)
@@ -152,10 +121,10 @@ def test_no_task_ever_opens_both_secrets_of_another():
 
 def test_settings_must_agree():
     config = SecureSettings.choose(3, 2, 16, colluders=1, min_cohort=3)
-    other = SecureSettings.choose(3, 2, 16, colluders=1, min_cohort=2)
+    other = SecureSettings.choose(3, 2, 17, colluders=1, min_cohort=3)
     task = SecureClient(0, config, Identity(), {}, np.zeros(2, dtype=np.int64))
     with pytest.raises(SecureSumRefused, match="other settings"):
-        task.step(SecureServer(other).start()[0])
+        task.step(SecureServer(other, {}).start()[0])
 
 
 def test_inputs_of_the_wrong_form_are_refused():
