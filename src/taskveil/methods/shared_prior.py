@@ -33,6 +33,10 @@ CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
 TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
+RANGES = {  # of what is published
+    "share": (0.0, 1.0), "basis": (-1.0, 1.0), "features": (0.0, 1.0),
+    "mean_doubt": (-10.0, 0.0), "share_doubt": (-10.0, 0.0), "features_doubt": (-10.0, 0.0),
+}  # fmt: skip
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
 
 

@@ -142,7 +142,7 @@ def decode(data: bytes) -> SecureMessage:
     """The message in `data`; anything malformed is refused."""
     try:
         return _decode(data)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         raise SecureSumRefused("a message of the secure sum cannot be read; leave its sender out") from error
 
 
