@@ -168,7 +168,7 @@ def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarra
     """Priors with these shares of their energy along a basis; with the centre's direction where there is one."""
     if not share.any():
         return []
-    left = (1.0 - float(share.sum())) / share.size
+    left = max(1.0 - float(share.sum()), 1.0 - MOST) / share.size  # a server may publish shares that add up to more
     common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
     found = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
     if centre is not None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from taskveil.solvers.ridge import CentredRows, Spectrum
 
 Array = NDArray[np.floating]
+LARGEST_SCORE = 1e120
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Posterior:
 
 def posterior(rows: CentredRows, found: Spectrum, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
     """`found` is the spectrum of `rows` under the identity; `centre` is (k, d) or None."""
+    centre = _of_ordinary_scores(rows, centre)
     along, total = _around(rows, found, centre)
     onto = None
     if prior.directions is not None:
@@ -114,6 +116,14 @@ def _around(rows: CentredRows, found: Spectrum, centre: Array | None) -> tuple[A
     left = rows.y - np.einsum("knd,kd->kn", rows.X, centre)
     along = found.along - (there if found.dual else found.values * there)
     return along, np.einsum("kn,kn->k", left, left)
+
+
+def _of_ordinary_scores(rows: CentredRows, centre: Array | None) -> Array | None:
+    """The centre, shortened where its scores cannot be squared: no rows prefer either, and one of them is a number."""
+    if centre is None:
+        return None
+    largest = np.abs(np.einsum("knd,kd->kn", rows.X, centre)).max(axis=1, initial=0.0)
+    return centre if (largest <= LARGEST_SCORE).all() else centre * (LARGEST_SCORE / np.maximum(largest, LARGEST_SCORE))[:, None]
 
 
 def _strengths(rows: CentredRows, found: Spectrum, floor: float, onto: Array | None, signal_to_noise: Array) -> Array:
