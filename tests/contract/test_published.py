@@ -33,8 +33,9 @@ def broken_rules(shown, boards) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["regression", "classification"])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in NEURAL[1:] else ()) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in NEURAL else ()) for n in NAMES])
 def test_every_billboard_of_a_run_is_admissible(name, kind):
+    """The neural ones are slow to compile; tests/contract/test_runtimes.py takes one of them through a site in every suite."""
     method = methods.get(name, **views.OPTIONS.get(name, {}))
     if kind not in method.kinds:
         pytest.skip(f"{name} does {method.kinds}")

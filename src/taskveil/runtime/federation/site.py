@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, Key, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
+from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.secure.keys import NodeIdentity, node_public
 from taskveil.runtime.secure.parties import Membership
@@ -117,7 +119,8 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
 
 
 def answer_for(site_path: str) -> Callable[[bytes], bytes]:
-    """The site's answers, from its own files."""
+    """The site's answers, from its own files; on the federation's public clock where it has one."""
+    begun = time.monotonic()
     file = load_site(site_path)
     federation = load_federation(file.federation)
     state = SiteState(file.state)
@@ -135,7 +138,7 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         raise DataError(
             "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
         )
-    return site.handle
+    return on_the_clock(site.handle, federation.rules.answer_at, begun)
 
 
 def membership(federation: Federation, file: SiteFile) -> Membership:
