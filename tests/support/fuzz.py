@@ -16,7 +16,9 @@ DEEP = "[" * 3000 + "]" * 3000
 NASTY: list[Any] = [
     None, True, -1, 0, 1, 2**31, 2**63, 10**400, -0.5, 1e308, "", "0", "x" * 3000, "\x1b[31m", "\ud800", [], [[]], {}, {"a": [1]},
 ]  # fmt: skip
-TOKENS = [b"Infinity", b"-Infinity", b"NaN", b"1e999", b"9" * 5000, DEEP.encode(), b'{"a":' * 2000, b'"\\ud800"', b"null", b"[" * 9]
+TOKENS = [
+    b"Infinity", b"-Infinity", b"NaN", b"1e999", b"9" * 5000, DEEP.encode(), b'{"a":' * 2000, b'"\\ud800"', b"null", b"[" * 9,
+]  # fmt: skip
 NUMBERS = [0.0, -0.0, 1.0, np.nan, np.inf, -np.inf, 1e6, -1e6, 1e154, 1e308, 5e-324]
 SHAPES = [(), (0,), (1,), (3,), (2, 2), (1, 3), (0, 3), (4, 4), (1, 1, 1)]
 

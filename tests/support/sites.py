@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from tests.support import views
 
 from taskveil import methods
 from taskveil.methods.base import PublicInfo
@@ -16,6 +15,7 @@ from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import thread_grid, wire
 from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
+from tests.support import views
 
 N_TASKS = 4
 

@@ -1,7 +1,7 @@
 """A lying server against one site: does anything it sees, and has not paid for, depend on the rows?
 
-Both attacks show a centre of size near 1e154 to a site that learns `subspace` for a classification. A solver that squares its scores
-then overflows when |X u| is large enough, and a failure that the server can see answers a question about the rows:
+Both attacks show a centre of size near 1e154 to a site that learns `subspace` for a classification. A solver that squares its
+scores then overflows when |X u| is large enough, and a failure that the server can see answers a question about the rows:
 
     finish    bisection on the size for every direction and pair of directions: the whole centred Gram matrix, X as far as
               inner products tell
@@ -60,7 +60,7 @@ class Victim:
         y = np.where(np.arange(len(X)) % 2 == 0, 1.0, -1.0)
         block = TaskBlock(X, y, np.array([0, len(X)]), kind="classification")
         public = PublicInfo(5, FEATURES, 1, "classification")
-        self.method, self.account, budget = methods.get("subspace", rounds=1), MemoryAccount(), Budget(1.0, 1e-5, "task")
+        self.method, self.account, budget = methods.get("subspace", rounds=1), MemoryAccount(), Budget(1.0, 1e-5)
         self.plan = make_plan(self.method.requests(public, budget), budget)
         self.account.reserve(self.plan)
         self.site = Site("victim", self.method, block, [0], public, self.plan, self.account, insecure_seeded_noise(1))
@@ -79,7 +79,7 @@ class Victim:
         return said != "refused"
 
     def gram(self) -> np.ndarray:
-        """What the attack is after: rows centred and weighted as the first step of the solver does, half of the labels being 1."""
+        """What the attack is after: rows centred and weighted as the solver's first step does, half of the labels being 1."""
         centred = 0.5 * (self.X - self.X.mean(axis=0))
         return centred.T @ centred
 

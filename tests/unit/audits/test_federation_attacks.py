@@ -1,4 +1,4 @@
-"""The two oracles of a lying server: what they read from version 0.1.0, and that a site now says the same whatever its rows are."""
+"""The two oracles of a lying server: what they read from version 0.1.0, and that a site now says the same for any rows."""
 
 from __future__ import annotations
 

@@ -194,7 +194,10 @@ def test_headers_that_once_ended_a_run_are_refused(what):
         wire.decode(fuzz._joined(FOUND[what], b""))
 
 
-@pytest.mark.parametrize("head", [b'{"class":"AdvertisedKeys","round_id":0,"sender":1e999}', b"[" * 100_000, b"{", b"7", b'{"class":[]}'])
+HEADS = [b'{"class":"AdvertisedKeys","round_id":0,"sender":1e999}', b"[" * 100_000, b"{", b"7", b'{"class":[]}']
+
+
+@pytest.mark.parametrize("head", HEADS)
 def test_secure_messages_that_once_ended_a_run_are_refused(head):
     with pytest.raises(SecureSumRefused):
         messages.decode(len(head).to_bytes(4, "big") + head)

@@ -100,7 +100,8 @@ def test_a_failure_inside_is_the_zero_message_paid_for_and_of_the_same_size(aggr
         expected = planned.mechanism.add(planned.contribution, zero, noise) if aggregation == "local" else 0.0
         np.testing.assert_array_equal(sent[planned.name], np.broadcast_to(expected, sent[planned.name].shape))
     assert b"42.4242" not in wrong and "42.4242" not in caplog.text
-    assert [r.message for r in caplog.records] == ["message 0: FloatingPointError in the local step; the zero message was sent instead"]
+    words = "message 0: FloatingPointError in the local step; the zero message was sent instead"
+    assert [record.message for record in caplog.records] == [words]
 
 
 def test_a_failure_inside_a_secure_sum_enters_with_noise_alone(monkeypatch):
@@ -344,7 +345,8 @@ def test_the_certificate_says_whether_time_is_covered(tmp_path):
 
     text = (
         '[federation]\nname = "t"\n[data]\nkind = "regression"\nfeatures = ["a"]\ntarget = "y"\n'
-        '[run]\nmethod = "subspace"\nepsilon = 1.0\naggregation = "local"\n{rules}\n[[sites]]\nname = "n"\n[[sites]]\nname = "m"\n'
+        '[run]\nmethod = "subspace"\nepsilon = 1.0\naggregation = "local"\n{rules}\n'
+        '[[sites]]\nname = "n"\n[[sites]]\nname = "m"\n'
     )
     said = {}
     for name, rules in (("off", ""), ("on", "[rules]\nanswer_at = 30.0")):
