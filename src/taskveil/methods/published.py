@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from taskveil.methods.base import LARGEST, Billboard, Method, PublicInfo
 from taskveil.privacy.plan import Plan
+
+TYPES = ("float64", "float32", "int64", "bool", "uint8")  # of numbers that travel; others become float64
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,24 @@ class Shown:
         return None if inside else "lies outside its public range"
 
 
-@dataclass(frozen=True)
 class Published:
-    """The arrays of the first billboard, and of every later one."""
+    """What to expect of a server under this plan: the arrays of the first billboard, and of every later one."""
 
-    first: Mapping[str, Shown]
-    later: Mapping[str, Shown]
+    def __init__(self, method: Method, public: PublicInfo, plan: Plan) -> None:
+        self.method, self.public, self.plan = method, public, plan
+        self._server, self._ranges = method.server_side(public, plan), method.ranges(public)
+
+    @cached_property
+    def first(self) -> Mapping[str, Shown]:
+        return _shown(self._server.start()[1], self._ranges)
+
+    @cached_property
+    def later(self) -> Mapping[str, Shown]:
+        if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
+            return self.first
+        zeros = {p.name: np.zeros(p.contribution.total_shape) for p in self.plan.rounds()[0][1]}
+        everybody = np.ones(self.public.n_tasks, dtype=bool)
+        return _shown(self._server.step(self._server.start()[0], zeros, everybody)[1], self._ranges)
 
     def at(self, round: int) -> Mapping[str, Shown]:
         return self.first if round == 0 else self.later
@@ -58,17 +73,8 @@ class Published:
 
 
 def published(method: Method, public: PublicInfo, plan: Plan) -> Published | None:
-    """What to expect of a server under this plan; None where nothing is private, and nothing is promised."""
-    if plan.budget.epsilon is None or not plan.releases:
-        return None
-    server, ranges = method.server_side(public, plan), method.ranges(public)
-    state, billboard = server.start()
-    first = _shown(billboard, ranges)
-    if method.schedule == "asynchronous":  # columns change, what is shown of them does not
-        return Published(first, first)
-    zeros = {p.name: np.zeros(p.contribution.total_shape) for p in plan.rounds()[0][1]}
-    _, billboard = server.step(state, zeros, np.ones(public.n_tasks, dtype=bool))
-    return Published(first, _shown(billboard, ranges))
+    """None where nothing is private, and nothing is promised."""
+    return None if plan.budget.epsilon is None or not plan.releases else Published(method, public, plan)
 
 
 def _shown(billboard: Billboard, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Shown]:
@@ -76,7 +82,8 @@ def _shown(billboard: Billboard, ranges: Mapping[str, tuple[float, float]]) -> d
     for name, value in billboard.values.items():
         array = np.asarray(value)
         low, high = ranges.get(name, (-LARGEST, LARGEST))
-        found[name] = Shown(array.shape, array.dtype, name in billboard.per_task, low, high)
+        dtype = array.dtype if str(array.dtype) in TYPES else np.dtype(np.float64)
+        found[name] = Shown(array.shape, dtype, name in billboard.per_task, low, high)
     return found
 
 

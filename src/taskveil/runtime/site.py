@@ -30,7 +30,7 @@ from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
 from taskveil.faults import point
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Method, Models, PublicInfo, State, TaskSide, View
-from taskveil.methods.published import Shown, published
+from taskveil.methods.published import Published, Shown, published
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.aggregation import secure_messages
 from taskveil.privacy.bounds import Bounded
@@ -120,7 +120,7 @@ class Site:
         return self.method.task_side(self.block, self.public, self.plan)
 
     @cached_property
-    def published(self) -> Any:
+    def published(self) -> Published | None:
         return published(self.method, self.public, self.plan)
 
     def handle(self, data: bytes) -> bytes:

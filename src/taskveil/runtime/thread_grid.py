@@ -17,6 +17,7 @@ import numpy as np
 
 from taskveil.errors import EnvironmentMissing
 from taskveil.methods.base import Method, PublicInfo, State
+from taskveil.methods.published import published
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.spending import Account
@@ -115,7 +116,7 @@ def make_sites(
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
     limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
     memberships = _memberships([len(part) for part in parts]) if plan.budget.aggregation == "secure" else None
-    return [
+    sites = [
         Site(
             f"site-{i}",
             method,
@@ -131,6 +132,10 @@ def make_sites(
         )
         for i, part in enumerate(parts)
     ]
+    shown = published(method, public, plan)
+    for site in sites:
+        site.published = shown  # the same for all of them
+    return sites
 
 
 def _memberships(sizes: list[int]) -> list[Membership]:

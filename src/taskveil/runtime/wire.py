@@ -22,6 +22,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.methods.base import View
+from taskveil.methods.published import TYPES as DTYPES
 
 MAGIC = b"TVW1"
 VERSION = 1
@@ -29,7 +30,6 @@ MAX_BYTES = 512 * 2**20
 MAX_HEADER = 2**20
 MAX_ARRAYS = 256
 MAX_DIMENSIONS = 5
-DTYPES = ("float64", "float32", "int64", "bool", "uint8")
 KINDS = ("hello", "welcome", "step", "message", "secure", "refused", "finish", "done")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 
