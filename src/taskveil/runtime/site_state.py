@@ -46,7 +46,8 @@ class SiteState:
     def agree(self, about: dict[str, Any]) -> None:
         """Remember the plan this site said yes to; another plan needs another folder."""
         known = self.agreed()
-        if known is not None and known["digest"] != about["digest"]:
+        known_too = {"digest", "federation"} & (known or {}).keys() & about.keys()
+        if known is not None and any(known[name] != about[name] for name in known_too):
             raise DataError(
                 f"{self.folder} belongs to a run with another plan; use a new state folder for a new run"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 import uuid
 from collections.abc import Callable
@@ -26,6 +28,8 @@ from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.scaling import fit_scaling
 from taskveil.tasks.task import TaskSet
+
+CHANGED = "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ def prepare(site_path: str | Path, data: Any) -> Agreement:
         tasks, mode, normalise=federation.data.get("normalise"), private=plan.budget.epsilon is not None
     )
     state.keep_rows(scaling.apply(tasks), scaling)
-    state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
+    about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages}
+    state.agree({**about, "federation": fingerprint(federation)})
     limit = file.limit.get("epsilon")
     epsilon = plan.epsilon() if plan.budget.epsilon is not None else float("inf")
     budget = plan.budget
@@ -127,6 +132,8 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
     agreed = state.agreed()
     if agreed is None:
         raise DataError("this site has not agreed to a plan; run `taskveil join` first")
+    if agreed.get("federation", fingerprint(federation)) != fingerprint(federation):  # written since version 0.2.0
+        raise DataError(CHANGED)
     plan, public = Plan.from_dict(agreed["plan"]), federation.public()
     block, _ = state.rows()
     account = ledger_account(file, state, plan, federation, agreed["ledger_run"]) or NoAccount()
@@ -135,10 +142,15 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
     if site.digest != agreed["digest"]:
-        raise DataError(
-            "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
-        )
+        raise DataError(CHANGED)
     return on_the_clock(site.handle, federation.rules.answer_at, begun)
+
+
+def fingerprint(federation: Federation) -> str:
+    """Of all that federation.toml says about data, run and members: the plan alone does not know columns, ranges or options."""
+    members = [(m.name, m.tasks, m.key, m.rows) for m in federation.members]
+    content = json.dumps([federation.data, federation.run, members], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def membership(federation: Federation, file: SiteFile) -> Membership:
