@@ -15,6 +15,7 @@ Where noise enters: under 'local' and 'secure' (and for asynchronous methods) th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -79,7 +80,7 @@ def note_at_site(words: str) -> None:
     if path is None:
         log.warning("%s", words)
         return
-    with open(path, "a", encoding="utf-8") as file:
+    with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:  # a full disk must not become an answer
         file.write(words.rstrip() + "\n")
 
 

@@ -104,6 +104,13 @@ def test_a_failure_inside_is_the_zero_message_paid_for_and_of_the_same_size(aggr
     assert [record.message for record in caplog.records] == [words]
 
 
+def test_a_log_that_cannot_be_written_changes_nothing_that_is_seen(monkeypatch):
+    site = make_site(run_of())
+    failing(monkeypatch, site)
+    monkeypatch.setenv("TASKVEIL_SITE_LOG", "/no/such/folder/log")
+    assert kind_of(site.handle(question(site))) == "message"
+
+
 def test_a_failure_inside_a_secure_sum_enters_with_noise_alone(monkeypatch):
     parts = run_of(aggregation="secure")
     good, bad = (secure_sites(parts)[0] for _ in range(2))
