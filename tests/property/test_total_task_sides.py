@@ -63,7 +63,7 @@ def test_a_neural_task_side_raises_nothing_on_admissible_views(name, drawn):
 def test_a_solver_that_squares_whatever_it_is_shown_would_be_noticed(monkeypatch):
     """The twin: any finite number was admissible, and a centre's scores were squared as they came; `eigh` then fails by rows."""
     monkeypatch.setattr(published, "LARGEST", 1e154)
-    monkeypatch.setattr(posterior, "_of_ordinary_scores", lambda rows, centre: centre)
+    monkeypatch.setattr(posterior, "_of_ordinary_size", lambda scores, centre: (scores, centre))
     with pytest.raises(np.linalg.LinAlgError):
         for case in views.ROWS:
             all_numbers("subspace-task", "classification", (case, "high", 0, 1))

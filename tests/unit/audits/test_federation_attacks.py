@@ -33,7 +33,7 @@ def as_before(monkeypatch) -> None:
         def __init__(self, account, releases) -> None: ...
 
     monkeypatch.setattr(module, "checked_view", lambda packet, rounds, *_: wire.view_from(rounds[0], packet.arrays))
-    monkeypatch.setattr(posterior, "_of_ordinary_scores", lambda rows, centre: centre)
+    monkeypatch.setattr(posterior, "_of_ordinary_size", lambda scores, centre: (scores, centre))
     monkeypatch.setattr(module.Site, "_message", unguarded)
     monkeypatch.setattr(module.Site, "_models", lambda self, view: self.tasks.finish({}, view))
     monkeypatch.setattr(module.Volatile, "finished", False)
