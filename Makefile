@@ -10,7 +10,7 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: setup demo test lint bench docs faults mutants audit test-network reproduce-quick test-all clean
+.PHONY: setup demo test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -62,7 +62,10 @@ audit: $(VENV)/.stamp-test
 	@$(BIN)/python -m pytest -m audit -s $(ARGS)
 
 test-network: $(VENV)/.stamp-test
-	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s $(ARGS)
+	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s --ignore tests/integration/test_faults_network.py $(ARGS)
+
+faults-network: $(VENV)/.stamp-test
+	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s tests/integration/test_faults_network.py $(ARGS)
 
 reproduce-quick: $(VENV)/.stamp-test
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/taskveil reproduce all --quick --out test-artefacts/reproduce

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,19 +25,25 @@ def free_port() -> int:
 
 
 class Trial:
-    """Three sites and a server below one folder; a context manager that ends whatever it started."""
+    """Sites (three) and a server below one folder; a context manager that ends whatever it started."""
 
     def __init__(
-        self, folder: Path, run: str, limit: float = 10.0, deadline: int = 120, min_sites: int = 3
+        self,
+        folder: Path,
+        run: str,
+        limit: float = 10.0,
+        deadline: int = 120,
+        min_sites: int = 3,
+        sites: Sequence[str] = SITES,
     ) -> None:
         from taskveil.runtime.federation import serve
 
-        self.folder, self.port = folder / "trial", free_port()
+        self.folder, self.port, self.sites = folder / "trial", free_port(), tuple(sites)
         self.processes: dict[str, subprocess.Popen] = {}
-        serve.init(self.folder, list(SITES), ["127.0.0.1"], self.port, "trial")
+        serve.init(self.folder, list(sites), ["127.0.0.1"], self.port, "trial")
         self._write_config(run, deadline, min_sites)
         rng = np.random.default_rng(0)
-        for i, site in enumerate(SITES):
+        for i, site in enumerate(sites):
             self._write_rows(site, rng, i)
             path = self.folder / "sites" / site / "site.toml"
             path.write_text(path.read_text().replace("epsilon = 2.0", f"epsilon = {limit}"))
@@ -57,12 +64,12 @@ class Trial:
 
     # ------------------------------------------------------------- commands
 
-    def serve(self) -> subprocess.Popen:
-        return self._start("serve", ["serve", "--config", str(self.folder / "federation.toml")])
+    def serve(self, **env: str) -> subprocess.Popen:
+        return self._start("serve", ["serve", "--config", str(self.folder / "federation.toml")], env)
 
-    def join(self, site: str) -> subprocess.Popen:
+    def join(self, site: str, **env: str) -> subprocess.Popen:
         config, data = self.folder / "sites" / site / "site.toml", self.folder / f"{site}.csv"
-        return self._start(site, ["join", "--config", str(config), "--data", str(data)])
+        return self._start(site, ["join", "--config", str(config), "--data", str(data)], env)
 
     def words(self, name: str) -> str:
         return (self.folder / f"{name}.out").read_text()
@@ -125,8 +132,8 @@ class Trial:
 
     # ---------------------------------------------------------------- files
 
-    def _start(self, name: str, arguments: list[str]) -> subprocess.Popen:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    def _start(self, name: str, arguments: list[str], env: dict[str, str]) -> subprocess.Popen:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
         with open(self.folder / f"{name}.out", "ab") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "taskveil.cli", *arguments], stdout=out, stderr=out, env=environment
@@ -137,7 +144,7 @@ class Trial:
     def _write_config(self, run: str, deadline: int, min_sites: int) -> None:
         sites = "".join(
             f'\n[[sites]]\nname = "{s}"\ntasks = ["{s}"]\nkey = "keys/{s}.pub"\nrows = [{ROWS}]\n'
-            for s in SITES
+            for s in self.sites
         )
         (self.folder / "federation.toml").write_text(
             f'[federation]\nname = "trial"\nhost = "127.0.0.1"\nport = {self.port}\n\n'
@@ -154,3 +161,11 @@ class Trial:
             ",".join([*(f"{v:.6f}" for v in row), f"{t:.6f}", site]) for row, t in zip(X, np.clip(y, -3, 3))
         ]
         (self.folder / f"{site}.csv").write_text("\n".join(lines) + "\n")
+
+
+def misbehaving(role: str, log: Path, **more: object) -> dict[str, str]:
+    """The environment of a server or site that misbehaves in this way (misbehave/sitecustomize.py)."""
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here / "misbehave"), str(here.parents[1]), os.environ.get("PYTHONPATH", "")])
+    settings = {f"TASKVEIL_TEST_{name.upper()}": str(value) for name, value in more.items()}
+    return {"PYTHONPATH": path, "TASKVEIL_TEST_ROLE": role, "TASKVEIL_TEST_LOG": str(log), **settings}

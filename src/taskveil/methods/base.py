@@ -26,6 +26,7 @@ from taskveil.errors import OptionError
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
+LARGEST = 1e6  # size of what a billboard shows where a method declares nothing else (see `Method.ranges`)
 State = dict[str, np.ndarray]
 Message = dict[str, Any]  # release name -> raw array (tasks, *message_shape), or a Bounded sum made by a jitted round
 
@@ -206,6 +207,14 @@ class Method(BaseEstimator):
     def chooses(self, budget: Budget) -> bool:
         """Whether finish() already picks shared or alone for each task in such a run."""
         return self.chooses_locally
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
+        return {}
+
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        """Whether a block of `n_tasks` tasks sends one clipped sum instead of a message for each task."""
+        return False
 
     def keeps_history(self, plan: Plan) -> bool:
         """Whether new tasks need every billboard (True) or only the last one."""

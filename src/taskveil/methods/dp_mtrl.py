@@ -19,7 +19,7 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import UNBOUNDED
 from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -61,6 +61,9 @@ class DpMtrl(Method):
             scale = TaskStack(public.n_tasks, (1,), UNBOUNDED)
             asked += [Request(SCALES, t + 1, scale, weight=1e-12, mechanism="none") for t in range(self.rounds)]
         return asked
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {"weight": (0.0, LARGEST)}
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         return NoisyModelTasks(self, block, public, plan)

@@ -48,7 +48,7 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.shared_prior import noise_deviation, priors, weighed_models
+from taskveil.methods.shared_prior import RANGES, noise_deviation, priors, weighed_models
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.units import Unit
@@ -134,6 +134,9 @@ class Mean(Method):
         if self.strength is not None:
             return mean_rounds.FixedServer(public, plan, self.tol)
         return MeanServer(public, plan)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return RANGES
 
     def keeps_history(self, plan: Plan) -> bool:
         return False

@@ -124,6 +124,9 @@ class Mocha(Method):
             return PrivateMochaServer(self, public)
         return MochaServer(self, public)
 
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {"position": (0, public.n_tasks - 1)}
+
     def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
         return [NO_GUARANTEE] if plan.budget.epsilon is None else []
 

@@ -35,6 +35,9 @@ class NaiveDP(NeuralMethod):
     def also_protects(self, budget: Budget) -> tuple[str, ...]:
         return ("public",)
 
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        return True
+
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> NeuralTasks:
         return ConcatenatedTasks(self, block, public, plan)
 

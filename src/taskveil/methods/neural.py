@@ -21,13 +21,13 @@ epsilon beside it: with fixed-size cohorts m - 1 colluders know whether task i w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum
@@ -199,6 +199,9 @@ class NeuralMethod(Method):
         """Fixed number of tasks per round (the paper's sampler), or None: Poisson."""
         return min(public.n_tasks, PAPER_COHORT) if variant == "paper" else None
 
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {"member": (0.0, 1.0), "clip": (1.0 / LARGEST, LARGEST)}
+
     def keeps_history(self, plan: Plan) -> bool:
         return False
 
@@ -256,6 +259,9 @@ class NeuralMethod(Method):
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return NeuralServer(self, public, plan)
+
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        return plan.budget.aggregation == "curator" and n_tasks == public.n_tasks
 
     def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model."""

@@ -59,7 +59,7 @@ class NeuralTasks(TaskSide):
         anchors, member = self._anchors(view), self._member(view)
         common = (self.compiled, state["models"], state["started"], anchors, member, clients, self.rate, view.round + 1)
         message: Any
-        if self.plan.budget.aggregation == "curator" and self.block.n_tasks == self.public.n_tasks:
+        if self.method.sends_sums(self.block.n_tasks, self.public, self.plan):
             models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
             what = self.plan.releases[0].contribution
             message = seal_clipped_sum(what, total.reshape(what.total_shape), clients.size)

@@ -60,6 +60,12 @@ class Pooled(Method):
             return self._noisy().server_side(public, plan)
         return PooledServer(public)
 
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return self._noisy().ranges(public)
+
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        return plan.budget.epsilon is None
+
     def keeps_history(self, plan: Plan) -> bool:
         return False
 

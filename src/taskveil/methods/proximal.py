@@ -31,6 +31,7 @@ from taskveil.losses import LOSSES
 from taskveil.methods import moment_structure
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import (
+    LARGEST,
     Billboard,
     Message,
     Method,
@@ -43,7 +44,7 @@ from taskveil.methods.base import (
 )
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
 from taskveil.methods.noise_level import noise_level
-from taskveil.methods.shared_prior import published_priors, unit_messages, weighed_models
+from taskveil.methods.shared_prior import RANGES, published_priors, unit_messages, weighed_models
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request
@@ -156,6 +157,9 @@ class ProximalMethod(Method):
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return ProximalServer(self, public, plan)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {"map": (-1.0, 1.0), "step": (0.0, LARGEST), "curvature": (0.0, LARGEST), **RANGES}
 
     def keeps_history(self, plan: Plan) -> bool:
         return plan.budget.epsilon is not None

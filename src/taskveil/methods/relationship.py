@@ -23,7 +23,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
 from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED
 from taskveil.methods.shared_prior import weighed_models
@@ -95,6 +95,9 @@ class Relationship(Method):
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         kind = RelationshipServer if plan.budget.epsilon is not None else PlainServer
         return kind(self, public, plan)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {"strength": (0.0, LARGEST)}
 
     def keeps_history(self, plan: Plan) -> bool:
         return plan.budget.epsilon is not None

@@ -33,6 +33,10 @@ CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
 TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
+RANGES = {  # of what is published
+    "share": (0.0, 1.0), "basis": (-1.0, 1.0), "features": (0.0, 1.0),
+    "mean_doubt": (-10.0, 0.0), "share_doubt": (-10.0, 0.0), "features_doubt": (-10.0, 0.0),
+}  # fmt: skip
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
 
 
@@ -164,7 +168,7 @@ def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarra
     """Priors with these shares of their energy along a basis; with the centre's direction where there is one."""
     if not share.any():
         return []
-    left = (1.0 - float(share.sum())) / share.size
+    left = max(1.0 - float(share.sum()), 1.0 - MOST) / share.size  # a server may publish shares that add up to more
     common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
     found = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
     if centre is not None:

@@ -50,6 +50,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.shared_prior import (
+    RANGES,
     common_directions,
     common_features,
     noise_deviation,
@@ -102,6 +103,9 @@ class Subspace(Method):
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return SubspaceServer(public, plan)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return RANGES
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """The last billboard holds all that a new task needs."""

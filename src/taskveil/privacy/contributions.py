@@ -81,6 +81,10 @@ class Contribution(ABC):
         flat = clip_rows(array.reshape(len(array), math.prod(self.message_shape)), self.bound)
         return _seal(flat.reshape(array.shape), self)
 
+    def nothing(self, n_tasks: int) -> Bounded:
+        """The zero message of each of `n_tasks` tasks: what a task sends that has nothing to send."""
+        return self.clip(np.zeros((n_tasks, *self.message_shape)))
+
     def total(self, bounded: Bounded) -> FloatArray:
         """The sum over tasks; zeros when nobody takes part."""
         self._check_bounded(bounded)
@@ -367,6 +371,10 @@ class RowSum(VectorSum):
             "a sum of rows cannot be clipped after the fact; use row_sum.sum_rows(rows, offsets) or "
             "row_sum.sum_factored_rows(X, residuals, offsets)"
         )
+
+    def nothing(self, n_tasks: int) -> Bounded:
+        """One zero row for every task."""
+        return self.sum_rows(np.zeros((n_tasks, *self.shape)), np.arange(n_tasks + 1))
 
     def sum_rows(self, rows: Any, offsets: Any) -> Bounded:
         """Clip each row gradient (N, *shape) and sum them task by task."""

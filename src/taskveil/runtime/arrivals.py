@@ -28,7 +28,7 @@ def run_arrivals(driver: Driver, at: Progressed, schedule: Sequence[int] | None 
     else:
         _Arrivals(driver, at, list(range(len(driver.members)))).run()
     server: Any = driver.server
-    at.billboards.append(server.final(at.state))
+    at.billboards.append(driver.inside(server.final(at.state)))
 
 
 class _Arrivals:
@@ -77,7 +77,7 @@ class _Arrivals:
         accepted[tasks] = True
         bounded = {p.name: self._limited(p, arrays[p.name], tasks) for p in driver.rounds[number]}
         at.state, billboard = driver.server.step(at.state, bounded, accepted)
-        at.billboards[1:] = [billboard]
+        at.billboards[1:] = [driver.inside(billboard)]
         at.sent[site] += 1
         at.schedule.append(int(tasks[0]))
         if number not in {p.round - 1 for p in at.executed}:

@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from taskveil.errors import CheckFailed, EnvironmentMissing, OptionError
+from taskveil.errors import EnvironmentMissing, OptionError
 from taskveil.methods.base import Billboard, Method, PublicInfo, ServerSide, State, View
+from taskveil.methods.published import published
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
@@ -54,6 +55,7 @@ class Rules:
     attempts: int = 8
     pause: float = 2.0  # seconds before a failed question is asked again; doubles, up to half a minute
     max_bytes: int = wire.MAX_BYTES
+    answer_at: float = 0.0  # sites answer whole multiples of this many seconds after a question; 0: as soon as they can
 
     def wait_before(self, attempt: int) -> float:
         """Seconds to wait before asking for the `attempt`-th time again (from 1): a lost node needs time to return."""
@@ -97,6 +99,7 @@ class Driver:
         self.digest = plan_digest(plan, public)
         self.rounds = [releases for _, releases in plan.rounds()]
         self.server: ServerSide = method.server_side(public, plan)
+        self.published = published(method, public, plan)
         self.refusals: list[str] = []  # "site 2: late", for the log and the tests
 
     # ------------------------------------------------------------ whole runs
@@ -172,10 +175,15 @@ class Driver:
     ) -> None:
         at.executed += releases
         at.state, billboard = self.server.step(at.state, noisy, accepted)
+        billboard = self.inside(billboard)
         if not self.method.keeps_history(self.plan):
             del at.billboards[1:]
         at.billboards.append(billboard)
         at.schedule.append(None if active is None else np.flatnonzero(active))
+
+    def inside(self, billboard: Billboard) -> Billboard:
+        """What sites will find admissible."""
+        return billboard if self.published is None else self.published.inside(billboard)
 
     def _release(self, planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
         if self.plan.budget.aggregation in NOISE_AT_SITE:
@@ -286,23 +294,8 @@ class Driver:
         try:
             packet = wire.decode(data or b"", self.rules.max_bytes)
         except wire.WireError:
-            return data is None
+            self.refuse(site, "what it said at the end cannot be read")
+            return True
         if packet.kind == "refused":
             self.refuse(site, "refused to finish")
         return packet.kind in ("done", "refused")
-
-
-def welcome(carrier: Carrier, sites: int, seconds: float, digest: str) -> set[int]:
-    """Ask every site whether it agreed to this plan; returns those that did."""
-    for site in range(sites):
-        carrier.send(site, wire.encode(Packet("hello")))
-    agreed: set[int] = set()
-    end = time.monotonic() + seconds
-    while len(agreed) < sites and (left := end - time.monotonic()) > 0:
-        for site, data in carrier.receive(left):
-            packet = wire.decode(data or b"")
-            if packet.kind == "welcome" and packet.fields.get("plan") == digest:
-                agreed.add(site)
-            else:
-                raise CheckFailed(f"site {site} has another plan; compare the federation files")
-    return agreed

@@ -7,6 +7,7 @@ Every answer comes from `runtime.site`, which checks the run and the plan first;
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # before flwr is imported: it must never call out
@@ -16,6 +17,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from taskveil.runtime import wire
+from taskveil.runtime.site import note_at_site
 from taskveil.runtime.wire import Packet, WireError
 
 STYPE = "taskveil.packet"
@@ -50,22 +52,12 @@ def client_app(find_answer: Callable[[Context], Answer]) -> ClientApp:
             reply = find_answer(context)(data_of(message))
         except WireError as error:
             reply = wire.encode(Packet("refused", {"reason": str(error)}))
-        except Exception as error:  # what went wrong depends on rows: only its kind may leave, not its words
-            _note_at_site(error)
+        except Exception as error:  # files or a ledger that cannot be read: the owner is told, the server only that it failed
+            note_at_site("".join(traceback.format_exception(error)))
             reply = wire.encode(Packet("refused", {"reason": "the site could not compute its message"}))
         return Message(content(reply), reply_to=message)
 
     return app
-
-
-def _note_at_site(error: Exception) -> None:
-    """The owner may see the error; it goes to the site's own log file only."""
-    path = os.environ.get("TASKVEIL_SITE_LOG")
-    if path:
-        import traceback
-
-        with open(path, "a", encoding="utf-8") as file:
-            file.write("".join(traceback.format_exception(error)))
 
 
 def _installed_site(context: Context) -> Answer:

@@ -35,7 +35,7 @@ def checked_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of a reply; sums over the site's tasks are marked by shape alone."""
     if packet.kind == "refused":
-        raise Refused("the site refused: " + _rule(packet.fields.get("reason")))
+        raise Refused("the site refused: " + own_words(packet))
     if packet.kind != "message" or packet.fields.get("plan") != digest:
         raise Refused("not a message for this plan")
     if packet.fields.get("number") != number or type(packet.fields.get("number")) is not int:
@@ -105,6 +105,7 @@ def _is_sum(array: np.ndarray, contribution: Contribution, n_tasks: int) -> bool
     return array.shape != (n_tasks, *contribution.message_shape)
 
 
-def _rule(reason: object) -> str:
-    """A site's own words, shortened and without control characters, for the log."""
-    return "".join(c for c in str(reason)[:200] if c.isprintable())
+def own_words(packet: Packet) -> str:
+    """A site's reason, shortened and without control characters, for the log; whatever is not text says nothing."""
+    reason = packet.fields.get("reason")
+    return "".join(c for c in reason[:200] if c.isprintable()) if isinstance(reason, str) else "no reason"

@@ -1,29 +1,41 @@
-"""A site: the tasks of one owner, what it has agreed to, and what it sends.
+"""A site: the tasks of one owner, what it has agreed to, and what it sends. A site is a safe (THEORY section 7).
 
-    packet in -> is this the run and the plan I agreed to? -> local step -> clip -> (charge, noise) -> remember -> packet out
+    packet in -> the plan I agreed to? -> a view an honest server could send? -> charge -> local step -> clip -> noise
+              -> remember -> packet out
 
-A site computes the plan itself, from the public sizes it was told, and answers only for that plan. The reply to a message
-is kept (in the site's own files) before it leaves, so that asking twice yields the same bytes: no second release. An answer
-that cannot be computed is the zero message, never an error that depends on the rows.
+Whatever the server can see of a site (answer, refusal, error, silence) is a function of public things and of paid messages. Up to
+the charge only the packet and public things are looked at, so a refusal depends on them alone. From the charge on there is
+exactly one answer, of the planned size: whatever fails inside becomes the zero message, with the site's noise where it adds
+noise, and one line in the site's own log. The answer is kept in the site's own files before it leaves, so that asking twice
+yields the same bytes: no second release. All of it happens under the lock of the site's memory.
 
-Where noise enters: under 'local' (and for asynchronous methods) the site charges its own account, then adds noise, and only
-then anything leaves. Under 'curator' it charges its own account and sends clipped messages; the server adds noise.
+Where noise enters: under 'local' and 'secure' (and for asynchronous methods) the site adds noise before anything leaves. Under
+'curator' it sends clipped messages and the server adds noise. The site's own account is charged in every case.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import Any, Protocol
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from taskveil.errors import BudgetExceeded, CheckFailed
-from taskveil.methods.base import Message, Method, Models, PublicInfo, State, View
+from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
+from taskveil.faults import point
+from taskveil.methods.alone import alone_models
+from taskveil.methods.base import Method, Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.published import Published, Shown, published
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contributions import seal_clipped_sum
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.release import release
@@ -32,54 +44,44 @@ from taskveil.runtime import wire
 from taskveil.runtime.in_process import task_step
 from taskveil.runtime.rows import bounded_rows
 from taskveil.runtime.secure.parties import Membership, SecureParty
+from taskveil.runtime.site_memory import Last, Memory, Volatile
+from taskveil.runtime.views import checked_view
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
 
 NOISE_AT_SITE = ("local", "local-model", "secure")
+log = logging.getLogger("taskveil.site")
 
 
-class Memory(Protocol):
-    """What a site must not forget: see site_state.py (files) and `Volatile` (this process only)."""
+class Paid:
+    """The releases of one message, charged together before a row is touched; each may then be noised once."""
 
-    def load(self) -> tuple[int, State, bytes] | None: ...
+    def __init__(self, account: Account, releases: Sequence[PlannedRelease]) -> None:
+        account.commit(*releases)
+        self._left = {planned.id for planned in releases}
 
-    def save(self, number: int, state: State, reply: bytes) -> None: ...
-
-    def keep_models(self, models: Models, view: View) -> None: ...
-
-    def load_secure(self) -> bytes | None: ...
-
-    def save_secure(self, data: bytes) -> None: ...
-
-
-class Volatile:
-    """Memory of a site that lives and dies with this process."""
-
-    def __init__(self) -> None:
-        self.last: tuple[int, State, bytes] | None = None
-        self.models: Models | None = None
-        self.secure: bytes | None = None
-
-    def load_secure(self) -> bytes | None:
-        return self.secure
-
-    def save_secure(self, data: bytes) -> None:
-        self.secure = data
-
-    def load(self) -> tuple[int, State, bytes] | None:
-        return self.last
-
-    def save(self, number: int, state: State, reply: bytes) -> None:
-        self.last = (number, state, reply)
-
-    def keep_models(self, models: Models, view: View) -> None:
-        self.models = models
+    def commit(self, *planned: PlannedRelease) -> str:
+        ids = {one.id for one in planned}
+        if not ids <= self._left:
+            raise BudgetExceeded("a release was not charged with its message, or was noised before. Nothing was sent.")
+        self._left -= ids
+        return planned[-1].id
 
 
 def plan_digest(plan: Plan, public: PublicInfo) -> str:
     """A fingerprint of everything that was agreed: sizes, budget, every release and its noise."""
     content = json.dumps({"plan": plan.to_dict(), "public": public.to_dict()}, sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def note_at_site(words: str) -> None:
+    """One line for the owner alone: the file that `taskveil join` names, or this process's log. Never sent."""
+    path = os.environ.get("TASKVEIL_SITE_LOG")
+    if path is None:
+        log.warning("%s", words)
+        return
+    with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:  # a full disk must not become an answer
+        file.write(words.rstrip() + "\n")
 
 
 class Site:
@@ -106,25 +108,39 @@ class Site:
         self.digest = plan_digest(plan, public)
         self.rounds = [releases for _, releases in plan.rounds()]
         self.limit = len(self.rounds) if limit is None else min(limit, len(self.rounds))
-        self.tasks = method.task_side(block, public, plan)
         self.party = None if membership is None else SecureParty(membership, self.memory)
         self.asynchronous = method.schedule == "asynchronous"
+        if self.asynchronous and len(self.positions) != 1:
+            raise CheckFailed("an asynchronous site answers for one task; start one site per task")
         self._at_site = self.asynchronous or plan.budget.aggregation in NOISE_AT_SITE
+        self._secure = plan.budget.aggregation == "secure" and not self.asynchronous
+
+    @cached_property
+    def tasks(self) -> TaskSide:
+        """Touches rows: used only after the charge, or for models that never leave."""
+        return self.method.task_side(self.block, self.public, self.plan)
+
+    @cached_property
+    def published(self) -> Published | None:
+        return published(self.method, self.public, self.plan)
 
     def handle(self, data: bytes) -> bytes:
         """The reply to a packet; refusals are packets too and say which rule was broken, never a value."""
         try:
-            return self._handle(wire.decode(data))
-        except (wire.WireError, CheckFailed, BudgetExceeded) as error:
-            return wire.encode(Packet("refused", {"site": self.name, "reason": str(error)}))
+            packet = wire.decode(data)
+            with self.memory.lock():
+                return self._handle(packet)
+        except (wire.WireError, CheckFailed, BudgetExceeded, SecureSumRefused) as error:
+            return self._refusal(str(error))
+
+    def _refusal(self, reason: str, **fields: Any) -> bytes:
+        return wire.encode(Packet("refused", {"site": self.name, "reason": reason, **fields}))
 
     def _handle(self, packet: Packet) -> bytes:
         if packet.kind == "hello":
             return wire.encode(Packet("welcome", {"site": self.name, "plan": self.digest}))
         if packet.fields.get("plan") != self.digest:
-            raise CheckFailed(
-                "this site agreed to another plan; nothing was sent. Compare the federation files."
-            )
+            raise CheckFailed("this site agreed to another plan; nothing was sent. Compare the federation files.")
         if packet.kind == "step":
             return self._step(packet)
         if packet.kind == "secure":
@@ -133,84 +149,59 @@ class Site:
             return self._finish(packet)
         raise CheckFailed(f"a site does not answer {packet.kind!r}")
 
+    # ------------------------------------------------------------ one message
+
     def _step(self, packet: Packet) -> bytes:
         number = _whole(packet.fields.get("number"), len(self.rounds))
         last = self.memory.load()
-        done = -1 if last is None else last[0]
-        if last is not None and number == done and self.plan.budget.aggregation == "secure":
-            answer = self._party().again(number, self.rounds[number], _secure_part(packet))
-            return self._secure_packet(number, answer)
-        if last is not None and number == done:
-            return last[2]  # asked again: the very same bytes
-        if number < done:
-            raise CheckFailed(
-                "this message was answered before and a later one has followed; nothing was sent"
-            )
+        if last is not None and number == last[0]:
+            return self._enter_again(last, packet) if self._secure else last[2]  # the very same bytes
+        if last is not None and number < last[0]:
+            raise CheckFailed("this message was answered before and a later one has followed; nothing was sent")
+        if self.memory.finished:
+            raise CheckFailed("this run has ended at this site; nothing was sent")
         if number >= self.limit:
             raise BudgetExceeded("this site's own budget is spent; it sends no further messages")
-        if self.plan.budget.aggregation == "secure" and not self.asynchronous:
-            self._party().check(self.rounds[number], _secure_part(packet))  # before any row is touched
-        state = self.tasks.start() if last is None else last[1]
-        view = wire.view_from(
-            number if self.asynchronous else int(packet.fields.get("round", number)), packet.arrays
-        )
-        state, message = task_step(self.tasks, state, view)
-        if self.plan.budget.aggregation == "secure" and not self.asynchronous:
-            return self._enter(number, state, message, view, packet)
-        arrays = {p.name: self._outgoing(p, message, view) for p in self.rounds[number]}
-        summed = sorted(p.name for p in self.rounds[number] if self._is_sum(message[p.name]))
-        fields = {"site": self.name, "plan": self.digest, "number": number, "summed": summed}
-        reply = wire.encode(Packet("message", fields, arrays))
+        view = self._view(packet, range(number, number + 1), number)
+        invitation = _secure_part(packet) if self._secure else b""
+        if self._secure:
+            self._party().check(self.rounds[number], invitation)  # before any row is touched
+        paid = Paid(self.account, self.rounds[number])  # from here on exactly one answer, of the planned size
+        point("site.charged")
+        state, message = self._message(number, {} if last is None else last[1], view)
+        if self._secure:
+            reply = self._entered(number, message, invitation)
+        else:
+            reply = self._packed(number, message, paid)
         self.memory.save(number, state, reply)  # before it leaves: never a second version of the same message
         return reply
 
-    def _enter(self, number: int, state: State, message: Message, view: View, packet: Packet) -> bytes:
-        """Charge, add this site's one noise share, and enter the round's secure sum."""
-        parts = []
-        for planned in self.rounds[number]:
-            bounded = self._bounded(planned, message[planned.name], view)
-            self.account.commit(planned)
-            parts.append(site_message(planned, bounded, self.source, self.positions))
-        answer = self._party().enter(number, self.rounds[number], np.concatenate(parts), _secure_part(packet))
-        reply = self._secure_packet(number, answer)
-        self.memory.save(number, state, reply)
-        return reply
-
-    def _secure_step(self, packet: Packet) -> bytes:
-        number = _whole(packet.fields.get("number"), len(self.rounds))
-        return self._secure_packet(number, self._party().answer(number, _secure_part(packet)))
-
-    def _secure_packet(self, number: int, answer: bytes) -> bytes:
-        fields = {"site": self.name, "plan": self.digest, "number": number}
-        return wire.encode(Packet("secure", fields, {"secure": np.frombuffer(answer, dtype=np.uint8)}))
-
-    def _party(self) -> SecureParty:
-        if self.party is None:
-            raise CheckFailed("this site has no keys for secure sums; nothing was sent")
-        return self.party
-
-    def _finish(self, packet: Packet) -> bytes:
-        last = self.memory.load()
-        state = self.tasks.start() if last is None else last[1]
-        view = wire.view_from(int(packet.fields.get("round", 0)), packet.arrays)
-        models = self.tasks.finish(state, view)
-        self.memory.keep_models(models, view)
-        self.account.finish()
-        return wire.encode(Packet("done", {"site": self.name, "plan": self.digest}))
-
-    def _outgoing(self, planned: PlannedRelease, message: Message, view: View) -> np.ndarray:
-        bounded = self._bounded(planned, message[planned.name], view)
+    def _view(self, packet: Packet, rounds: range, number: int | None = None) -> View:
+        """The view, if an honest server could have sent it; in asynchronous runs its round is the site's own count."""
         if self.asynchronous:
-            parts = [self._noisy(planned, one, [t]) for one, t in self._singly(planned, bounded, message)]
-            return np.stack(parts)
-        if self._at_site:
-            return self._noisy(planned, bounded, self.positions)
-        self.account.commit(planned)
-        return np.asarray(planned.contribution.total(bounded) if bounded.summed else bounded.value)
+            rounds = range(self.public.n_tasks * len(self.rounds) + 1)
+        shown = packet.fields.get("round")
+        expected: Mapping[str, Shown] | None = None
+        if self.published is not None:
+            expected = self.published.at(shown if type(shown) is int else 0)
+        other = {"secure"} if self._secure and packet.kind == "step" else frozenset()
+        view = checked_view(packet, rounds, expected, len(self.positions), other)
+        return replace(view, round=number) if self.asynchronous and number is not None else view
 
-    def _noisy(self, planned: PlannedRelease, bounded: Bounded, tasks: Sequence[int]) -> np.ndarray:
-        way = "local" if self.asynchronous else self.plan.budget.aggregation
-        return release(planned, bounded, self.account, self.source, way, tasks).value
+    def _message(self, number: int, state: State, view: View) -> tuple[State, dict[str, Bounded]]:
+        """The next state and the clipped messages; where anything fails the old state and zero messages."""
+        try:
+            new, raw = task_step(self.tasks, state or self.tasks.start(), view)
+            return new, {p.name: self._bounded(p, raw[p.name], view) for p in self.rounds[number]}
+        except Exception as error:
+            note_at_site(f"message {number}: {type(error).__name__} in the local step; the zero message was sent instead")
+            return state, {p.name: self._zero(p) for p in self.rounds[number]}
+
+    def _zero(self, planned: PlannedRelease) -> Bounded:
+        what, n_tasks = planned.contribution, len(self.positions)
+        if self.method.sends_sums(n_tasks, self.public, self.plan):
+            return seal_clipped_sum(what, np.zeros(what.total_shape), n_tasks)
+        return what.nothing(n_tasks)
 
     def _bounded(self, planned: PlannedRelease, raw: Any, view: View) -> Bounded:
         if isinstance(raw, Bounded):
@@ -221,16 +212,97 @@ class Site:
             raw = np.where(view.active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
         return planned.contribution.clip(raw)
 
-    def _singly(
-        self, planned: PlannedRelease, bounded: Bounded, message: Message
-    ) -> list[tuple[Bounded, int]]:
-        """One bounded message per task, for asynchronous methods (a site usually has one task)."""
-        if len(self.positions) == 1:
-            return [(bounded, self.positions[0])]
-        raise CheckFailed("an asynchronous site answers for one task; start one site per task")
+    def _packed(self, number: int, message: dict[str, Bounded], paid: Paid) -> bytes:
+        arrays = {p.name: self._outgoing(p, message[p.name], paid) for p in self.rounds[number]}
+        summed = sorted(name for name, bounded in message.items() if bounded.summed)
+        fields = {"site": self.name, "plan": self.digest, "number": number, "summed": summed}
+        return wire.encode(Packet("message", fields, arrays))
 
-    def _is_sum(self, raw: Any) -> bool:
-        return isinstance(raw, Bounded) and raw.summed
+    def _outgoing(self, planned: PlannedRelease, bounded: Bounded, paid: Any) -> np.ndarray:
+        if not self._at_site:
+            return np.asarray(planned.contribution.total(bounded) if bounded.summed else bounded.value)
+        way = "local" if self.asynchronous else self.plan.budget.aggregation
+        noisy = release(planned, bounded, paid, self.source, way, self.positions).value
+        return noisy[None] if self.asynchronous else noisy
+
+    # ------------------------------------------------------------ secure sums
+
+    def _entered(self, number: int, message: dict[str, Bounded], invitation: bytes) -> bytes:
+        """This site's one noise share is added, then it enters the round's secure sum."""
+        parts = [site_message(p, message[p.name], self.source, self.positions) for p in self.rounds[number]]
+        return self._of_protocol(
+            number, lambda: self._party().enter(number, self.rounds[number], np.concatenate(parts), invitation)
+        )
+
+    def _enter_again(self, last: Last, packet: Packet) -> bytes:
+        """The first step, asked for again: the same bytes, a new round if none of this one was masked, or the same refusal."""
+        number, state, stored = last
+        invitation = _secure_part(packet)
+        reply = self._of_protocol(number, lambda: self._party().again(number, self.rounds[number], invitation))
+        refused = wire.decode(stored)
+        if refused.kind == "refused" and refused.fields.get("entered") == _hash(reply):
+            return stored  # this round was refused at a later step, for good
+        self.memory.save(number, state, reply)
+        return reply
+
+    def _secure_step(self, packet: Packet) -> bytes:
+        """A later step of the protocol; a refusal is kept like an answer, and stands until a new round."""
+        number = _whole(packet.fields.get("number"), len(self.rounds))
+        last = self.memory.load()
+        if last is None or last[0] != number or not self._secure:
+            raise CheckFailed("this site is not in such a round; nothing was sent")
+        if wire.decode(last[2]).kind == "refused":
+            return last[2]
+        part = _secure_part(packet)
+        reply = self._of_protocol(number, lambda: self._party().answer(number, part), entered=_hash(last[2]))
+        if wire.decode(reply).kind == "refused":
+            self.memory.save(number, last[1], reply)
+        return reply
+
+    def _of_protocol(self, number: int, answer: Callable[[], bytes], **fields: Any) -> bytes:
+        """An answer of the protocol, or its refusal: both depend on the protocol's messages and keys, never on rows."""
+        try:
+            blob = np.frombuffer(answer(), dtype=np.uint8)
+        except SecureSumRefused as error:
+            return self._refusal(str(error), **fields)
+        except Exception as error:
+            note_at_site(f"message {number}: {type(error).__name__} in the secure sum; it was refused")
+            return self._refusal("a step of the secure sum cannot be answered; leave this site out", **fields)
+        about = {"site": self.name, "plan": self.digest, "number": number}
+        return wire.encode(Packet("secure", about, {"secure": blob}))
+
+    def _party(self) -> SecureParty:
+        if self.party is None:
+            raise SecureSumRefused("this site has no keys for secure sums; nothing was sent")
+        return self.party
+
+    # -------------------------------------------------------------------- end
+
+    def _finish(self, packet: Packet) -> bytes:
+        """Keep the models, once, and say that it is done: the same bytes whatever happened inside."""
+        view = self._view(packet, range(len(self.rounds) + 1))
+        if not self.memory.finished:
+            self.account.finish()
+            self.memory.keep_models(self._models(view), view)
+        return wire.encode(Packet("done", {"site": self.name, "plan": self.digest}))
+
+    def _models(self, view: View) -> Models:
+        """The method's models; learnt alone where nothing was shared or anything fails."""
+        last = self.memory.load()
+        shared = view.round > 0 or not self.rounds
+
+        def finished() -> Models:
+            return self.tasks.finish((last[1] if last else {}) or self.tasks.start(), view)
+
+        for make in (finished if shared else None, lambda: alone_models(self.block, self.public)):
+            try:
+                models = make() if make is not None else None
+                if models is not None and np.isfinite(models.coef).all() and np.isfinite(models.intercept).all():
+                    return models
+            except Exception as error:
+                note_at_site(f"the end: {type(error).__name__}; this site's tasks keep what they learn alone")
+        shape = (self.block.n_tasks, self.public.n_outputs)
+        return Models(np.zeros((*shape, self.public.n_features)), np.zeros(shape), np.zeros(shape[0], dtype=bool))
 
 
 def _secure_part(packet: Packet) -> bytes:
@@ -244,3 +316,7 @@ def _whole(value: Any, below: int) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise CheckFailed("the number of a message must be a whole number inside the plan; nothing was sent")
     return value
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -8,14 +8,19 @@
       models.npz      its finished personal models, in the user's units (mode 0600)
       certificate.json, done.json
 
+      answer.lock     held while a message is answered, so that two processes never answer at once
+
 A reply is stored before it leaves. A message that is asked for again is answered with the stored bytes; a crash between
 the charge and the store costs a second charge and fresh noise, and nothing of the first draw was ever sent.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +46,8 @@ class SiteState:
     def agree(self, about: dict[str, Any]) -> None:
         """Remember the plan this site said yes to; another plan needs another folder."""
         known = self.agreed()
-        if known is not None and known["digest"] != about["digest"]:
+        known_too = {"digest", "federation"} & (known or {}).keys() & about.keys()
+        if known is not None and any(known[name] != about[name] for name in known_too):
             raise DataError(
                 f"{self.folder} belongs to a run with another plan; use a new state folder for a new run"
             )
@@ -72,6 +78,13 @@ class SiteState:
 
     # ------------------------------------------------- memory of the exchange
 
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Wait for whoever is answering; the kernel gives the lock back when its holder ends, however it ends."""
+        with open(self.folder / "answer.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
     def load(self) -> tuple[int, State, bytes] | None:
         path = self.folder / "last.npz"
         if not path.exists():
@@ -98,9 +111,12 @@ class SiteState:
             os.umask(old)
 
     def keep_models(self, models: Models, view: View) -> None:
-        _, scaling = self.rows()
-        coef, intercept = scaling.coef_back(models.coef, models.intercept)
-        arrays = {"coef": coef, "intercept": intercept}
+        arrays = {"coef": models.coef, "intercept": models.intercept}
+        if models.coef.shape[-1]:
+            _, scaling = self.rows()
+            arrays["coef"], arrays["intercept"] = scaling.coef_back(models.coef, models.intercept)
+        elif "params" in models.extra:  # a neural model: its parameters, for scaled rows
+            arrays["params"] = models.extra["params"]
         if models.kept is not None:
             arrays["kept"] = models.kept
         _write_secret(self.folder / "models.npz", arrays)

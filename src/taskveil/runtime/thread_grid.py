@@ -17,6 +17,7 @@ import numpy as np
 
 from taskveil.errors import EnvironmentMissing
 from taskveil.methods.base import Method, PublicInfo, State
+from taskveil.methods.published import published
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.spending import Account
@@ -118,7 +119,7 @@ def make_sites(
         parts = np.split(np.arange(block.n_tasks), np.cumsum(plan.budget.secure.site_sizes)[:-1])
     limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
     memberships = _memberships(len(parts)) if plan.budget.aggregation == "secure" else None
-    return [
+    sites = [
         Site(
             f"site-{i}",
             method,
@@ -134,6 +135,10 @@ def make_sites(
         )
         for i, part in enumerate(parts)
     ]
+    shown = published(method, public, plan)
+    for site in sites:
+        site.published = shown  # the same for all of them
+    return sites
 
 
 def _memberships(n_sites: int) -> list[Membership]:

@@ -3,7 +3,8 @@
     b"TVW1" | header length (4 bytes) | header JSON | arrays, back to back
 
 The header holds version, kind, fields and, for each array, name, dtype and shape; lengths must add up exactly. Nothing else is
-read: no pickle, no code, no object arrays. Whatever does not fit is refused with `WireError`, before memory is taken for it.
+read: no pickle, no code, no object arrays. `decode` is total: whatever does not fit is refused with `WireError`, and with nothing
+else, before memory is taken for it. Numbers in the header are finite.
 Numbers inside arrays are *not* trusted here: receivers check shapes, finiteness and norms against the plan.
 """
 
@@ -21,6 +22,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.methods.base import View
+from taskveil.methods.published import TYPES as DTYPES
 
 MAGIC = b"TVW1"
 VERSION = 1
@@ -28,7 +30,6 @@ MAX_BYTES = 512 * 2**20
 MAX_HEADER = 2**20
 MAX_ARRAYS = 256
 MAX_DIMENSIONS = 5
-DTYPES = ("float64", "float32", "int64", "bool", "uint8")
 KINDS = ("hello", "welcome", "step", "message", "secure", "refused", "finish", "done")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 
@@ -83,8 +84,8 @@ def decode(data: bytes, limit: int = MAX_BYTES) -> Packet:
 
 def _header(raw: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(raw)
-    except (ValueError, RecursionError):
+        header = json.loads(raw, parse_constant=_not_finite, parse_float=_finite)
+    except (ValueError, RecursionError):  # a UnicodeDecodeError is a ValueError
         raise WireError("refused: the header is not JSON") from None
     fits = (
         isinstance(header, dict)
@@ -99,13 +100,24 @@ def _header(raw: bytes) -> dict[str, Any]:
     return header
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _not_finite(text)
+
+
+def _not_finite(text: str) -> float:
+    raise ValueError("NaN and infinity are not JSON")
+
+
 def _arrays(specs: list[Any], data: bytes, position: int) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for spec in specs:
-        if not isinstance(spec, dict) or set(spec) != {"name", "dtype", "shape"} or spec["name"] in arrays:
-            raise WireError("refused: an array is not described by name, dtype and shape, or comes twice")
+        if not isinstance(spec, dict) or set(spec) != {"name", "dtype", "shape"}:
+            raise WireError("refused: an array is not described by name, dtype and shape")
         shape = spec["shape"]
         _check_spec(spec["name"], spec["dtype"], shape)
+        if spec["name"] in arrays:
+            raise WireError("refused: an array comes twice")
         dtype = np.dtype(spec["dtype"])
         count = math.prod(shape)
         end = position + count * dtype.itemsize
@@ -131,7 +143,7 @@ def _check_spec(name: Any, dtype: Any, shape: Any) -> None:
         raise WireError(
             f"refused: arrays have a short plain name, one of the types {', '.join(DTYPES)} and a shape"
         )
-    if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_BYTES:
+    if len(shape) > MAX_DIMENSIONS or math.prod(max(n, 1) for n in shape) > MAX_BYTES:  # empty arrays have huge shapes too
         raise WireError("refused: an array is larger than the wire allows")
 
 

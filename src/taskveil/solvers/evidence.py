@@ -23,6 +23,7 @@ message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ LOG_PRIOR = {
 PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
 REWEIGHTINGS = 6
 LARGE_TASK = 20_000  # numbers of X; below this the interpreter, which runs one thread at a time, does most of the work
+ORDINARY = 1e100  # features between this and its inverse can be squared and added up
+SMALLEST = 1e-150
 SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
 Solve = Callable[[CentredRows], Array]
@@ -66,15 +69,16 @@ def averaged_models(
 
     def fit(stack: Stack) -> None:
         here = [prior.of(stack.tasks) for prior in priors]
+        stack, size = _of_ordinary_size(stack)
         for o in range(r):
             found: list[Array] = []
 
             def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, share = _average(rows, here, o, loss, _scale(rows, loss, own_scale))
+                w, share = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale))
                 found[:] = [share]
                 return w
 
-            coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve)
+            coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
             shares[stack.tasks] += found[0] / r
 
     _each_stack(block, fit)
@@ -101,20 +105,36 @@ def residual_models(
     prior = Prior(centre=centre)
 
     def fit(stack: Stack) -> None:
+        stack, size = _of_ordinary_size(stack)
         for o in range(r):
 
             def solve(rows: CentredRows, o: int = o) -> Array:
-                middle = prior.centre_of(o, _scale(rows, loss, own_scale))
+                middle = prior.centre_of(o, size * _scale(rows, loss, own_scale))
                 seen = posterior(rows, spectrum(rows, None), prior, middle, np.array([signal_to_noise]))
                 return seen.mean(np.ones((len(rows.y), 1)))
 
             w = _fit(stack, o, loss, fit_intercept, solve)
             rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
-            scale = _scale(rows, loss, own_scale)
+            scale = size * _scale(rows, loss, own_scale)
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
 
     _each_stack(block, fit)
     return out
+
+
+def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
+    """The stack, and what its tasks' features were divided by (k,): one, but for values whose squares leave the number range.
+
+    Strengths are relative to the rows, so a task's features may be divided by any number, and its models with them: powers
+    of two change no digit. Features too small for that are none.
+    """
+    largest = np.abs(np.where(stack.weights[:, :, None] > 0.0, stack.X, 0.0)).max(axis=(1, 2), initial=0.0)
+    ordinary = (largest > 1.0 / ORDINARY) & (largest < ORDINARY)
+    if ordinary.all():
+        return stack, np.ones(len(largest))
+    usable = np.isfinite(largest) & (largest >= SMALLEST)
+    size = np.where(ordinary | ~usable, 1.0, np.exp2(np.floor(np.log2(np.where(usable, largest, 1.0)))))
+    return replace(stack, X=np.where((largest < SMALLEST)[:, None, None], 0.0, stack.X / size[:, None, None])), size
 
 
 def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from taskveil.solvers.ridge import CentredRows, Spectrum
 
 Array = NDArray[np.floating]
+LARGEST_SCORE = 1e120
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Posterior:
 
 def posterior(rows: CentredRows, found: Spectrum, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
     """`found` is the spectrum of `rows` under the identity; `centre` is (k, d) or None."""
-    along, total = _around(rows, found, centre)
+    along, total, centre = _around(rows, found, centre)
     onto = None
     if prior.directions is not None:
         onto = found.basis.transpose(0, 2, 1) @ prior.directions  # task by task: how many stand here must not show
@@ -106,14 +107,25 @@ def _add_directions(
         steps[:, g] -= t[:, g, None] * a * np.einsum("kjq,kq->kj", onto, solved)
 
 
-def _around(rows: CentredRows, found: Spectrum, centre: Array | None) -> tuple[Array, Array]:
-    """Target along the eigenvectors (k, j), and its square (k,), once the centre's scores are taken off."""
+def _around(rows: CentredRows, found: Spectrum, centre: Array | None) -> tuple[Array, Array, Array | None]:
+    """Target along the eigenvectors (k, j), and its square (k,), once the centre's scores are taken off; and the centre."""
     if centre is None:
-        return found.along, found.total
+        return found.along, found.total, None
+    scores = np.einsum("knd,kd->kn", rows.X, centre)
+    scores, centre = _of_ordinary_size(scores, centre)
     there = np.einsum("kdj,kd->kj", found.basis, centre)
-    left = rows.y - np.einsum("knd,kd->kn", rows.X, centre)
+    left = rows.y - scores
     along = found.along - (there if found.dual else found.values * there)
-    return along, np.einsum("kn,kn->k", left, left)
+    return along, np.einsum("kn,kn->k", left, left), centre
+
+
+def _of_ordinary_size(scores: Array, centre: Array) -> tuple[Array, Array]:
+    """Both, shortened where the scores cannot be squared: rows prefer neither, and what is left is a number."""
+    largest = np.abs(scores).max(axis=1, initial=0.0)[:, None]
+    if (largest <= LARGEST_SCORE).all():
+        return scores, centre
+    shorter = LARGEST_SCORE / np.maximum(largest, LARGEST_SCORE)
+    return scores * shorter, centre * shorter
 
 
 def _strengths(rows: CentredRows, found: Spectrum, floor: float, onto: Array | None, signal_to_noise: Array) -> Array:

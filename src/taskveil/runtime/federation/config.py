@@ -38,7 +38,7 @@ SECTIONS = {
         "secure",
         "seed",
     },
-    "rules": {"deadline", "min_sites", "attempts", "pause", "max_bytes"},
+    "rules": {"deadline", "min_sites", "attempts", "pause", "max_bytes", "answer_at"},
 }
 SITE_SECTIONS = {
     "site": {"name", "federation", "server", "authority", "key", "state"},

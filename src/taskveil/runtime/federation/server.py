@@ -33,6 +33,7 @@ from taskveil.privacy.randomness import NoiseSource, system_noise
 from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Observer
+from taskveil.runtime.answer_clock import COVERED, NOT_COVERED
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.driver import Driver, Progressed
 from taskveil.runtime.federation.config import Federation, load_federation
@@ -186,10 +187,13 @@ def certificate_of(
         "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",
         *method.assumptions(public, plan),
     ]
+    seconds = federation.rules.answer_at
+    uncovered = [] if seconds else [NOT_COVERED]
+    assumptions += [COVERED.format(seconds=seconds)] if seconds else []
     return build_certificate(
         method.name, executed, randomness,
         public=["the names of the tasks", "columns, label sets, ranges and options"], assumptions=assumptions,
-        not_protected=[*method.not_protected(public, plan), "a site's own model, which it keeps"],
+        not_protected=[*method.not_protected(public, plan), "a site's own model, which it keeps", *uncovered],
         observers=list(dict.fromkeys(observers)),
     )  # fmt: skip
 

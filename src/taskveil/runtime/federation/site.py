@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,6 +18,7 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
+from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
@@ -25,6 +29,8 @@ from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.step import prepare_tasks
 from taskveil.tasks.task import TaskSet
+
+CHANGED = "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
 
 
 @dataclass(frozen=True)
@@ -71,7 +77,8 @@ def prepare(
         account.reserve(first_messages(plan, messages))  # BudgetExceeded: the site says no, and nothing was sent
     prepared = prepare_tasks(tasks, federation.preparation())
     state.keep_rows(prepared.own.block, prepared.own.scaling)
-    state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
+    about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages}
+    state.agree({**about, "federation": fingerprint(federation)})
     return agreement
 
 
@@ -113,13 +120,16 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
 
 
 def answer_for(site_path: str) -> Callable[[bytes], bytes]:
-    """The site's answers, from its own files."""
+    """The site's answers, from its own files; on the federation's public clock where it has one."""
+    begun = time.monotonic()
     file = load_site(site_path)
     federation = load_federation(file.federation)
     state = SiteState(file.state)
     agreed = state.agreed()
     if agreed is None:
         raise DataError("this site has not agreed to a plan; run `taskveil join` first")
+    if agreed.get("federation", fingerprint(federation)) != fingerprint(federation):  # written since version 0.2.0
+        raise DataError(CHANGED)
     plan, public = Plan.from_dict(agreed["plan"]), federation.public()
     block, _ = state.rows()
     account = ledger_account(file, state, plan, federation, agreed["ledger_run"]) or NoAccount()
@@ -128,10 +138,15 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
     if site.digest != agreed["digest"]:
-        raise DataError(
-            "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
-        )
-    return site.handle
+        raise DataError(CHANGED)
+    return on_the_clock(site.handle, federation.rules.answer_at, begun)
+
+
+def fingerprint(federation: Federation) -> str:
+    """Of all that federation.toml says about data, run and members: the plan alone does not know columns, ranges or options."""
+    members = [(m.name, m.tasks, m.key, m.rows) for m in federation.members]
+    content = json.dumps([federation.data, federation.run, members], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def membership(federation: Federation, file: SiteFile) -> Membership:

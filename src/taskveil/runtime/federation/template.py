@@ -65,6 +65,7 @@ aggregation = "local"                     # noise at each site: the server is no
 [rules]
 deadline = 600                            # seconds a round waits for late sites
 min_sites = 2                             # with fewer answers the round is asked again; the noise never gets smaller
+# answer_at = 60                          # sites answer this many seconds after a question, so that computing time does not show
 {sites}"""
 
 SITE_ENTRY = """

@@ -19,6 +19,7 @@ from taskveil.errors import SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
+from taskveil.runtime.replies import own_words
 from taskveil.runtime.secure import messages
 from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
@@ -102,7 +103,7 @@ def _read(driver: Driver, data: bytes | None, number: int) -> messages.SecureMes
     packet = wire.decode(data, driver.rules.max_bytes)
     if packet.kind == "refused":
         raise SecureSumRefused(
-            "the site refused: " + "".join(c for c in str(packet.fields.get("reason"))[:200] if c.isprintable())
+            "the site refused: " + own_words(packet)
         )
     if packet.kind != "secure" or packet.fields.get("plan") != driver.digest or packet.fields.get("number") != number:
         raise SecureSumRefused("not an answer to this step of this plan")
