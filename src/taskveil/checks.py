@@ -67,9 +67,8 @@ class Whole(Rule):
 
     @property
     def allowed(self) -> str:
-        if self.at_most is None:
-            return f"a whole number of at least {self.at_least}"
-        return f"a whole number from {self.at_least} to {self.at_most}"
+        most = "" if self.at_most is None else f" and at most {self.at_most}"
+        return f"a whole number of at least {self.at_least}{most}"
 
     def parse(self, text: str) -> Any:
         try:
@@ -102,6 +101,10 @@ class Number(Rule):
 
     @property
     def allowed(self) -> str:
+        if self == Number(above=0):
+            return "a positive, finite number"
+        if self.above is not None and self.below is not None:
+            return f"a number strictly between {self.above:g} and {self.below:g}"
         ends = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
         said = " and ".join(f"{word} {end:g}" for word, end in ends if end is not None)
         return f"a finite number {said}".rstrip()

@@ -9,6 +9,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
@@ -43,12 +44,14 @@ from taskveil.errors import BudgetExceeded, OptionError
 @reading_options
 @click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
               help="Name of a method, or 'auto', which chooses by public sizes and says why.")
-@click.option("--epsilon", default="1.0", show_default=True, help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
+              help="A number, or 'none' to train without privacy.")
 @privacy_options
 @scaling_options
 @ledger_options
 @seed_option
-@click.option("--insecure-noise-seed", type=int, help="Reproducible noise for tests. Voids the certificate.")
+@click.option("--insecure-noise-seed", type=flag("--insecure-noise-seed"),
+              help="Reproducible noise for tests. Voids the certificate.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
@@ -117,13 +120,10 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
     return stored["data"], stored["options"]
 
 
-def read_epsilon(text: str) -> float | None:
-    if text.lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise OptionError(f"--epsilon expects a number or 'none', got {text!r}") from None
+def read_epsilon(given: str | float | None) -> float | None:
+    """A number, or None for the word 'none'; runs of version 0.1 noted numbers as words."""
+    rule = FLAGS["--epsilon or none"]
+    return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
 
 
 def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
