@@ -9,6 +9,7 @@ import rich_click as click
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import flag
 from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
+from taskveil.cli.progress import progress_bar
 
 
 @click.command(
@@ -43,8 +44,9 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
         given["secure"] = SecureOptions.for_tasks(n_tasks, **wanted)
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
-    result = describe_plan(chosen, public, budget)
-    result["spending"] = spending(chosen, public, budget)
+    with progress_bar(f"planning {method}"):
+        result = describe_plan(chosen, public, budget)
+        result["spending"] = spending(chosen, public, budget)
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
     if as_json:
         print_json(result)

@@ -6,10 +6,27 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from taskveil.checks import AnyOf, Choice, Number, Rule, Whole, check_table, optional
 from taskveil.errors import OptionError
 from taskveil.privacy.integer_tables import LAWS
 
 SECURITY_BITS = 40  # a sparse mask graph may fail with probability 2^-40 per release; that is added to delta
+
+
+SHARE_OR_COUNT = AnyOf(Number(at_least=0, below=1), Whole(0, 10**9))
+SECURE: dict[str, Rule] = {
+    "colluders": SHARE_OR_COUNT,
+    "dropouts": SHARE_OR_COUNT,
+    "min_cohort": optional(Whole(1, 10**9)),
+    "grid_bits": Whole(4, 24),
+    "law": Choice(*LAWS),
+}
+
+
+def checked_secure(wanted: Any) -> dict[str, Any]:
+    """What a caller asks of secure sums, every entry inside its rule."""
+    check_table(wanted, SECURE, "secure")
+    return dict(wanted)
 
 
 @dataclass(frozen=True)
@@ -34,10 +51,8 @@ class SecureOptions:
                 f"aggregation 'secure' expects colluders < min_cohort <= tasks; got {self.colluders}, "
                 f"{self.min_cohort} and {self.n_tasks}"
             )
-        if not 4 <= self.grid_bits <= 24:
-            raise OptionError(f"grid_bits must lie between 4 and 24; got {self.grid_bits!r}")
-        if self.law not in LAWS:
-            raise OptionError(f"unknown integer noise {self.law!r}: expected one of {', '.join(LAWS)}")
+        for name in ("grid_bits", "law"):
+            SECURE[name].check(name, getattr(self, name))
 
     @classmethod
     def for_tasks(
@@ -53,11 +68,12 @@ class SecureOptions:
         A share that rounds to no colluder still means one: every task knows its own noise, so a statement
         about other tasks needs at least one.
         """
+        checked_secure({"colluders": colluders, "dropouts": dropouts, "min_cohort": min_cohort, **options})
         colluding = _count(colluders, n_tasks)
         if 0 < colluders < 1:
             colluding = max(1, colluding)
         smallest = n_tasks - _count(dropouts, n_tasks) if min_cohort is None else int(min_cohort)
-        return cls(n_tasks, min(colluding, smallest - 1), smallest, **options)
+        return cls(n_tasks, colluding, smallest, **options)
 
     @property
     def shares(self) -> int:
@@ -69,8 +85,4 @@ class SecureOptions:
 
 
 def _count(share: float, n_tasks: int) -> int:
-    if share < 0 or (share >= 1 and int(share) != share):
-        raise OptionError(
-            f"expected a share of the tasks in [0, 1) or a whole number of tasks; got {share!r}"
-        )
     return math.floor(share * n_tasks + 1e-9) if share < 1 else int(share)

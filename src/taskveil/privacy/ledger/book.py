@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from taskveil.checks import Number
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.guarantees import check_delta
@@ -77,8 +78,7 @@ class Book:
 
     def set_limit(self, key: Key, epsilon: float, delta: float) -> None:
         """Open an account, or change its limit. Lowering it below what is spent only stops further spending."""
-        if not 0 < epsilon < float("inf"):
-            raise OptionError(f"the limit epsilon must be positive and finite, got {epsilon!r}")
+        Number(above=0).check("the limit epsilon", epsilon)
         check_delta(delta)
         body = json.dumps({"epsilon": epsilon, "delta": delta})
         with self.database.transaction() as transaction:
