@@ -102,7 +102,7 @@ class Number(Rule):
     @property
     def allowed(self) -> str:
         if self == Number(above=0):
-            return "a positive, finite number"
+            return "positive and finite"
         if self.above is not None and self.below is not None:
             return f"a number strictly between {self.above:g} and {self.below:g}"
         ends = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
@@ -147,16 +147,29 @@ class Flag(Rule):
 
 @dataclass(frozen=True)
 class Text(Rule):
-    """A text that is not empty."""
+    """A text, not empty unless `at_least` is 0."""
 
     at_most: int = MOST_TEXT
+    at_least: int = 1
 
     def accepts(self, value: Any) -> bool:
-        return isinstance(value, str) and 0 < len(value.strip()) and len(value) <= self.at_most and "\0" not in value
+        return isinstance(value, str) and self.at_least <= len(value.strip()) and len(value) <= self.at_most and "\0" not in value
 
     @property
     def allowed(self) -> str:
-        return f"a text of 1 to {self.at_most} characters"
+        return f"a text of {self.at_least} to {self.at_most} characters"
+
+
+@dataclass(frozen=True)
+class Host(Text):
+    """A host name or an address, without a scheme, a port or spaces."""
+
+    def accepts(self, value: Any) -> bool:
+        return super().accepts(value) and all(c.isalnum() or c in ".-:" for c in value)
+
+    @property
+    def allowed(self) -> str:
+        return "a host name or an address"
 
 
 @dataclass(frozen=True)
@@ -260,20 +273,20 @@ def optional(rule: Rule) -> AnyOf:
 
 def check_table(
     values: Mapping[str, Any], rules: Mapping[str, Rule], where: str = "", error: type[InputError] = OptionError,
-    required: Collection[str] = (),
+    required: Collection[str] = (), closed: bool = True,
 ) -> None:
-    """Every value keeps its rule, no name is unknown, none that is required is missing."""
+    """Every value keeps its rule, none that is required is missing, and (if `closed`) no name is unknown."""
     before = f"{where}: " if where else ""
     if not isinstance(values, Mapping):
         raise error(f"{before}expected a table of names and values; got {shown(values)}")
     for name in values:
-        if name not in rules:
+        if closed and name not in rules:
             raise error(f"{before}unknown entry {shown(name)}; allowed: {', '.join(sorted(rules))}")
     for name in required:
         if name not in values:
             raise error(f"{before}{name} is missing; it must be {rules[name].allowed}")
-    for name, value in values.items():
-        rules[name].check(f"{before}{name}", value, error)
+    for name in rules.keys() & values.keys():
+        rules[name].check(f"{before}{name}", values[name], error)
 
 
 def parse_json(text: str | bytes, what: str, error: type[InputError], most: int = 200_000_000) -> Any:

@@ -17,12 +17,14 @@ from taskveil.errors import DataError
 def command(directory: str, as_json: bool) -> int:
     """Recompute the guarantee in DIRECTORY (or a certificate file); exit 1 when it does not hold."""
     from taskveil.privacy.certificate import Certificate
+    from taskveil.saved import total
 
     path = Path(directory)
     path = path / "certificate.json" if path.is_dir() else path
     if not path.exists():
         raise DataError(f"{path} is missing: expected a folder written by fit, or a certificate file")
-    certificate = Certificate.from_json(path.read_text())
+    with total(str(path)):
+        certificate = Certificate.from_json(path.read_text())
     verification = certificate.verify()
     holds, problems = verification.ok, list(verification.problems)
     if as_json:

@@ -9,6 +9,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli import command_file
 from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
     DATA_PANEL,
@@ -108,7 +109,7 @@ def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
     if run.exists():
         shutil.rmtree(run)
     run.mkdir(parents=True)
-    (run / "command.json").write_text(json.dumps({"data": data, "options": given}))
+    command_file.write(run / "command.json", data, given)
 
 
 def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -116,8 +117,9 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
     path = folder / "run" / "command.json"
     if not path.exists():
         raise OptionError(f"{folder} holds no run to resume: {path} is missing")
-    stored = json.loads(path.read_text())
-    return stored["data"], stored["options"]
+    data, options = command_file.read(path)
+    given = command_file.as_given(command, options, path)
+    return data, {k: v for k, v in given.items() if k not in ("data", "out", "resume", "as_json")}
 
 
 def read_epsilon(given: str | float | None) -> float | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from taskveil.cli import command_file
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 
@@ -70,7 +70,7 @@ def as_in_fit(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        options = json.loads(path.read_text())["options"]
-    except (ValueError, KeyError):
+        _, options = command_file.read(path)
+    except DataError:
         raise DataError(f"{path} is damaged; remove it and say --task, --missing and --bad-rows yourself") from None
     return {k: options.get(k) for k in REMEMBERED}

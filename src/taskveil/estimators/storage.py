@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.saved_model import SCALING, check_arrays, check_description
 from taskveil.methods.base import Billboard, Models, PublicInfo
+from taskveil.methods.options import check_options
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord
+from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.scaling import Scaling
 
 FORMAT = 1
-SCALING = ("shift", "scale", "y_shift", "y_scale")
 
 
 def save(estimator: Any, directory: str | Path) -> Path:
@@ -72,34 +74,49 @@ def load(directory: str | Path) -> Any:
     folder = Path(directory)
     about, arrays, certificate = _read(folder)
     kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
-    if about.get("format") != FORMAT or about.get("class") not in kinds:
+    if about.get("format") != FORMAT or str(about.get("class")) not in kinds:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "
             "Use the version of taskveil that wrote it."
         )
-    try:
+    where = str(folder / "model.json")
+    with total(where):
+        check_description(about, where)
         method = methods.get(about["method"]["name"], **about["method"]["options"])
+        check_options(method)
+        check_arrays(about, arrays, method.linear, str(folder / "arrays.npz"))
         estimator = kinds[about["class"]](**{**about["options"], "method": method})
-        shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
-        scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-        plan = Plan.from_dict(about["plan"])
-        planned = {p.id: p for p in plan.releases}
-        models = _models_from(arrays)
-        record = RunRecord(
-            models, _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
-            [planned[i] for i in about["executed"]], about["randomness"], seconds=about["seconds"],
-        )
-    except (KeyError, TypeError) as error:
-        raise DataError(f"{folder} is not a complete saved model: {error} is missing or wrong") from None
+        check_parameters(estimator)
+        _restore(estimator, method, about, arrays)
+    estimator.certificate_ = certificate
+    return estimator
+
+
+def _restore(estimator: Any, method: Any, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Fitted attributes out of checked content."""
+    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
+    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
+    plan = Plan.from_dict(about["plan"])
+    planned = {p.id: p for p in plan.releases}
+    models = _models_from(arrays)
+    record = RunRecord(
+        models, _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
+        [planned[i] for i in about["executed"]], about["randomness"], seconds=about["seconds"],
+    )  # fmt: skip
     estimator.task_names_ = tuple(about["task_names"])
     estimator.feature_names_ = tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
-    estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
+    estimator.bounds_ = None if about.get("bounds") is None else PublicBounds.from_dict(_wide(about["bounds"]))
     estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, models
-    estimator.n_iter_, estimator.certificate_, estimator.warnings_ = record.rounds, certificate, about["warnings"]
+    estimator.n_iter_, estimator.warnings_ = record.rounds, about["warnings"]
     estimator._set_coefficients(method, scaling, models)
-    return estimator
+
+
+def _wide(bounds: dict[str, Any]) -> dict[str, Any]:
+    """Declared ranges of a saved model: version 0.1 let low = high pass and scaled by one, as this width does."""
+    features = {k: [v[0] - 1, v[1] + 1] if v[0] == v[1] else v for k, v in bounds.get("features", {}).items()}
+    return {**bounds, "features": features}
 
 
 def record_name(method: Any) -> str:
@@ -107,18 +124,15 @@ def record_name(method: Any) -> str:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], Certificate]:
-    try:
-        about = json.loads((folder / "model.json").read_text())
-        with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        certificate = Certificate.from_json((folder / "certificate.json").read_text())
-    except FileNotFoundError as error:
-        raise DataError(f"{folder} is not a saved model: {Path(str(error.filename)).name} is missing") from None
-    except (json.JSONDecodeError, ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
-        raise DataError(f"{folder} is damaged and cannot be read ({type(error).__name__}); save the model again") from None
+    for name in ("model.json", "arrays.npz", "certificate.json"):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} is not a saved model: {name} is missing")
+    about = read_json(folder / "model.json")
     if not isinstance(about, dict):
         raise DataError(f"{folder / 'model.json'} is not a description of a model")
-    return about, arrays, certificate
+    with total(str(folder / "certificate.json")):
+        certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    return about, read_arrays(folder / "arrays.npz"), certificate
 
 
 def _models(models: Models) -> dict[str, np.ndarray]:

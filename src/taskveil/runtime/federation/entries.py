@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Name, Number, Rule, Text, Whole, check_table
+from taskveil.checks import AnyOf, Choice, Entries, Flag, Host, ListOf, Name, Number, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.secure_options import SECURE
@@ -42,17 +42,6 @@ class Address(Text):
     @property
     def allowed(self) -> str:
         return "HOST:PORT with a port from 1 to 65535"
-
-
-class Host(Text):
-    """A host name or an address, without a scheme, a port or spaces."""
-
-    def accepts(self, value: Any) -> bool:
-        return super().accepts(value) and all(c.isalnum() or c in ".-:" for c in value)
-
-    @property
-    def allowed(self) -> str:
-        return "a host name or an address"
 
 
 EPSILON = Number(above=0)

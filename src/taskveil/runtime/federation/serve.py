@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from taskveil.errors import DataError, EnvironmentMissing, SecureSumRefused
+from taskveil.checks import Name
+from taskveil.errors import DataError, EnvironmentMissing, OptionError, SecureSumRefused
 from taskveil.runtime.federation import keys, template
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
@@ -22,6 +23,10 @@ START = 60.0
 
 def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str) -> list[Path]:
     """Certificates, node keys and files to edit. Existing files are kept."""
+    for site in sites:
+        Name().check("a site's name", site)
+    if len({site.casefold() for site in sites}) < len(sites):
+        raise OptionError(f"names of sites must differ, also but for capitals; got {', '.join(sites)}")
     certificates = folder / "certificates"
     certificates.mkdir(parents=True, exist_ok=True)
     if not (certificates / "ca.crt").exists():
