@@ -26,6 +26,7 @@ COMMANDS = {
     "ledger": "Budgets and spending over all runs.",
     "serve": "Run a federation's server.",
     "join": "Join a federation as a site.",
+    "status": "How a server or a site is doing.",
     "report": "One self-contained page about a run.",
     "reproduce": "A figure or table of a paper.",
     "data": "Data sets: list, fetch, path.",

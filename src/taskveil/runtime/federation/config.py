@@ -6,9 +6,11 @@ that is how a site checks what it is asked for.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,12 @@ class Federation:
     members: tuple[Member, ...]
     rules: Rules = field(default_factory=Rules)
     hosts: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all that a run depends on; not of where the server listens or how long it waits."""
+        content = {"name": self.name, "data": self.data, "run": self.run, "sites": [asdict(m) for m in self.members]}
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
     @property
     def task_names(self) -> list[str]:

@@ -15,7 +15,9 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, Key, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
+from taskveil.runtime import wire
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
+from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.secure.keys import NodeIdentity, node_public
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
@@ -72,7 +74,9 @@ def prepare(site_path: str | Path, data: Any) -> Agreement:
         tasks, mode, normalise=federation.data.get("normalise"), private=plan.budget.epsilon is not None
     )
     state.keep_rows(scaling.apply(tasks), scaling)
-    state.agree({"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages})
+    state.agree(
+        {"digest": digest, "federation": federation.digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages}
+    )
     limit = file.limit.get("epsilon")
     epsilon = plan.epsilon() if plan.budget.epsilon is not None else float("inf")
     budget = plan.budget
@@ -131,11 +135,26 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         file.name, federation.method(), block, federation.positions(file.name), public, plan, account, system_noise(),
         state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
-    if site.digest != agreed["digest"]:
+    if site.digest != agreed["digest"] or agreed.get("federation", federation.digest) != federation.digest:
         raise DataError(
             "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
         )
-    return site.handle
+    return noting(site.handle, file.state)
+
+
+def noting(handle: Callable[[bytes], bytes], folder: Path) -> Callable[[bytes], bytes]:
+    """The same answers, counted for the site's own status."""
+
+    def answer(data: bytes) -> bytes:
+        reply = handle(data)
+        packet = wire.decode(reply)
+        if packet.kind in ("message", "secure"):
+            note_answer(folder, packet.fields.get("number"), None)
+        elif packet.kind == "refused":
+            note_answer(folder, None, str(packet.fields.get("reason")))
+        return reply
+
+    return answer
 
 
 def membership(federation: Federation, file: SiteFile) -> Membership:
@@ -197,11 +216,16 @@ def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Fed
     if plan.budget.epsilon is None or not plan.releases:
         return None
     observer = observer_of(federation, plan)
-    url = file.limit.get("ledger") or f"sqlite:///{(state.folder.parent / 'ledger.db').resolve()}"
-    name = file.limit.get("account", file.name)
+    url, name = ledger_of(file)
     if "ledger" not in file.limit:
         _open_own_book(url, name, file, plan, observer)
     return open_account(url, name, plan, observer, run)
+
+
+def ledger_of(file: SiteFile) -> tuple[str, str]:
+    """Where a site's spending stands, and under which name."""
+    own = f"sqlite:///{(file.state.parent / 'ledger.db').resolve()}"
+    return file.limit.get("ledger") or own, file.limit.get("account", file.name)
 
 
 def _open_own_book(url: str, name: str, file: SiteFile, plan: Plan, observer: str) -> None:
