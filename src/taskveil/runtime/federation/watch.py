@@ -26,10 +26,12 @@ KINDS = {  # how the driver words a refusal -> what the site is
     "before the deadline": "silent",
     "did not confirm the end": "silent",
     "failed on the way": "lost",
-    "late": "slow",
-    "doubled": "slow",
-    "refused": "refusing",
+    "a doubled or late message": "slow",
+    "late or replayed": "slow",
+    "the site refused": "refusing",
+    "refused to finish": "refusing",
 }
+ALIVE = 3.0  # deadlines within which a site that was heard is slow rather than dead
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Watch:
         self.sites = [SiteView(name, size) for name, size in zip(names, sizes, strict=True)]
         self.round, self.rounds, self.refusals = 0, 0, list[dict[str, Any]]()
         self.phase, self.connected, self._written = "waiting for sites", list[str](), 0.0
+        self._unjudged: set[int] = set()
         self._resume()
 
     def waiting(self, connected: Sequence[str]) -> None:
@@ -84,22 +87,32 @@ class Watch:
         late = view.waiting_since is None or now - view.waiting_since > SLOW * self.deadline
         view.answered += 1
         view.slow += late
-        view.state, view.reason = ("slow", "answers late") if late else ("answering", "")
         view.heard, view.waiting_since = now, None
+        if view.state in ("lying", "refusing"):
+            self._unjudged.add(site)  # good again only when the round ends without a complaint
+        else:
+            view.state, view.reason = ("slow", "answers late") if late else ("answering", "")
         self.write()
 
     def refused(self, site: int, reason: str) -> None:
         view, kind = self.sites[site], kind_of(reason)
-        if kind in ("refusing", "lying"):
+        if kind in ("refusing", "lying") or site in self._unjudged:
             view.answered -= view.answered > 0  # it came, and was no answer
+            self._unjudged.discard(site)
         if not (kind == "slow" and view.state == "slow"):
             setattr(view, kind, getattr(view, kind) + 1)
-        view.state, view.reason, view.waiting_since = kind, reason[:200], None
+        if kind != "silent" or view.state not in ("lying", "refusing"):  # those are heard, only not usefully
+            alive = view.heard is not None and time.time() - view.heard < ALIVE * self.deadline
+            view.state, view.reason = "slow" if kind == "silent" and alive else kind, reason[:200]
+        view.waiting_since = None
         self.refusals = [*self.refusals, {"time": time.time(), "site": view.name, "reason": reason[:200]}][-KEPT:]
         self.write(now=True)
 
     def progress(self, done: int, total: int) -> None:
         self.round, self.rounds = done, total
+        for site in self._unjudged:
+            self.sites[site].state, self.sites[site].reason = "answering", ""
+        self._unjudged.clear()
         self.write(now=True)
 
     def write(self, now: bool = False) -> None:
