@@ -24,11 +24,12 @@ p { margin: 4px 0 } .soft { color: var(--soft) }
 .fine { border-left: 4px solid var(--good); background: var(--card); padding: 8px 12px; margin: 8px 0 }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: 7px 10px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td { overflow-wrap: anywhere } th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
+td { overflow-wrap: break-word } td.w { white-space: nowrap } th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
 .state { font-weight: 600; white-space: nowrap }
 .good { color: var(--good) } .warn { color: var(--warn) } .bad { color: var(--bad) } .quiet { color: var(--quiet) }
 @media (max-width: 640px) { thead { display: none } tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line) }
   td, td.n { display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 2px 0; text-align: right }
+  td.w { white-space: normal } td > span { overflow-wrap: anywhere } td.zero { display: none }
   td::before { content: attr(data-label); color: var(--soft); text-align: left; flex: none } }
 """
 STATES = {  # state -> (sign, words, colour); the sign says it without colour
@@ -93,7 +94,8 @@ def _sites(status: dict[str, Any]) -> str:
         waiting = " (asked again)" if site.get("waiting_since") and site.get("state") in STATES else ""
         cells = _cell("site", escape(str(site.get("name"))))
         cells += _cell("state", f"<span class='state {colour}'>{sign} {words}{waiting}</span>")
-        cells += "".join(_cell(title, str(int(site.get(key) or 0)), "n") for key, title in columns)
+        counts = [(title, int(site.get(key) or 0)) for key, title in columns]
+        cells += "".join(_cell(title, str(count), "n" if count else "n zero") for title, count in counts)
         cells += _cell("why", escape(str(site.get("reason") or "\u2013")))
         rows += f"<tr>{cells}</tr>"
     heads = "".join(f"<th class=n>{t}</th>" for _, t in columns)
@@ -114,7 +116,7 @@ def _accounts(status: dict[str, Any]) -> str:
 
 def _refusals(status: dict[str, Any]) -> str:
     rows = "".join(
-        f"<tr>{_cell('when', escape(_when(r.get('time'))))}{_cell('site', escape(str(r.get('site'))))}"
+        f"<tr>{_cell('when', escape(_when(r.get('time'))), 'w')}{_cell('site', escape(str(r.get('site'))))}"
         f"{_cell('reason', escape(str(r.get('reason'))))}</tr>"
         for r in reversed(status["refusals"])
     )
@@ -132,7 +134,7 @@ def _table(title: str, heads: str, rows: str) -> str:
 
 
 def _cell(title: str, value: str, kind: str = "") -> str:
-    return f"<td data-label='{title}'{f' class={kind}' if kind else ''}>{value}</td>"
+    return f"<td data-label='{title}' class='{kind}'><span>{value}</span></td>"
 
 
 def _when(seconds: Any) -> str:
