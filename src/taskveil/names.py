@@ -14,7 +14,7 @@ def file_name(name: str) -> str:
     """A file name for any text: plain names stay as they are, others are cleaned and marked, so that no two collide."""
     if PLAIN.fullmatch(name) and not MARKED.fullmatch(name) and ".." not in name:
         return name
-    clean = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60]
+    clean = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:60].lstrip("-")
     return f"{clean or '_'}-{hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()[:10]}"
 
 
