@@ -58,11 +58,11 @@ class Trial:
     # ------------------------------------------------------------- commands
 
     def serve(self) -> subprocess.Popen:
-        return self._start("serve", ["serve", "--config", str(self.folder / "federation.toml")])
+        return self.start("serve", ["serve", "--config", str(self.folder / "federation.toml")])
 
-    def join(self, site: str) -> subprocess.Popen:
+    def join(self, site: str, **environment: str) -> subprocess.Popen:
         config, data = self.folder / "sites" / site / "site.toml", self.folder / f"{site}.csv"
-        return self._start(site, ["join", "--config", str(config), "--data", str(data)])
+        return self.start(site, ["join", "--config", str(config), "--data", str(data)], **environment)
 
     def words(self, name: str) -> str:
         return (self.folder / f"{name}.out").read_text()
@@ -125,8 +125,9 @@ class Trial:
 
     # ---------------------------------------------------------------- files
 
-    def _start(self, name: str, arguments: list[str]) -> subprocess.Popen:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    def start(self, name: str, arguments: list[str], **more: str) -> subprocess.Popen:
+        """A command of ours, in the background; `more` goes into its environment."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
         with open(self.folder / f"{name}.out", "ab") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "taskveil.cli", *arguments], stdout=out, stderr=out, env=environment

@@ -1,4 +1,4 @@
-"""What a server and a site say about themselves: a slow, a dead, a lying and a refusing site each as what it is, nothing private."""
+"""What a server and a site say about themselves: every odd site as what it is, and nothing private."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.async_reference import make_block
+from tests.support.require import require
 
 from taskveil import methods
 from taskveil.cli.main import run
@@ -26,8 +28,6 @@ from taskveil.runtime.federation.status_page import page
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier, kind_of
 from taskveil.runtime.site import Site
 from taskveil.runtime.thread_grid import SharedAccount
-from tests.support.async_reference import make_block
-from tests.support.require import require
 
 NAMES = ["good", "slow", "late", "dead", "cut-off", "lying", "refusing"]
 STATES = {"good": "answering", "slow": "slow", "late": "slow", "dead": "lost", "cut-off": "silent", "lying": "lying",

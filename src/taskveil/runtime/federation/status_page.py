@@ -24,7 +24,8 @@ p { margin: 4px 0 } .soft { color: var(--soft) }
 .fine { border-left: 4px solid var(--good); background: var(--card); padding: 8px 12px; margin: 8px 0 }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; padding: 7px 10px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td { overflow-wrap: break-word } td.w { white-space: nowrap } th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
+td { overflow-wrap: break-word } td.w { white-space: nowrap }
+th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
 .state { font-weight: 600; white-space: nowrap }
 .good { color: var(--good) } .warn { color: var(--warn) } .bad { color: var(--bad) } .quiet { color: var(--quiet) }
 @media (max-width: 640px) { thead { display: none } tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line) }
