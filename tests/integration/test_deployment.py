@@ -1,4 +1,4 @@
-"""Real Flower on loopback: the commands of deploy/ as they stand there, and the status of a run with a slow, a dead and a lying site."""
+"""Real Flower on loopback: the commands of deploy/ as they stand there, and a run with a slow, a dead and a lying site."""
 
 from __future__ import annotations
 
