@@ -63,7 +63,8 @@ class Whole(Rule):
     def accepts(self, value: Any) -> bool:
         if not isinstance(value, numbers.Integral) or isinstance(value, bool):
             return False
-        return self.at_least <= value and (self.at_most is None or value <= self.at_most)
+        number = int(value)
+        return self.at_least <= number and (self.at_most is None or number <= self.at_most)
 
     @property
     def allowed(self) -> str:
