@@ -235,3 +235,33 @@ def test_commands_say_so_in_one_line_with_exit_2(command, content, folder, capsy
         run([part.replace("{}", str(folder)) for part in command])
     assert ended.value.code == 2
     one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("file", ["plan.json", "commits.jsonl", "state.npz", "billboard-00001.npz"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{\n", b"\xff\n", b"null\n", b'{"id": 3}\n', b"PK\x03\x04" + bytes(40)])
+def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
+    rng = np.random.default_rng(0)
+    X, task = rng.standard_normal((40, 2)), np.repeat(np.arange(4), 10)
+
+    def fit() -> Any:
+        return tv.TaskRegressor(tv.methods.get("mean", rounds=1), epsilon=1.0, run_dir=tmp_path / "run").fit(X, X[:, 0], task=task)
+
+    fit()
+    (tmp_path / "run" / "finished").unlink(missing_ok=True)
+    assert (tmp_path / "run" / file).exists()
+    (tmp_path / "run" / file).write_bytes(content)
+    with pytest.raises(DataError) as error:
+        fit()
+    one_line(str(error.value))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"PK\x03\x04" + bytes(40)])
+def test_a_sites_damaged_memory_is_refused(content, tmp_path):
+    from taskveil.runtime.site_state import SiteState
+
+    state = SiteState(tmp_path / "state")
+    for name, read in (("run.json", state.agreed), ("rows.npz", state.rows), ("last.npz", state.load)):
+        (state.folder / name).write_bytes(content)
+        with pytest.raises(DataError) as error:
+            read()
+        one_line(str(error.value))

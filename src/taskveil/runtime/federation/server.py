@@ -43,7 +43,7 @@ from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.site import plan_digest
-from taskveil.saved import read_arrays, read_json
+from taskveil.saved import read_arrays, read_json, total
 
 log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
@@ -144,7 +144,10 @@ class ProgressStore:
     def load(self) -> Progressed | None:
         if not self.path.exists():
             return None
-        arrays = read_arrays(self.path)
+        with total(str(self.path)):
+            return self._load(read_arrays(self.path))
+
+    def _load(self, arrays: dict[str, np.ndarray]) -> Progressed | None:
         about = json.loads(str(arrays["about"]))
         if about["digest"] != self.digest:
             return None  # the files of another plan, which `serve` refuses before it comes to this
