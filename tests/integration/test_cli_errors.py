@@ -119,7 +119,7 @@ CASES = {
     "option no method has": ([*FIT, "--set", "magic=1"], 2, "no method in this command has an option"),
     "option without value": ([*FIT, "--set", "rounds"], 2, "NAME=VALUE"),
     "epsilon of zero": ([*FIT, "--epsilon", "0"], 2, "positive"),
-    "epsilon in words": ([*FIT, "--epsilon", "much"], 2, "number or 'none'"),
+    "epsilon in words": ([*FIT, "--epsilon", "much"], 2, "positive and finite, or none"),
     "delta above one": ([*FIT, "--delta", "2"], 2, "delta"),
     "unknown choice": ([*FIT, "--neighbours", "both"], 2, "replace-one"),
     "unknown option": ([*FIT, "--fast"], 2, "--fast"),

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.docs
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
+ELSEWHERE = "runbook.md"  # its steps are commands of the shell as well: test_runbook.py runs all of them
 BEFORE = {  # what a page that is part of a longer story takes for granted
     "README.md": """
 import pandas as pd, taskveil as tv
@@ -37,7 +38,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(kind, text) for kind, text in BLOCK.findall(page.read_text()) if kind in ("python", "console")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != ELSEWHERE], ids=lambda p: p.name)
 def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {"__name__": "page"}

@@ -64,12 +64,12 @@ class Trial:
 
     # ------------------------------------------------------------- commands
 
-    def serve(self, **env: str) -> subprocess.Popen:
-        return self._start("serve", ["serve", "--config", str(self.folder / "federation.toml")], env)
+    def serve(self, **environment: str) -> subprocess.Popen:
+        return self.start("serve", ["serve", "--config", str(self.folder / "federation.toml")], **environment)
 
-    def join(self, site: str, **env: str) -> subprocess.Popen:
+    def join(self, site: str, **environment: str) -> subprocess.Popen:
         config, data = self.folder / "sites" / site / "site.toml", self.folder / f"{site}.csv"
-        return self._start(site, ["join", "--config", str(config), "--data", str(data)], env)
+        return self.start(site, ["join", "--config", str(config), "--data", str(data)], **environment)
 
     def words(self, name: str) -> str:
         return (self.folder / f"{name}.out").read_text()
@@ -132,8 +132,9 @@ class Trial:
 
     # ---------------------------------------------------------------- files
 
-    def _start(self, name: str, arguments: list[str], env: dict[str, str]) -> subprocess.Popen:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+    def start(self, name: str, arguments: list[str], **more: str) -> subprocess.Popen:
+        """A command of ours, in the background; `more` goes into its environment."""
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
         with open(self.folder / f"{name}.out", "ab") as out:
             process = subprocess.Popen(
                 [sys.executable, "-m", "taskveil.cli", *arguments], stdout=out, stderr=out, env=environment

@@ -8,6 +8,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -31,10 +32,10 @@ class AuditCommand(click.RichCommand):
     "taskveil audit fit visits.csv --task hospital --target days --epsilon 1  (your own configuration: audit fit --help)",
 )
 @click.argument("target")
-@click.option("--epsilon", type=float, default=1.0, show_default=True, help="The claim under attack.")
-@click.option("--delta", type=float, default=None, help="Default: 1e-5.")
-@click.option("--trials", type=int, default=None, help="Runs of each of the two neighbours; default: by target.")
-@click.option("--seed", type=int, default=None, help="Seeds the whole simulation, noise included.")
+@click.option("--epsilon", type=flag("--epsilon"), default=1.0, show_default=True, help="The claim under attack.")
+@click.option("--delta", type=flag("--delta"), default=None, help="Default: 1e-5.")
+@click.option("--trials", type=flag("--trials"), default=None, help="Runs of each of the two neighbours; default: by target.")
+@click.option("--seed", type=flag("--seed"), default=None, help="Seeds the whole simulation, noise included.")
 @click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True)
 @click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default=None,
               help="Default: add-remove for mechanisms, replace-one for methods.")
@@ -49,7 +50,7 @@ class AuditCommand(click.RichCommand):
               help="What is planted; one-run: many canaries in a single run.")
 @click.option("--view", type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
               help="What the attacker reads: the billboard, or the noisy sums behind it.")
-@click.option("--jobs", type=int, default=None, help="Processes; default: one per core.")
+@click.option("--jobs", type=flag("--jobs"), default=None, help="Processes; default: one per core.")
 @click.option("--gallery", type=click.Path(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
 @json_option
 def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json: bool, **given: Any) -> int:

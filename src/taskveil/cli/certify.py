@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.options import json_option, print_json
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import OptionError
 
 UNSIGNED = (
     "unsigned: evidence, not proof. The files fit together, but whoever can write all of them can write others. "
@@ -72,11 +72,10 @@ def _alone(path: Path) -> tuple[Any, list[str], None]:
     from taskveil.estimators import legacy
     from taskveil.estimators.check_folder import Checked
     from taskveil.privacy.certificate import Certificate
+    from taskveil.saved import total
 
-    try:
+    with total(str(path)):
         certificate = Certificate.from_json(path.read_text())
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not a certificate: expected one JSON document") from None
     return Checked(certificate, (*legacy.certificate_problems(certificate), *certificate.verify().problems)), [ALONE], None
 
 

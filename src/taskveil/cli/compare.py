@@ -9,6 +9,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
@@ -27,7 +28,6 @@ from taskveil.cli.options import (
     written_page,
 )
 from taskveil.cli.progress import progress_bar
-from taskveil.errors import OptionError
 
 
 @click.command(
@@ -41,16 +41,19 @@ from taskveil.errors import OptionError
     results="--out --json --help",
 )
 @data_options
-@click.option("--methods", "names", default="local,pooled,subspace", show_default=True, shell_complete=complete_methods,
+@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,subspace",
+              show_default=True, shell_complete=complete_methods,
               help="Comma-separated names.")
-@click.option("--epsilons", default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated.")
-@click.option("--train-fraction", type=float, default=0.5, show_default=True, help="Share of each task's rows to train on.")
+@click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
+              help="Numbers and 'none', comma-separated.")
+@click.option("--train-fraction", type=flag("--train-fraction"), default=0.5, show_default=True,
+              help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
-@click.option("--repeats", type=int, default=3, show_default=True)
+@click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
 @click.option("--metric", help="nmse mse r2 auc accuracy balanced-accuracy error-rate; default from the target.")
 @privacy_options
 @scaling_options
-@click.option("--seed", type=int, default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
+@click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
 @json_option
 def command(data: str, names: str, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
@@ -59,8 +62,6 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     from taskveil.estimators.compare import compare
 
     reading = {k: given.pop(k) for k in READING}
-    if not 0 < train_fraction < 1:
-        raise OptionError(f"--train-fraction must lie between 0 and 1, got {train_fraction}")
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     methods = methods_with(chosen, parse_settings(settings))
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)

@@ -9,6 +9,8 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli import command_file
+from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
@@ -43,12 +45,14 @@ from taskveil.errors import BudgetExceeded, OptionError
 @reading_options
 @click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
               help="Name of a method, or 'auto', which chooses by public sizes and says why.")
-@click.option("--epsilon", default="1.0", show_default=True, help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
+              help="A number, or 'none' to train without privacy.")
 @privacy_options
 @scaling_options
 @ledger_options
 @seed_option
-@click.option("--insecure-noise-seed", type=int, help="Reproducible noise for tests. Voids the certificate.")
+@click.option("--insecure-noise-seed", type=flag("--insecure-noise-seed"),
+              help="Reproducible noise for tests. Voids the certificate.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
@@ -135,7 +139,7 @@ def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
     if run.exists():
         shutil.rmtree(run)
     run.mkdir(parents=True)
-    (run / "command.json").write_text(json.dumps({"data": data, "options": given}))
+    command_file.write(run / "command.json", data, given)
 
 
 def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -143,17 +147,15 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
     path = folder / "run" / "command.json"
     if not path.exists():
         raise OptionError(f"{folder} holds no run to resume: {path} is missing")
-    stored = json.loads(path.read_text())
-    return stored["data"], stored["options"]
+    data, options = command_file.read(path)
+    given = command_file.as_given(command, options, path)
+    return data, {k: v for k, v in given.items() if k not in ("data", "out", "resume", "as_json")}
 
 
-def read_epsilon(text: str) -> float | None:
-    if text.lower() == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise OptionError(f"--epsilon expects a number or 'none', got {text!r}") from None
+def read_epsilon(given: str | float | None) -> float | None:
+    """A number, or None for the word 'none'; runs of version 0.1 noted numbers as words."""
+    rule = FLAGS["--epsilon or none"]
+    return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
 
 
 def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
@@ -15,7 +16,7 @@ from taskveil.errors import OptionError
 @click.option(
     "--init", "folder", type=click.Path(file_okay=False), help="Create this site's key pair in this folder."
 )
-@click.option("--name", help="With --init: the site's name.")
+@click.option("--name", type=flag("--name"), help="With --init: the site's name.")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The site's own site.toml.")
 @click.option("--data", type=click.Path(exists=True), help="The site's rows; they stay here.")
 @click.option("--ask", is_flag=True, help="Show the plan and ask before anything is sent.")

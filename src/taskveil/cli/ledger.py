@@ -10,6 +10,7 @@ from typing import Any
 import click
 import rich_click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 
 ledger_url = click.option(
@@ -40,8 +41,8 @@ def command() -> None:
 
 @command.command("set", epilog="Example: taskveil ledger set hospitals-2026 --epsilon 3 --delta 1e-5")
 @click.argument("name")
-@click.option("--epsilon", type=float, required=True)
-@click.option("--delta", type=float, required=True)
+@click.option("--epsilon", type=flag("--epsilon"), required=True)
+@click.option("--delta", type=flag("--delta"), required=True)
 @click.option(
     "--rule",
     type=click.Choice(["gaussian"]),

@@ -27,6 +27,7 @@ COMMANDS = {
     "ledger": "Budgets and spending over all runs.",
     "serve": "Run a federation's server.",
     "join": "Join a federation as a site.",
+    "status": "How a server or a site is doing.",
     "report": "One self-contained page about a run.",
     "reproduce": "A figure or table of a paper.",
     "data": "Data sets: list, fetch, path.",
@@ -89,8 +90,7 @@ def run(arguments: list[str] | None = None) -> None:
     except click.exceptions.Abort:
         _fail("stopped", 130)
     except click.ClickException as error:
-        error.show()
-        sys.exit(2)
+        _fail(" ".join(error.format_message().split()) + help_hint(error), 2)
     except TaskveilError as error:
         if os.environ.get("TASKVEIL_DEBUG"):
             raise
@@ -110,6 +110,12 @@ def run(arguments: list[str] | None = None) -> None:
         if os.environ.get("TASKVEIL_DEBUG"):
             raise
         _fail(unexpected(error), 1)
+
+
+def help_hint(error: click.ClickException) -> str:
+    """Where to read on."""
+    context = getattr(error, "ctx", None)
+    return f" (see {context.command_path} --help)" if context is not None else ""
 
 
 def unexpected(error: Exception) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from taskveil.cli.flags import FLAGS, flag
 from taskveil.errors import OptionError
 
 # A list of texts and numbers, with no list or object in it.
@@ -27,7 +28,7 @@ def stack(*options: Callable) -> Callable:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-seed_option = click.option("--seed", type=int, default=None, help="Seed of splits and initialisation.")
+seed_option = click.option("--seed", type=flag("--seed"), default=None, help="Seed of splits and initialisation.")
 
 READING = (
     "task", "target", "targets", "person", "features", "leave_out", "positive", "kind", "bounds", "missing", "bad_rows",
@@ -65,7 +66,7 @@ reading_options = stack(
 data_options = stack(click.argument("data", shell_complete=lambda *asked: complete_data(*asked)), reading_options)
 
 privacy_options = stack(
-    click.option("--delta", type=float, help="Default: min(1e-5, 1/(10 tasks))."),
+    click.option("--delta", type=flag("--delta"), help="Default: min(1e-5, 1/(10 tasks))."),
     click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True,
                  help="What epsilon protects: all data of a task, or one row."),
     click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True,
@@ -151,7 +152,7 @@ def parse_settings(settings: tuple[str, ...]) -> dict[str, Any]:
             raise OptionError(f"--set expects NAME=VALUE, got {item!r}")
         try:
             parsed[name] = json.loads(value)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             parsed[name] = value
     return parsed
 
@@ -173,20 +174,8 @@ def methods_with(names: list[str], settings: dict[str, Any]) -> list[Any]:
 
 def parse_epsilons(text: str) -> list[float | None]:
     """'0.1,1,none' as numbers and None."""
-    values: list[float | None] = []
-    for item in text.split(","):
-        item = item.strip().lower()
-        if item in ("none", "inf"):
-            values.append(None)
-            continue
-        try:
-            value = float(item)
-        except ValueError:
-            raise OptionError(f"--epsilons expects numbers or 'none', got {item!r}") from None
-        if not 0 < value < float("inf"):
-            raise OptionError(f"epsilon must be positive, got {item}")
-        values.append(value)
-    return values
+    entry = FLAGS["--epsilon or none"]
+    return [entry.check("--epsilons", entry.parse(item.strip())) for item in text.split(",") if item.strip()]
 
 
 def load(data: str, metric: str | None = None, **given: Any) -> Any:

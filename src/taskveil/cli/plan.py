@@ -7,19 +7,20 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
+from taskveil.cli.flags import flag
 from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
-from taskveil.errors import OptionError
+from taskveil.cli.progress import progress_bar
 
 
 @click.command(
     "plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace"
 )
-@click.option("--tasks", "n_tasks", type=int, required=True, help="Number of tasks.")
-@click.option("--features", "n_features", type=int, required=True, help="Number of features.")
-@click.option("--epsilon", required=True, help="A number, or 'none'.")
+@click.option("--tasks", "n_tasks", type=flag("--tasks"), required=True, help="Number of tasks.")
+@click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
+@click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
 @click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods)
-@click.option("--rounds", type=int, help="Releases; default: the method's own.")
-@click.option("--rows", type=int, help="Rows of a task, for the calculators of the papers' theorems.")
+@click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
+@click.option("--rows", type=flag("--rows"), help="Rows of a task, for the calculators of the papers' theorems.")
 @click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
@@ -33,8 +34,6 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     from taskveil.privacy.plan import Budget
     from taskveil.privacy.secure_options import SecureOptions
 
-    if n_tasks < 1 or n_features < 1:
-        raise OptionError(f"--tasks and --features must be at least 1, got {n_tasks} and {n_features}")
     options = parse_settings(settings)
     if rounds is not None:
         options["rounds"] = rounds
@@ -47,8 +46,9 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
-    result = describe_plan(chosen, public, budget)
-    result["spending"] = spending(chosen, public, budget)
+    with progress_bar(f"planning {method}"):
+        result = describe_plan(chosen, public, budget)
+        result["spending"] = spending(chosen, public, budget)
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
     if as_json:
         print_json(result)

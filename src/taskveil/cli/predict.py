@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from taskveil.cli import command_file
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
+from taskveil.names import spreadsheet_cell
 
 REMEMBERED = ("task", "targets", "missing", "bad_rows")
 
@@ -54,7 +55,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     if hasattr(estimator, "predict_proba"):
         for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
-    text = table.to_csv(out, index=False)
+    text = for_spreadsheets(table).to_csv(out, index=False)
     if as_json:
         print_json({"rows": len(table), "predictions": table["prediction"].tolist(), "task": table["task"].astype(str).tolist(),
                     "row": table["row"].tolist()})  # fmt: skip
@@ -64,13 +65,22 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         click.echo(f"{len(table)} predictions: {out}", err=True)
 
 
+def for_spreadsheets(table: Any) -> Any:
+    """The table with text that would run as a formula made harmless; columns of numbers are left alone."""
+    quoted = table.rename(columns=spreadsheet_cell)
+    for name in quoted.columns:
+        if quoted[name].dtype.kind not in "biuf":
+            quoted[name] = [spreadsheet_cell(v) for v in quoted[name]]
+    return quoted
+
+
 def as_in_fit(folder: Path) -> dict[str, Any]:
     """How the command that made the models read its table; nothing where they were made another way."""
     path = folder / "run" / "command.json"
     if not path.exists():
         return {}
     try:
-        options = json.loads(path.read_text())["options"]
-    except (ValueError, KeyError):
+        _, options = command_file.read(path)
+    except DataError:
         raise DataError(f"{path} is damaged; remove it and say --task, --missing and --bad-rows yourself") from None
     return {k: options.get(k) for k in REMEMBERED}

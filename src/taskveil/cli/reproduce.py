@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 
@@ -17,8 +18,8 @@ from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 @click.command("reproduce", epilog="Example: taskveil reproduce mp-mtl-fig6 --quick")
 @click.argument("name")
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--repeats", type=click.IntRange(2), help="Replications; default: the paper's number, few with --quick.")
+@click.option("--seed", type=flag("--seed"), default=0, show_default=True)
+@click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | None, as_json: bool) -> None:

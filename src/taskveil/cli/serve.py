@@ -6,6 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
@@ -20,18 +21,19 @@ from taskveil.errors import OptionError
     type=click.Path(file_okay=False),
     help="Create certificates, keys and files in this folder.",
 )
-@click.option("--site", "sites", multiple=True, help="With --init: a site's name (repeatable).")
+@click.option("--site", "sites", type=flag("--site"), multiple=True, help="With --init: a site's name (repeatable).")
 @click.option(
     "--host",
     "hosts",
+    type=flag("--host"),
     multiple=True,
     default=("127.0.0.1",),
     show_default=True,
     help="With --init: the server's names and addresses.",
 )
-@click.option("--port", default=9092, show_default=True, help="With --init: the server's port.")
+@click.option("--port", type=flag("--port"), default=9092, show_default=True, help="With --init: the server's port.")
 @click.option(
-    "--name", default="federation", show_default=True, help="With --init: a name for the federation."
+    "--name", type=flag("--name"), default="federation", show_default=True, help="With --init: a name for the federation."
 )
 @click.option(
     "--config",

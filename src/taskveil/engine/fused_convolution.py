@@ -287,7 +287,8 @@ leave.defvjp(_leave_forward, _leave_backward)
 
 
 def _layer(images: Any, weights: Any) -> Layer:
-    return Layer(*images.shape, weights.shape[1])
+    n, h, w, c = images.shape
+    return Layer(n, h, w, c, weights.shape[1])
 
 
 def _array(size: int, dtype: Any = jnp.float32) -> Any:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
+from taskveil.estimators.parameters import check_parameters
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.guarantees import check_new_delta
@@ -23,7 +24,7 @@ from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import Account, MemoryAccount
-from taskveil.privacy.units import Neighbours, Observer, Unit
+from taskveil.privacy.units import Neighbours, Unit
 from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
@@ -118,6 +119,7 @@ class TaskEstimator(BaseEstimator):
                 "sample_weight is refused: weights derived from data break the sensitivity bound, and uniform weights "
                 "are the only ones the certificate covers. Leave it out."
             )
+        check_parameters(self)
         rules = self._rules()
         tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable)
         method, scaling, notes = self._prepared(tasks)
@@ -153,20 +155,15 @@ class TaskEstimator(BaseEstimator):
         return self.method.under(self.unit)
 
     def _budget(self, tasks: TaskSet) -> Budget:
-        unit = _member(Unit, self.unit, "unit")
-        neighbours = _member(Neighbours, self.neighbours, "neighbours")
-        _member(Observer, self.observer, "observer")
-        delta = self.delta
+        unit, delta = Unit(self.unit), self.delta
         if delta is None:
             size = tasks.n_tasks if unit is Unit.TASK else tasks.n_rows
             delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
-        if self.epsilon is not None and not (np.isreal(self.epsilon) and 0 < self.epsilon < np.inf):
-            raise OptionError(f"epsilon must be a positive number, or None to train without privacy; got {self.epsilon!r}")
         return Budget(
             epsilon=self.epsilon,
             delta=check_new_delta(delta),
             unit=unit,
-            neighbours=neighbours,
+            neighbours=Neighbours(self.neighbours),
             mechanism=self.mechanism,
             accountant=self.accountant,
             aggregation=self.aggregation,
@@ -478,10 +475,3 @@ def _constant_columns(block: TaskBlock) -> int:
 def _some(names: np.ndarray, count: int = 3) -> str:
     shown = ", ".join(str(n) for n in names[:count])
     return shown + (f" and {names.size - count} more" if names.size > count else "")
-
-
-def _member(kind: Any, value: Any, what: str) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        raise OptionError(f"{what} must be one of {', '.join(v.value for v in kind)}; got {value!r}") from None

@@ -21,7 +21,7 @@ import numpy as np
 from taskveil.errors import CheckFailed, DataError, InputError, OptionError
 from taskveil.estimators import legacy
 from taskveil.estimators.certify import certificate as certificate_of
-from taskveil.estimators.storage import UNREADABLE, read_folder, saved_run
+from taskveil.estimators.storage import read_folder, saved_run
 from taskveil.privacy.certificate import Certificate, software_versions
 from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.privacy.verification import differences
@@ -30,6 +30,7 @@ FILES, RESULTS = ("model.json", "arrays.npz"), ("run.json", "billboard.npz")
 CLAIMS = ("method", "variant", "statements", "events", "randomness")
 WORDS = ("assumptions", "not_protected")  # sentences, which another version may put in other words
 EXPECTED = "expected a folder written by fit; give certificate.json itself to check it without its run"
+UNREADABLE = (KeyError, TypeError, AttributeError, IndexError)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _record_problems(
 ) -> list[str]:
     """What the record of the run says otherwise."""
     try:
-        method, record, preparation = saved_run(about, arrays)
+        method, record, preparation = saved_run(about, arrays, Path())
         derived = certificate_of(method, record, preparation)
         found = [] if old and legacy.is_search(certificate) else _differences(certificate, derived, "the run in model.json", old)
         if old:

@@ -188,7 +188,10 @@ def _target(y: Any, kind: str) -> np.ndarray:
 def _dense(X: Any) -> np.ndarray:
     if hasattr(X, "toarray"):
         raise DataError("Sparse data was passed, but a dense array is required; use X.toarray()")
-    return np.asarray(X)
+    try:
+        return np.asarray(X)
+    except ValueError:
+        raise DataError("X must be rows x features, every row of the same length; got rows of different lengths") from None
 
 
 def _numbers(X: np.ndarray) -> np.ndarray:
@@ -197,7 +200,7 @@ def _numbers(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind in "OUS":
         try:
             return X.astype(np.float64)
-        except ValueError:
+        except (TypeError, ValueError):
             raise DataError(
                 "X has text columns; expected numbers. Pass a DataFrame, whose text columns are encoded"
             ) from None

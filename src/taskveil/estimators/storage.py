@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,19 +22,19 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arrays, check_description
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
+from taskveil.methods.options import check_options
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.runtime.record import RunRecord, executed_releases
+from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.public_bounds import PublicBounds
-
-FORMAT = 2
-READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
-SCALING = ("shift", "scale", "y_shift", "y_scale")
 
 
 def save(estimator: Any, directory: str | Path) -> Path:
@@ -93,42 +91,52 @@ def load(directory: str | Path) -> Any:
     folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
     kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
-    if about.get("format") not in READABLE or about.get("class") not in kinds:
+    if about.get("format") not in READABLE or str(about.get("class")) not in kinds:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "
             "Use the version of taskveil that wrote it."
         )
-    try:
-        method, record, prepared = saved_run(about, arrays)
+    with total(str(folder / "model.json")):
+        method, record, prepared = saved_run(about, arrays, folder)
         asked = method.inner if isinstance(method, CommonScale) else method
         estimator = kinds[about["class"]](**{**about["options"], "method": asked})
-        shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
-        scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-        scaling = replace(scaling, own_target=prepared.own_target)
-        estimator.task_names_ = tuple(about["task_names"])
-        estimator.feature_names_ = tuple(about["feature_names"])
-        estimator.n_features_in_ = len(estimator.feature_names_)
-        estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
-        estimator.bounds_ = PublicBounds.coerce(about.get("bounds"))
-        estimator.warnings_ = about["warnings"]
-        estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
-    except UNREADABLE as error:
-        raise DataError(f"{folder} is not a complete saved model: {error} is missing or wrong") from None
-    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, record.models
-    estimator.n_iter_, estimator.certificate_, estimator.preparation_ = record.rounds, certificate, prepared
-    estimator._set_coefficients(method, scaling, record.models)
+        check_parameters(estimator)
+        _restore(estimator, method, record, prepared, about, arrays)
+    estimator.certificate_ = certificate
     return estimator
 
 
-UNREADABLE = (KeyError, TypeError, AttributeError, IndexError)
-DAMAGED = (ValueError, zipfile.BadZipFile, zlib.error, NotImplementedError, RecursionError, EOFError, OSError)
+def _restore(
+    estimator: Any, method: Method, record: RunRecord, prepared: PublicPart, about: dict[str, Any], arrays: dict[str, np.ndarray]
+) -> None:
+    """Fitted attributes out of checked content."""
+    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
+    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
+    scaling = replace(scaling, own_target=prepared.own_target)
+    estimator.task_names_, estimator.feature_names_ = tuple(about["task_names"]), tuple(about["feature_names"])
+    estimator.n_features_in_ = len(estimator.feature_names_)
+    estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
+    estimator.bounds_ = None if about.get("bounds") is None else PublicBounds.from_dict(_wide(about["bounds"]))
+    estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
+    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, record.models
+    estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
+    estimator._set_coefficients(method, scaling, record.models)
 
 
-def saved_run(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Method, RunRecord, PublicPart]:
-    """The record of a run as its folder describes it; one of UNREADABLE where it does not."""
+def _wide(bounds: dict[str, Any]) -> dict[str, Any]:
+    """Declared ranges of a saved model: version 0.1 let low = high pass and scaled by one, as this width does."""
+    features = {k: [v[0] - 1, v[1] + 1] if v[0] == v[1] else v for k, v in bounds.get("features", {}).items()}
+    return {**bounds, "features": features}
+
+
+def saved_run(about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> tuple[Method, RunRecord, PublicPart]:
+    """The record of a run as its folder describes it; entries and arrays are checked first."""
     from taskveil import methods
 
+    check_description(about, str(folder / "model.json"))
     method = methods.get(about["method"]["name"], **about["method"]["options"])
+    check_options(method)
+    check_arrays(about, arrays, method.linear, str(folder / "arrays.npz"))
     if about["scaling"]["mode"] == "private":
         method = CommonScale(method, about["options"]["scaling_share"])
     plan = Plan.from_dict(about["plan"])
@@ -168,20 +176,15 @@ def read_folder(
     folder: Path, record: str = "model.json", values: str = "arrays.npz"
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], Certificate]:
     """The three files of a saved run, as they are."""
-    try:
-        about = json.loads((folder / record).read_text())
-        with np.load(folder / values, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        certificate = Certificate.from_json((folder / "certificate.json").read_text())
-    except FileNotFoundError as error:
-        raise DataError(f"{folder} is not a saved model: {Path(str(error.filename)).name} is missing") from None
-    except DataError:
-        raise
-    except DAMAGED as error:
-        raise DataError(f"{folder} is damaged and cannot be read ({type(error).__name__}); save the model again") from None
+    for name in (record, values, "certificate.json"):
+        if not (folder / name).is_file():
+            raise DataError(f"{folder} is not a saved model: {name} is missing")
+    about = read_json(folder / record)
     if not isinstance(about, dict):
         raise DataError(f"{folder / record} is not a description of a model")
-    return about, arrays, certificate
+    with total(str(folder / "certificate.json")):
+        certificate = Certificate.from_dict(read_json(folder / "certificate.json"))
+    return about, read_arrays(folder / values), certificate
 
 
 def _models(models: Models) -> dict[str, np.ndarray]:

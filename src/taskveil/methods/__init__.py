@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from importlib import import_module
 from typing import Any
 
+from taskveil.errors import OptionError
 from taskveil.registry import Table
 
 METHODS: Table[str] = Table("method")
@@ -54,7 +56,12 @@ def get(name: str, **options: Any) -> Any:
     if options.get("unit") == "record" and name in RECORDS:
         place = RECORDS[name]
     module, _, attribute = place.partition(":")
-    return getattr(import_module(module), attribute)(**options)
+    kind = getattr(import_module(module), attribute)
+    known = inspect.signature(kind.__init__).parameters
+    for option in options:
+        if option not in known or option == "self":
+            raise OptionError(f"method {name!r} has no option {option!r}; options: {', '.join(known).removeprefix('self, ')}")
+    return kind(**options)
 
 
 def names() -> list[str]:

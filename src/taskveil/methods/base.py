@@ -22,7 +22,9 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from taskveil.checks import Rule
 from taskveil.errors import OptionError
+from taskveil.methods.options import check_options
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
@@ -156,6 +158,7 @@ class Method(BaseEstimator):
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
     linear: ClassVar[bool] = True  # models are coef and intercept
     reference: ClassVar[str] = ""
+    rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
 
     def adjust(self, budget: Budget) -> Budget:
         """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
@@ -226,6 +229,7 @@ class Method(BaseEstimator):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
+        check_options(self)
         if budget.variant not in self.variants:
             raise OptionError(
                 f"method {self.name!r} has variants {', '.join(self.variants)}; got {budget.variant!r}"

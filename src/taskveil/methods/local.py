@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from taskveil.errors import OptionError
+from taskveil.checks import Choice, Rule
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -17,17 +18,13 @@ class Local(Method):
     """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
 
     name = "local"
+    rules: ClassVar[dict[str, Rule]] = {"penalty": Choice("l1", "l2")}
     units = ("task", "record")
     shares_nothing = True
 
     def __init__(self, penalty: str = "l2", strength: float | None = None):
         self.penalty = penalty
         self.strength = strength
-
-    def check(self, public: PublicInfo, budget: Budget) -> None:
-        super().check(public, budget)
-        if self.penalty not in ("l1", "l2"):
-            raise OptionError(f"penalty of method 'local' must be 'l1' or 'l2', got {self.penalty!r}")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         return []

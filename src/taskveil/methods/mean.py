@@ -33,7 +33,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods import direction_mean, mean_records, mean_rounds
 from taskveil.methods.alone import best_intercepts
@@ -96,15 +95,6 @@ class Mean(Method):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)
-        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
-        if self.rounds is not None and not (whole and self.rounds >= 1):
-            raise OptionError(f"rounds must be a whole number of at least 1, or None; got {self.rounds!r}")
-        if self.strength is not None and not 0.0 <= self.strength < math.inf:
-            raise OptionError(f"strength must be at least 0 and finite, or None; got {self.strength!r}")
-        if self.rate is not None and not 0.0 < self.rate <= 1.0:
-            raise OptionError(f"rate must lie in (0, 1], or be None; got {self.rate!r}")
-        if self.clip is not None and not 0.0 < self.clip < math.inf:
-            raise OptionError(f"clip must be positive and finite, or None; got {self.clip!r}")
         if budget.unit is Unit.RECORD:
             mean_records.check(self.strength, public)
 

@@ -17,10 +17,11 @@ certificate says "none". With epsilon, private_mocha.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
 from taskveil.methods.base import (
     Billboard,
@@ -38,7 +39,7 @@ from taskveil.methods.svm.method import NO_GUARANTEE, UNBOUNDED, Svm
 from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.svm_problem import EMPTY, check_constants
+from taskveil.solvers.svm_problem import EMPTY
 from taskveil.tasks.block import TaskBlock
 
 COLUMNS = "columns"
@@ -55,6 +56,7 @@ class Mocha(Method):
     """
 
     name = "mocha"
+    rules: ClassVar[dict[str, Rule]] = {"relationship": Choice("mean", "learned")}
     reference = "Smith, Chiang, Sanjabi, Talwalkar 2017, Federated Multi-Task Learning, Alg. 1"
 
     def __init__(
@@ -92,20 +94,9 @@ class Mocha(Method):
     mask_mode = "consistent"
     step = None
 
-    def check(self, public: PublicInfo, budget: Budget) -> None:
-        super().check(public, budget)
-        check_constants(self.C1, self.C2)
-        if self.relationship not in ("mean", "learned"):
-            raise OptionError(f"relationship of method 'mocha' must be 'mean' or 'learned'; got {self.relationship!r}")
-        for name in ("update_every", "local_passes"):
-            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
-                raise OptionError(f"{name} must be a whole number of at least 1; got {getattr(self, name)!r}")
-
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         private = budget.epsilon is not None
         rounds = (1 if private else 200) if self.rounds is None else self.rounds
-        if not isinstance(rounds, int | np.integer) or rounds < 1:
-            raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
         shape = (public.n_tasks, public.n_outputs, public.n_features + self.has_intercept(public))
         if private:
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in range(1, rounds + 1)]

@@ -130,17 +130,8 @@ class NeuralMethod(Method):
         from taskveil.engine import require_jax
 
         require_jax()
-        for name, value in (("rounds", 1 if self.rounds is None else self.rounds), ("local_steps", self.local_steps)):
-            if not (isinstance(value, int | np.integer) and value >= 1):
-                raise OptionError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if not (self.rate is None or 0 < self.rate <= 1):
-            raise OptionError(f"rate must lie in (0, 1], or None; got {self.rate!r}")
-        if self.adaptive_clip is not None and not 0 < self.adaptive_clip < 1:
-            raise OptionError(f"adaptive_clip is a quantile in (0, 1), or None; got {self.adaptive_clip!r}")
         if self.adaptive_clip is not None and (self.n_groups(public) > 1 or budget.aggregation != "curator"):
             raise OptionError("adaptive_clip needs one shared mean and aggregation 'curator'")
-        if self.participations is not None and not (isinstance(self.participations, int) and self.participations >= 1):
-            raise OptionError(f"participations must be a whole number of at least 1, or None; got {self.participations!r}")
         if self.participations is not None and budget.variant != "sound":
             raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
         self.tuning_options(public)

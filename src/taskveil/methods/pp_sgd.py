@@ -8,31 +8,27 @@ w + theta_i. eta is `learning_rate`, eta_w is `server_rate`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from taskveil.errors import OptionError
+from taskveil.checks import Choice, Rule
 from taskveil.methods.base import PublicInfo, ServerSide, State
 from taskveil.methods.neural import NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
-from taskveil.privacy.plan import Budget, Plan
+from taskveil.privacy.plan import Plan
 
 
 class PPSGD(NeuralMethod):
     __doc__ = "Shared plus private part, one clipped gradient per round. " + (NeuralMethod.__doc__ or "")
 
     name = "pp-sgd"
+    rules: ClassVar[dict[str, Rule]] = {"model": Choice("linear", "softmax")}  # it adds two linear models
     variants = ("sound",)
     work_kind = "residual"
     uses_strength = False
     default_personalise = "none"
     reference = "Bietti, Wei, Dudik, Langford, Wu 2022, Personalization Improves Privacy-Accuracy Tradeoffs"
-
-    def check(self, public: PublicInfo, budget: Budget) -> None:
-        super().check(public, budget)
-        if self.model not in ("linear", "softmax"):
-            raise OptionError(f"method 'pp-sgd' adds two linear models: model must be 'linear' or 'softmax', got {self.model!r}")
 
     def task_side(self, block: Any, public: PublicInfo, plan: Plan) -> NeuralTasks:
         return ResidualTasks(self, block, public, plan)

@@ -26,7 +26,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods import moment_structure
 from taskveil.methods.alone import alone_models, best_intercepts
@@ -137,14 +136,10 @@ class ProximalMethod(Method):
             return uniform(rounds)
         if self.allocation == "power":
             return power(rounds, self.exponent)
-        if self.allocation == "geometric":
-            return geometric(rounds, self.exponent)
-        raise OptionError(f"allocation must be uniform, power or geometric; got {self.allocation!r}")
+        return geometric(rounds, self.exponent)
 
     def n_rounds(self, budget: Budget) -> int:
         if self.rounds is not None:
-            if not (isinstance(self.rounds, int | np.integer) and self.rounds >= 1):
-                raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
             return int(self.rounds)
         if budget.epsilon is None:
             return 1000
@@ -178,10 +173,8 @@ class ProximalMethod(Method):
             return 0.0
         if self.momentum == "accelerated":
             return (t - 1.0) / (t + 2.0)
-        if self.momentum == "strong":
-            root = np.sqrt(self.strong_convexity / max(curvature, self.strong_convexity))
-            return float((1 - root) / (1 + root))
-        raise OptionError(f"momentum must be accelerated, strong or none; got {self.momentum!r}")
+        root = np.sqrt(self.strong_convexity / max(curvature, self.strong_convexity))
+        return float((1 - root) / (1 + root))
 
     def public_step(self, public: PublicInfo) -> float:
         """eta where it must be public: the given one, or 1/L from declared sizes (|x| <= 1, or entries in [-1, 1])."""

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
@@ -65,11 +64,6 @@ class Relationship(Method):
         self.clip = clip
         self.covariance = covariance
         self.tol = tol
-
-    def check(self, public: PublicInfo, budget: Budget) -> None:
-        super().check(public, budget)
-        if self.covariance not in (MODELS, GRAM):
-            raise OptionError(f"covariance must be 'models' or 'gram', got {self.covariance!r}")
 
     def released(self, budget: Budget) -> str:
         """The papers release W'W; without noise the models themselves."""

@@ -36,7 +36,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.methods import direction_mean
 from taskveil.methods.base import (
     Billboard,
@@ -85,14 +84,6 @@ class Subspace(Method):
     def __init__(self, rounds: int | None = None, mean_share: float = 0.25):
         self.rounds = rounds
         self.mean_share = mean_share
-
-    def check(self, public: PublicInfo, budget: Budget) -> None:
-        super().check(public, budget)
-        whole = isinstance(self.rounds, int | np.integer) and not isinstance(self.rounds, bool)
-        if self.rounds is not None and not (whole and self.rounds >= 1):
-            raise OptionError(f"rounds must be a whole number of at least 1, or None; got {self.rounds!r}")
-        if not 0.0 < self.mean_share < 1.0:
-            raise OptionError(f"mean_share must lie strictly between 0 and 1, got {self.mean_share!r}")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)

@@ -17,8 +17,10 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from taskveil.checks import parse_json
 from taskveil.errors import CheckFailed, DataError, InputError
 from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan, PlannedRelease
@@ -136,6 +138,7 @@ class Certificate:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Certificate:
         """The certificate written by `to_dict`."""
+        check_certificate(data)
         try:
             statements = tuple(Statement(**s) for s in data["statements"])
             return Certificate(
@@ -160,13 +163,7 @@ class Certificate:
     @staticmethod
     def from_json(text: str) -> Certificate:
         """The certificate written by `to_json`."""
-        try:
-            data = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
-            raise DataError("this is not a certificate: expected one JSON document") from None
-        if not isinstance(data, dict):
-            raise DataError("this is not a certificate: expected a JSON object")
-        return Certificate.from_dict(data)
+        return Certificate.from_dict(parse_json(text, "this is not a certificate: the text", DataError))
 
     def verify(self) -> Verification:
         """Recompute every event and every epsilon; say what does not hold."""
@@ -174,7 +171,10 @@ class Certificate:
         try:
             for statement in self.statements:
                 problems += check_statement(self, statement)
-        except (InputError, KeyError, TypeError, ValueError, AssertionError) as problem:
+        except (
+            InputError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, AssertionError, RecursionError,
+            MemoryError,
+        ) as problem:  # fmt: skip
             problems.append(f"the events cannot be read ({type(problem).__name__}: {problem})")
         if self.audit is not None and self.audit.get("verdict") == "refuted":
             problems.append("an audit refuted the claim: " + self._audit_sentence())

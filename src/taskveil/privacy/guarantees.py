@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
+from taskveil.checks import Number
 from taskveil.errors import OptionError
 
 FloatArray = NDArray[np.float64]
@@ -28,10 +29,7 @@ LARGEST_DELTA = 0.5
 
 def check_delta(delta: float) -> float:
     """delta as a float in [0, 1)."""
-    value = float(delta)
-    if not 0 <= value < 1:
-        raise OptionError(f"delta must lie in [0, 1); got {delta!r}")
-    return value
+    return float(Number(at_least=0, below=1).check("delta", delta))
 
 
 def check_new_delta(delta: float) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from taskveil.checks import Number, optional
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
@@ -57,10 +58,7 @@ class Budget:
     secure: SecureOptions | None = None  # figures of aggregation "secure"
 
     def __post_init__(self) -> None:
-        if self.epsilon is not None and not (self.epsilon > 0 and math.isfinite(self.epsilon)):
-            raise OptionError(
-                f"epsilon must be positive and finite, or None for no privacy; got {self.epsilon!r}"
-            )
+        optional(Number(above=0)).check("epsilon", self.epsilon)
         object.__setattr__(self, "delta", check_delta(self.delta))
         object.__setattr__(self, "unit", _member(Unit, "unit", self.unit))
         object.__setattr__(self, "neighbours", _member(Neighbours, "neighbours", self.neighbours))

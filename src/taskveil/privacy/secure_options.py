@@ -11,11 +11,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from taskveil.checks import AnyOf, Choice, Number, Rule, Whole, optional
 from taskveil.errors import OptionError
 from taskveil.privacy.integer_tables import LAWS
 
 SECURITY_BITS = 40  # 2^-40 per release is added to delta for the cryptography (secure_events.py)
 NAMES = ("colluders", "dropouts", "min_cohort", "sites", "grid_bits", "law")
+
+
+SHARE_OR_COUNT = AnyOf(Number(at_least=0, below=1), Whole(0, 10**9))
+SECURE: dict[str, Rule] = {
+    "colluders": SHARE_OR_COUNT,
+    "dropouts": SHARE_OR_COUNT,
+    "min_cohort": optional(Whole(1, 10**9)),
+    "grid_bits": Whole(4, 24),
+    "law": Choice(*LAWS),
+}
 
 
 @dataclass(frozen=True)

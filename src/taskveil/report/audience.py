@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError, UnknownName
+from taskveil.names import file_name
 from taskveil.report.records import Board, Run
 
 PUBLIC_SIZES = ("n_tasks", "n_features", "n_outputs", "kind")
@@ -47,8 +48,7 @@ class Audience:
 
     def file_name(self) -> str:
         if self.kind == "owner":
-            safe = "".join(c if c.isalnum() or c in "-_" else "_" for c in str(self.task))
-            return f"report-owner-{safe}.html"
+            return f"report-owner-{file_name(str(self.task))}.html"
         return "report-public.html" if self.kind == "public" else "report.html"
 
 

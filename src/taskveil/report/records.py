@@ -10,7 +10,6 @@ certificate.json, billboard.npz, run.json   written by `serve`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from taskveil import saved
 from taskveil.audits.configuration import check_same, configuration
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.seal import SEAL
+from taskveil.saved import read_arrays
 
 GAIN = "gain.json"
 
@@ -128,13 +129,13 @@ def read(folder: Path) -> Run:
 
 def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     """Results of a server: all of it public already."""
-    certificate = Certificate.from_json((folder / "certificate.json").read_text())
+    certificate = Certificate.from_dict(saved.read_json(folder / "certificate.json"))
     for audit in audits:
         check_same(audit, {"claims": claims_fingerprint(certificate.to_dict())}, "this page's folder")
     boards: tuple[Board, ...] = ()
     if (folder / "billboard.npz").exists():
-        with np.load(folder / "billboard.npz", allow_pickle=False) as stored:
-            boards = (Board(0, {}), Board(1, {k: stored[k] for k in stored.files if k != SEAL}))
+        stored = read_arrays(folder / "billboard.npz")
+        boards = (Board(0, {}), Board(1, {name: value for name, value in stored.items() if name != SEAL}))
     about = read_json(folder / "run.json") or {}
     plain = {k: v for k, v in about.items() if isinstance(v, (str, int, float, bool)) and k != SEAL}
     return Run(certificate=certificate, boards=boards, options={"method": certificate.method, **plain}, audits=audits)
@@ -142,12 +143,7 @@ def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
 
 def read_json(path: Path) -> Any:
     """A JSON document, or None where there is no such file."""
-    if not path.exists():
-        return None
-    try:
-        return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError):
-        raise DataError(f"{path} is damaged: expected one JSON document") from None
+    return saved.read_json(path) if path.exists() else None
 
 
 def _audits(document: Any) -> list[Mapping[str, Any]]:

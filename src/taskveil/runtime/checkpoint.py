@@ -28,6 +28,7 @@ from taskveil.methods.base import Billboard, PublicInfo, State
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.spending import Account
 from taskveil.runtime.record import executed_releases
+from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.block import TaskBlock
 
 FORMAT = 1
@@ -76,17 +77,27 @@ class Checkpoint:
 
     def load(self) -> Position | None:
         """Where the run stopped, or None for a new one; `executed` is what the journal says was committed."""
+        with total(str(self.folder)):
+            return self._load()
+
+    def _load(self) -> Position | None:
         executed = [self._planned[i] for i in self.journal()]
         path = self.folder / "state.npz"
         if not path.exists():
             return ({}, {}, [], executed, []) if executed or self._stored() else None
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_arrays(path)
         about = json.loads(str(arrays.pop("about")))
         state = _part(arrays, "task/")
         server = _part(arrays, "server/")
         boards = [self._billboard(i) for i in about["billboards"]]
+        self._check_journal(executed, len(about["schedule"]))
         return state, server, boards, executed, about["schedule"]
+
+    def _check_journal(self, executed: list[PlannedRelease], rounds: int) -> None:
+        """A round that is over was committed before it was stored; a journal that lacks it was damaged."""
+        over = sorted({p.round for p in self._planned.values()})[:rounds]
+        if not {p.id for p in self._planned.values() if p.round in over} <= {p.id for p in executed}:
+            raise DataError(f"{self.folder}: commits.jsonl lacks releases of rounds that are over; this run cannot be resumed")
 
     def save(
         self, state: State, server: State, billboards: list[Billboard], executed: list[Any], schedule: list[Any]
@@ -123,25 +134,24 @@ class Checkpoint:
         write_arrays(self.folder / f"billboard-{board.round:05d}.npz", arrays)
 
     def _billboard(self, number: int) -> Billboard:
-        with np.load(self.folder / f"billboard-{number:05d}.npz", allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_arrays(self.folder / f"billboard-{number:05d}.npz")
         about = json.loads(str(arrays.pop("about")))
         accepted = arrays.pop("accepted", None)
         return Billboard(about["round"], _part(arrays, "value/"), frozenset(about["per_task"]), accepted, about["done"])
 
     def _stored(self) -> dict[str, Any] | None:
         path = self.folder / "plan.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return (read_json(path) or {}) if path.exists() else None
 
     def _check_same_run(self) -> None:
         """A run directory belongs to one plan on one data set; anything else would mix two runs."""
         stored = self._stored()
         if stored is None:
             return
-        if stored.get("format") != FORMAT:
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
             raise DataError(f"{self.folder} was written by another version of taskveil; start a new run elsewhere")
         for what, text in (("plan", "another plan (method, options or budget)"), ("data", "other rows")):
-            if stored[what] != json.loads(json.dumps(self._about[what])):
+            if stored.get(what) != json.loads(json.dumps(self._about[what])):
                 raise DataError(f"{self.folder} holds a run of {text}; resume it unchanged, or use a new folder")
 
 

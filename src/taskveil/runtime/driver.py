@@ -101,6 +101,7 @@ class Driver:
         self.server: ServerSide = method.server_side(public, plan)
         self.published = published(method, public, plan)
         self.refusals: list[str] = []  # "site 2: late", for the log and the tests
+        self.on_refusal: Callable[[int, str], None] | None = None  # told of every refusal as it happens
 
     # ------------------------------------------------------------ whole runs
 
@@ -261,6 +262,8 @@ class Driver:
 
     def refuse(self, site: int, reason: str) -> None:
         self.refusals.append(f"site {site}: {reason}")
+        if self.on_refusal is not None:
+            self.on_refusal(site, reason)
         log.warning("site %d: %s", site, reason)
 
     @property

@@ -29,6 +29,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
+from taskveil.saved import read_arrays, read_json
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 
@@ -56,7 +57,7 @@ class SiteState:
 
     def agreed(self) -> dict[str, Any] | None:
         path = self.folder / "run.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return read_json(path) if path.exists() else None
 
     # ------------------------------------------------------------------ rows
 
@@ -69,7 +70,7 @@ class SiteState:
         _write_secret(self.folder / "rows.npz", arrays)
 
     def rows(self) -> tuple[TaskBlock, Scaling]:
-        arrays = _read(self.folder / "rows.npz")
+        arrays = read_arrays(self.folder / "rows.npz")
         about = json.loads(str(arrays["about"]))
         block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
         parts: Any = [arrays[f"scaling/{name}"] for name in ("shift", "scale", "y_shift", "y_scale")]
@@ -89,7 +90,7 @@ class SiteState:
         path = self.folder / "last.npz"
         if not path.exists():
             return None
-        arrays = _read(path)
+        arrays = read_arrays(path)
         state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
         return int(arrays["number"]), state, arrays["reply"].tobytes()
 
@@ -125,11 +126,6 @@ class SiteState:
     @property
     def finished(self) -> bool:
         return (self.folder / "done.json").exists()
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
 
 
 def _write_secret(path: Path, arrays: dict[str, np.ndarray]) -> None:

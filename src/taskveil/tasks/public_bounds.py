@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Number, shown
 from taskveil.errors import DataError
 
 __all__ = ["PublicBounds"]
@@ -37,6 +38,8 @@ ANY = "*"
 BLANK = "?"
 HASHED = re.compile(r"#\d+/\d+$")
 """How the name of a bucket of an undeclared text column ends: it holds 0 or 1 whatever else is declared."""
+HUGE = 1e150  # as in tasks.checks: its square still fits a float64
+END = Number(at_least=-HUGE, at_most=HUGE)
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,10 @@ class PublicBounds:
             raise DataError(f"cannot read the bounds file {str(path)!r}: {type(e).__name__}.") from None
         try:
             declared = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
+            why = "it is nested too deeply" if isinstance(e, RecursionError) else e
             raise DataError(
-                f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {e}."
+                f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {why}."
             ) from None
         if not isinstance(declared, Mapping):
             raise DataError(f"the bounds file {str(path)!r} must hold one object with {', '.join(KEYS)}.")
@@ -235,25 +239,24 @@ def _open_ends(pairs: list[tuple[float, float] | None]) -> tuple[np.ndarray, np.
 
 
 def _range(name: Any, pair: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(v) for v in pair)
-    except (TypeError, ValueError):
-        raise DataError(f"the declared range of {str(name)!r} must be two numbers [low, high].") from None
-    if not (math.isfinite(low) and math.isfinite(high) and low <= high):
+    ends = tuple(pair) if isinstance(pair, (list, tuple, np.ndarray)) else ()
+    if len(ends) != 2 or not all(map(END.accepts, ends)):
         raise DataError(
-            f"the declared range of {str(name)!r} must be finite with low <= high, got [{low}, {high}]."
+            f"the declared range of {str(name)!r} must be two numbers [low, high] from {-HUGE:g} to {HUGE:g}; got {shown(pair)}."
         )
+    low, high = (float(v) for v in ends)
+    if not low < high:
+        raise DataError(f"the declared range of {str(name)!r} must have low < high; got [{low:g}, {high:g}].")
     return low, high
 
 
 def _levels(name: Any, values: Any, text: bool = True) -> tuple[Any, ...]:
     if isinstance(values, str) or not isinstance(values, (Sequence, np.ndarray)):
         raise DataError(f"the declared levels of {str(name)!r} must be a list.")
-    levels = (
-        tuple(str(v) for v in values)
-        if text
-        else tuple(v.item() if hasattr(v, "item") else v for v in values)
-    )
+    levels = tuple(v.item() if hasattr(v, "item") else v for v in values)
+    if not all(isinstance(v, (str, int, float)) and not (isinstance(v, float) and math.isnan(v)) for v in levels):
+        raise DataError(f"the declared levels of {str(name)!r} must be texts or numbers; got {shown(values)}.")
+    levels = tuple(map(str, levels)) if text else levels
     if not levels or len(set(levels)) != len(levels):
         raise DataError(
             f"the declared levels of {str(name)!r} must be a list without repeats, with at least one entry."

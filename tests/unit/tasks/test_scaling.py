@@ -15,7 +15,7 @@ def some_tasks(bounds=None, kind="regression", dtype=float):
     return TaskSet.from_arrays(X.astype(dtype), y, task, kind=kind, bounds=bounds)
 
 
-BOUNDS = PublicBounds({"x0": (-5, 5), "x1": (-60, 60), "x2": (-600, 600), "x3": (7, 7)}, target=(-30, 40))
+BOUNDS = PublicBounds({"x0": (-5, 5), "x1": (-60, 60), "x2": (-600, 600), "x3": (6, 8)}, target=(-30, 40))
 
 
 @pytest.mark.parametrize("mode", ["own", "declared", "none", "pooled-standard"])

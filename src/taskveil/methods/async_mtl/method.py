@@ -32,7 +32,6 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
-from taskveil.methods.async_mtl import relaxation as relaxation_rules
 from taskveil.methods.async_mtl.presets import PRESETS, Penalties
 from taskveil.methods.async_mtl.server import AsyncServer
 from taskveil.methods.async_mtl.tasks import AsyncTasks
@@ -168,19 +167,12 @@ class AsyncMTL(Method):
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)
         self.penalties()
-        relaxation_rules.check(self.relaxation)
         form = self.form(budget)
         if form.rows and form.semi_exact and form.private:
             raise OptionError(
                 "semi_exact keeps un-noised private state in every message, which clipping row by row does not bound. "
                 "Use unit='task', or semi_exact=None."
             )
-        if self.noises not in (1, 2) or not 0 < self.row_rate <= 1:
-            raise OptionError(
-                f"noises is 1 or 2 and row_rate in (0, 1]; got {self.noises!r} and {self.row_rate!r}"
-            )
-        if not 0 < self.first_share < 1:
-            raise OptionError(f"first_share must lie strictly between 0 and 1, got {self.first_share!r}")
         if self.budgets is not None and len(self.budgets) != public.n_tasks:
             raise OptionError(
                 f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}"

@@ -11,10 +11,11 @@ are clipped and summed with Gaussian noise (private.py), per task.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
 from taskveil.losses.base import Loss
 from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
@@ -30,7 +31,7 @@ from taskveil.methods.svm.private import PrivateServer, private_rounds
 from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.svm_problem import SCOPES, balanced_factors, check_constants
+from taskveil.solvers.svm_problem import SCOPES, balanced_factors
 from taskveil.tasks.block import TaskBlock
 
 UNBOUNDED = 1e90  # stands for "no clipping" where nothing is private
@@ -61,6 +62,10 @@ class Svm(Method):
     """
 
     name = "svm"
+    rules: ClassVar[dict[str, Rule]] = {
+        "scope": Choice(*SCOPES), "mode": Choice("federated", "sequential"), "mask_mode": Choice(*MASK_MODES),
+        "coordinator": Choice("auto", "quasi-newton", "safe"),
+    }  # fmt: skip
     variants = ("sound", "paper")
     reference = "Ponomarenko-Timofeev et al., Multi-Task Model Personalization for Federated Supervised SVM"
 
@@ -115,17 +120,8 @@ class Svm(Method):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)
-        check_constants(self.C1, self.C2)
         self.parsed_mask()
         self.loss_of(public)
-        for name, allowed in (
-            ("scope", SCOPES), ("mode", ("federated", "sequential")),
-            ("coordinator", ("auto", "quasi-newton", "safe")), ("mask_mode", MASK_MODES),
-        ):  # fmt: skip
-            if getattr(self, name) not in allowed:
-                raise OptionError(f"{name} of method 'svm' must be {' or '.join(allowed)}; got {getattr(self, name)!r}")
-        if not (np.isreal(self.tol) and self.tol >= 0):
-            raise OptionError(f"tol must be a number >= 0, got {self.tol!r}")
         if budget.epsilon is not None:
             self._check_private(budget)
         if budget.variant == "paper" and public.kind == "regression" and self.C2 == 1.0:
@@ -153,8 +149,6 @@ class Svm(Method):
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         if self.rounds is not None:
-            if isinstance(self.rounds, bool) or not isinstance(self.rounds, int | np.integer) or self.rounds < 1:
-                raise OptionError(f"rounds must be a whole number of at least 1, got {self.rounds!r}")
             return int(self.rounds)
         if budget.variant == "paper":
             return PAPER_ROUNDS

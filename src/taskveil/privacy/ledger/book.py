@@ -21,6 +21,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from taskveil.checks import Number
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.events import Charge, Event, event_from_dict
 from taskveil.privacy.guarantees import check_delta
@@ -50,8 +51,7 @@ class Book:
         `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
         first run (holdings.py).
         """
-        if not 0 < epsilon < float("inf"):
-            raise OptionError(f"the limit epsilon must be positive and finite, got {epsilon!r}")
+        Number(above=0).check("the limit epsilon", epsilon)
         check_delta(delta)
         if rule not in (None, GAUSSIAN):
             raise OptionError(f"a rule is chosen by the first run, or {GAUSSIAN!r}; got {rule!r}")

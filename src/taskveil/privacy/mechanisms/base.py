@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from taskveil.checks import Number
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import Event
 from taskveil.privacy.randomness import FloatArray, Stream
@@ -34,6 +35,9 @@ class Mechanism(ABC):
     name: ClassVar[str]
     family: ClassVar[Family]
     scale: float
+
+    def __post_init__(self) -> None:
+        Number(at_least=0).check(f"the scale of mechanism {self.name!r}", self.scale)
 
     @classmethod
     @abstractmethod

@@ -6,45 +6,25 @@ that is how a site checks what it is asked for.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import tomllib
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from taskveil import methods
+from taskveil.checks import check_table
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.driver import Rules
+from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
 from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
-
-SECTIONS = {
-    "federation": {"name", "host", "port", "hosts"},
-    "data": {"kind", "features", "target", "classes", "bounds", "fit_intercept", "normalise"},
-    "run": {
-        "method",
-        "options",
-        "epsilon",
-        "delta",
-        "unit",
-        "neighbours",
-        "mechanism",
-        "accountant",
-        "aggregation",
-        "secure",
-        "seed",
-    },
-    "rules": {"deadline", "min_sites", "attempts", "pause", "max_bytes", "answer_at"},
-}
-SITE_SECTIONS = {
-    "site": {"name", "federation", "server", "authority", "key", "state"},
-    "data": {"task", "target"},
-    "limit": {"epsilon", "delta", "record_epsilon", "record_delta", "ledger", "account"},
-}
 
 
 @dataclass(frozen=True)
@@ -70,6 +50,12 @@ class Federation:
     members: tuple[Member, ...]
     rules: Rules = field(default_factory=Rules)
     hosts: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of all that a run depends on; not of where the server listens or how long it waits."""
+        content = {"name": self.name, "data": self.data, "run": self.run, "sites": [asdict(m) for m in self.members]}
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
     @property
     def task_names(self) -> list[str]:
@@ -180,84 +166,76 @@ def load_federation(path: str | Path) -> Federation:
     """Read and check federation.toml."""
     path = Path(path).resolve()
     content = _read(path)
-    _check_sections(path, content, SECTIONS, extra={"sites"})
-    about, data = content.get("federation", {}), content.get("data", {})
-    if data.get("kind") not in ("regression", "classification") or not data.get("features"):
-        raise DataError(
-            f"{path.name}: [data] needs kind = 'regression' or 'classification' and features = [...]"
-        )
-    if data["kind"] == "classification" and len(data.get("classes", [])) < 2:
+    check_file(content, FEDERATION, path.name, required={"data": ("kind", "features")}, extra=("sites",))
+    about, data = content.get("federation", {}), dict(content["data"])
+    if data["kind"] == "classification" and "classes" not in data:
         raise DataError(
             f"{path.name}: classification needs classes = [...]: the label set is public and declared"
         )
     if data["kind"] == "classification" and "bounds" in data:
         data["bounds"] = {"classes": data["classes"], **data["bounds"]}
-    sites = tuple(_member(path, entry) for entry in content.get("sites", []))
+    sites = tuple(_member(path, entry) for entry in _site_list(path, content))
     names = [t for s in sites for t in s.tasks]
-    if not sites or len({s.name for s in sites}) < len(sites) or len(set(names)) < len(names):
-        raise DataError(
-            f"{path.name}: [[sites]] must list at least one site; names and tasks must not repeat"
-        )
-    host, port = about.get("host", "127.0.0.1"), int(about.get("port", 9092))
-    rules = Rules(**content.get("rules", {}))
+    if len({s.name.casefold() for s in sites}) < len(sites) or len(set(names)) < len(names):
+        raise DataError(f"{path.name}: [[sites]]: names (also but for capitals) and tasks must not repeat")
     run = {k: v for k, v in content.get("run", {}).items() if v != "none"}
-    return Federation(
-        path.parent,
-        about.get("name", "federation"),
-        host,
-        port,
-        data,
-        run,
-        sites,
-        rules,
-        tuple(about.get("hosts", [host])),
-    )
+    host = about.get("host", "127.0.0.1")
+    made = Federation(
+        path.parent, about.get("name", "federation"), host, about.get("port", 9092), data, run, sites,
+        Rules(**content.get("rules", {})), tuple(about.get("hosts", [host])),
+    )  # fmt: skip
+    _check_sizes(path, made)
+    return made
+
+
+def _site_list(path: Path, content: Mapping[str, Any]) -> list[Any]:
+    sites = content.get("sites")
+    if not isinstance(sites, list) or not sites:
+        raise DataError(f"{path.name}: [[sites]] must list at least one site with its name")
+    return sites
+
+
+def _check_sizes(path: Path, federation: Federation) -> None:
+    """What depends on more than one entry: fewer sites than the rules ask for, ranges that PublicBounds refuses."""
+    if federation.rules.min_sites > len(federation.members):
+        raise DataError(
+            f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
+            f"got {federation.rules.min_sites}"
+        )
+    federation.bounds()
 
 
 def load_site(path: str | Path) -> SiteFile:
     """Read and check site.toml."""
     path = Path(path).resolve()
     content = _read(path)
-    _check_sections(path, content, SITE_SECTIONS)
-    site = content.get("site", {})
-    missing = sorted({"name", "federation", "server", "authority", "key"} - set(site))
-    if missing:
-        raise DataError(f"{path.name}: [site] lacks {', '.join(missing)}")
-    at = path.parent
+    check_file(content, SITE, path.name, required={"site": ("name", "federation", "server", "authority", "key")})
+    site, at = content["site"], path.parent
     return SiteFile(
         path, site["name"], at / site["federation"], site["server"], at / site["authority"], at / site["key"],
         at / site.get("state", "state"), content.get("data", {}), content.get("limit", {}),
     )  # fmt: skip
 
 
-def _member(path: Path, entry: Mapping[str, Any]) -> Member:
-    unknown = sorted(set(entry) - {"name", "tasks", "key", "rows"})
-    if unknown or "name" not in entry:
-        raise DataError(
-            f"{path.name}: a site has name, tasks, key and rows; got {', '.join(unknown) or 'no name'}"
-        )
-    tasks = tuple(entry.get("tasks", [entry["name"]]))
-    rows = tuple(int(n) for n in entry["rows"]) if "rows" in entry else None
+def _member(path: Path, entry: Any) -> Member:
+    check_table(entry, MEMBER, f"{path.name}: [[sites]]", DataError, required=("name",))
+    name = entry["name"]
+    tasks = tuple(entry.get("tasks", [name]))
+    rows = tuple(entry["rows"]) if "rows" in entry else None
     if rows is not None and len(rows) != len(tasks):
-        raise DataError(f"{path.name}: site {entry['name']!r} needs one number of rows per task")
-    return Member(entry["name"], tasks, entry.get("key", f"keys/{entry['name']}.pub"), rows)
-
-
-def _check_sections(
-    path: Path, content: Mapping[str, Any], known: dict[str, set[str]], extra: Set[str] = frozenset()
-) -> None:
-    for section, values in content.items():
-        if section in extra:
-            continue
-        unknown = sorted(set(values) - known.get(section, set())) if isinstance(values, dict) else [section]
-        if section not in known or unknown:
-            raise DataError(f"{path.name}: unknown entry {', '.join(unknown) or section!r} in [{section}]")
+        raise DataError(f"{path.name}: site {name!r} needs one number of rows per task")
+    return Member(name, tasks, entry.get("key", f"keys/{name}.pub"), rows)
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if len(text) > MOST_BYTES:
+            raise DataError(f"{path.name} is too large for a file that people write: at most {MOST_BYTES} characters")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; `taskveil serve --init FOLDER` writes one") from None
+    except RecursionError:
+        raise DataError(f"{path.name} is not usable: it is nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DataError(f"{path.name} is not valid TOML: {error}") from None

@@ -7,15 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from taskveil.errors import DataError
+from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_site
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment, free_port, tool
-from taskveil.runtime.federation.site import Agreement, prepare
+from taskveil.runtime.federation.site import Agreement, ledger_of, prepare
+from taskveil.runtime.federation.status import StatusFile, of_site
 from taskveil.runtime.site_state import SiteState
 
 Say = Callable[[str], None]
+LOOK_EVERY = 2.0  # seconds between two looks at the ledger, for the status
 GRACE = 30.0  # seconds for the last answer to leave, after the models are written
 
 
@@ -32,30 +34,58 @@ def join(
     for path in (file.authority, file.key, file.federation):
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
+    keys.check_private(file.key)
+    SiteState(file.state)  # makes the folder, for its owner only
     with only_one(file.state, "this site"):
+        look = Look(file)
+
         def asked(agreement: Agreement) -> bool:
+            look.agreement = agreement
             say(f"this run: {agreement}")
             return agree(agreement)
 
-        if prepare(config, data, asked) is None:
+        try:
+            agreed = prepare(config, data, asked)
+        except TaskveilError as error:
+            look("refused", str(error))
+            raise
+        if agreed is None:
             say("refused at this site; nothing was reserved and nothing was sent")
+            look("refused", "refused by whoever runs this site")
             return file.state
         node = _supernode(file)
         try:
-            _answer_to_the_end(file, node, say)
+            _answer_to_the_end(file, node, say, look)
         finally:
+            look("finished" if SiteState(file.state).finished else "stopped")
             node.stop()
     return file.state
 
 
-def _answer_to_the_end(file: SiteFile, node: Child, say: Say) -> None:
+class Look:
+    """Writes the site's status: where it stands, what it sent, what is left."""
+
+    def __init__(self, file: SiteFile) -> None:
+        self.file = file
+        self.agreement: Agreement | None = None
+        self.status = StatusFile(file.state)
+
+    def __call__(self, phase: str, reason: str | None = None) -> None:
+        url, name = ledger_of(self.file)
+        self.status.write(of_site(self.file, self.agreement, phase, name, url, reason), now=True)
+
+
+def _answer_to_the_end(file: SiteFile, node: Child, say: Say, look: Look) -> None:
     state = SiteState(file.state)
-    starts = 0
+    starts, next_look = 0, 0.0
     while not state.finished:
         node.keep_running()
         if node.starts != starts:
             starts = node.starts
             say(f"connecting to {file.server}" if starts == 1 else "connection lost; connecting again")
+        if time.monotonic() > next_look:
+            look("taking part" if node.alive else "connecting again")
+            next_look = time.monotonic() + LOOK_EVERY
         time.sleep(0.3)
     say("the models are written; saying goodbye")
     _wait_until_said(node, GRACE)

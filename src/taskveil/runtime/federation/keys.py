@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import os
+import stat
 from pathlib import Path
 
 from cryptography import x509
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from taskveil.checks import Name
 from taskveil.errors import DataError
 
 YEARS = 2
@@ -57,11 +59,24 @@ def make_server_certificate(folder: Path, hosts: list[str]) -> None:
 
 def make_node_key(folder: Path, name: str) -> Path:
     """NAME.key and NAME.pub; returns the path of the public one."""
+    Name().check("the name of a site", name)
     key = _new_key(folder / f"{name}.key", serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     path = folder / f"{name}.pub"
     _write_public(path, public)
     return path
+
+
+def check_private(path: Path) -> None:
+    """Refuse a private key that is missing, or that anybody but its owner can read."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        raise DataError(f"{path} is missing or cannot be read; a private key is expected there") from None
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path} is no file; a private key is expected there")
+    if mode & 0o077:
+        raise DataError(f"{path} can be read or changed by others; a private key needs mode 600: chmod 600 {path}")
 
 
 def check_certificate(certificate: Path, authority: Path) -> None:

@@ -120,6 +120,7 @@ def wait_for_port(host: str, port: int, seconds: float, child: Child) -> None:
 
 
 def _die_with_parent() -> None:
+    os.umask(0o077)  # what a server keeps between messages is for nobody else
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 

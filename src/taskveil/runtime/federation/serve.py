@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from taskveil.errors import DataError, EnvironmentMissing, SecureSumRefused
+from taskveil.checks import Name
+from taskveil.errors import DataError, EnvironmentMissing, OptionError, SecureSumRefused
+from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation import keys, template
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment, tool, wait_for_port
+from taskveil.runtime.federation.run_folder import check_same, clean, open_run
+from taskveil.runtime.federation.status import StatusFile, of_server
+from taskveil.runtime.site import NOISE_AT_SITE
+from taskveil.saved import read_json
 
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
@@ -22,6 +28,10 @@ START = 60.0
 
 def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str) -> list[Path]:
     """Certificates, node keys and files to edit. Existing files are kept."""
+    for site in sites:
+        Name().check("a site's name", site)
+    if len({site.casefold() for site in sites}) < len(sites):
+        raise OptionError(f"names of sites must differ, also but for capitals; got {', '.join(sites)}")
     certificates = folder / "certificates"
     certificates.mkdir(parents=True, exist_ok=True)
     if not (certificates / "ca.crt").exists():
@@ -38,25 +48,53 @@ def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str)
 def serve(config: Path, say: Say) -> Path:
     """Run the federation's server to the end; returns the folder of results."""
     federation = load_federation(config)
-    folder = federation.folder
     _check_files(federation)
-    federation.plan()  # a mistake in the file shows here, before anything is started
-    with only_one(folder / "run", "a server"):
-        link = _superlink(federation)
-        try:
-            link.start()
-            wait_for_port(_local(federation.host), federation.port, START, link)
-            say(f"listening on {federation.host}:{federation.port} (TLS, registered nodes only)")
-            register(federation, say)
-            return _run_to_the_end(federation, link, say)
-        finally:
-            link.stop()
+    plan = described(federation)  # a mistake in the file shows here, before anything is started
+    with only_one(open_run(federation.folder), "a server"):
+        check_same(federation)
+        status = StatusFile(federation.folder)
+        if not (federation.folder / "results" / "run.json").exists():
+            _serve(federation, plan, status, say)
+        status.write(of_server(federation, plan, "finished"), now=True)
+        clean(federation.folder)
+    results = federation.folder / "results"
+    say(f"finished; results are in {results}")
+    return results
+
+
+def _serve(federation: Federation, plan: dict[str, Any], status: StatusFile, say: Say) -> None:
+    """Start Flower's server, register the sites, and keep both running until results are there."""
+    link = _superlink(federation)
+    phase, reason = "stopped", None
+    try:
+        status.write(of_server(federation, plan, "starting"), now=True)
+        link.start()
+        wait_for_port(_local(federation.host), federation.port, START, link)
+        say(f"listening on {federation.host}:{federation.port} (TLS, registered nodes only)")
+        register(federation, say)
+        _run_to_the_end(federation, link, say, lambda: status.write(of_server(federation, plan, "running")))
+    except SecureSumRefused as error:
+        phase, reason = "refused", str(error)
+        raise
+    finally:
+        status.write(of_server(federation, plan, phase, reason), now=True)
+        link.stop()
+
+
+def described(federation: Federation) -> dict[str, Any]:
+    """What the run promises, for the status: all of it public."""
+    plan = federation.plan()
+    budget, at_site = plan.budget, federation.method().schedule == "asynchronous"
+    return {
+        "epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "neighbours": budget.neighbours.value,
+        "observer": "server" if at_site or budget.aggregation in NOISE_AT_SITE else "other-tasks", "rounds": len(plan.rounds()),
+    }  # fmt: skip
 
 
 def register(federation: Federation, say: Say) -> None:
     """Tell Flower the sites' public keys, once; remember the node ids it gives them."""
-    path = federation.folder / "nodes.json"
-    nodes = json.loads(path.read_text()) if path.exists() else {}
+    path = federation.folder / "run" / "nodes.json"
+    nodes = read_json(path) if path.exists() else {}
     for member in federation.members:
         if member.name in nodes:
             continue
@@ -69,7 +107,7 @@ def register(federation: Federation, say: Say) -> None:
             federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json"
         )
         nodes[member.name] = int(answer["node-id"])
-        path.write_text(json.dumps(nodes))
+        write_atomically(path, json.dumps(nodes).encode())
         say(f"registered site {member.name}")
 
 
@@ -94,14 +132,14 @@ def flwr(federation: Federation, *arguments: str) -> dict[str, str]:
     return answer
 
 
-def _run_to_the_end(federation: Federation, link: Child, say: Say) -> Path:
-    results, beat = federation.folder / "results", federation.folder / "run" / "heartbeat"
-    finished = results / "run.json"
+def _run_to_the_end(federation: Federation, link: Child, say: Say, look: Callable[[], None]) -> None:
+    beat = federation.folder / "run" / "heartbeat"
+    finished = federation.folder / "results" / "run.json"
     started = 0.0
     refused = federation.folder / "run" / "refused.json"
     while not finished.exists():
         if refused.exists():
-            raise SecureSumRefused(json.loads(refused.read_text())["reason"])
+            raise SecureSumRefused(str(read_json(refused).get("reason")))
         if not link.alive:
             say("the server process ended; starting it again")
         link.keep_running()
@@ -109,9 +147,8 @@ def _run_to_the_end(federation: Federation, link: Child, say: Say) -> Path:
         if link.alive and age > STALE:
             started = time.time()
             _start_run(federation, say)
+        look()
         time.sleep(0.3)
-    say(f"finished; results are in {results}")
-    return results
 
 
 def _start_run(federation: Federation, say: Say) -> None:
@@ -163,8 +200,9 @@ def _check_files(federation: Federation) -> None:
         if not (at / name).exists():
             raise DataError(f"{at / name} is missing; run `taskveil serve --init {federation.folder}` first")
     keys.check_certificate(at / "server.crt", at / "ca.crt")
-    if os.stat(at / "server.key").st_mode & 0o077:
-        raise DataError(f"{at / 'server.key'} can be read by others; chmod 600 it")
+    for name in ("server.key", "ca.key"):
+        if (at / name).exists():
+            keys.check_private(at / name)
 
 
 def _local(host: str) -> str:

@@ -2,10 +2,14 @@
 
     FOLDER/
       federation.toml      public, the same file everybody has
-      nodes.json           Flower's node id of every registered site
+      run/                 mode 0700: holds messages before noise; emptied when the run has ended
+      run/federation.json  fingerprint of the federation.toml this run began with
+      run/nodes.json       Flower's node id of every registered site
       run/progress.npz     state after the last whole step; replaced in one rename
+      run/watch.json       what the server noticed about its sites
       run/heartbeat        touched while the run is alive
       results/billboard.npz, certificate.json, run.json
+      status.json, .html   for whoever runs the server
 
 `train` runs inside Flower's ServerApp process. Killed at any moment and started again it goes on after the last stored step:
 sites repeat the bytes they sent, so nothing is released twice.
@@ -19,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +43,10 @@ from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.driver import Driver, Progressed
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.record import executed_releases
 from taskveil.runtime.site import plan_digest
+from taskveil.saved import read_arrays, read_json, total
 
 log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
@@ -54,12 +61,14 @@ def train(
     (folder / "run").mkdir(exist_ok=True)
     # Two runs at once would mix their questions; the second one ends here, and a dead one leaves no lock behind.
     with only_one(folder / "run" / "training", "a run of this federation"), Heartbeat(folder / "run" / "heartbeat"):
-        nodes = json.loads((folder / "nodes.json").read_text())
+        nodes = read_json(folder / "run" / "nodes.json")
         ids = [int(nodes[m.name]) for m in federation.members]
-        _wait_for_sites(federation, ids, online)
         plan, source = federation.plan(), system_noise()
+        watch = make_watch(federation, plan, folder / "run")
+        _wait_for_sites(federation, ids, online, watch)
         store = ProgressStore(folder / "run", plan, federation)
-        driver = make_driver(federation, plan, source, carrier_to(ids), store.save)
+        driver = make_driver(federation, plan, source, WatchedCarrier(carrier_to(ids), watch), store.save)
+        driver.on_refusal, driver.progress = watch.refused, watch.progress
         try:
             done = driver.run(store.load())
         except SecureSumRefused as error:  # for good: sites never send a masked message twice
@@ -75,6 +84,17 @@ def make_driver(federation: Federation, plan: Plan, source: NoiseSource, carrier
     return Driver(
         method, federation.public(), plan, ResumedAccount(), source, carrier, members, federation.rules, save, roster=roster
     )
+
+
+def make_watch(federation: Federation, plan: Plan, folder: Path) -> Watch:
+    """Eyes for whoever runs the server; what a number of rounds costs follows from the public plan."""
+    private = plan.budget.epsilon is not None and plan.budget.variant == "sound"
+    spent = lru_cache(plan.spent_after)
+    members = federation.members
+    return Watch(
+        folder / "watch.json", [m.name for m in members], [len(m.tasks) for m in members], federation.rules.deadline,
+        lambda rounds: spent(rounds) if private and rounds else None,
+    )  # fmt: skip
 
 
 class ResumedAccount(MemoryAccount):
@@ -128,11 +148,13 @@ class ProgressStore:
     def load(self) -> Progressed | None:
         if not self.path.exists():
             return None
-        with np.load(self.path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        with total(str(self.path)):
+            return self._load(read_arrays(self.path))
+
+    def _load(self, arrays: dict[str, np.ndarray]) -> Progressed | None:
         about = json.loads(str(arrays["about"]))
         if about["digest"] != self.digest:
-            return None  # the files of another plan; serve --config has moved them aside
+            return None  # the files of another plan, which `serve` refuses before it comes to this
         boards = [
             Billboard(
                 b["round"],
@@ -160,6 +182,7 @@ def write_results(
     about = {
         "name": federation.name, "method": federation.run.get("method", "subspace"),
         "sites": [m.name for m in federation.members],
+        "federation": federation.digest,
         "steps": len(done.schedule), "messages": done.sent, "refusals": driver.refusals, "finished": time.time(),
         "executed": [p.id for p in done.executed], "randomness": randomness,
     }  # fmt: skip
@@ -206,11 +229,14 @@ def certificate_again(folder: Path, about: dict[str, Any]) -> Certificate:
     return certificate_of(federation, plan, made, about["randomness"])
 
 
-def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]]) -> None:
+def _wait_for_sites(
+    federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]], watch: Watch
+) -> None:
     """Until all sites are there, or, after the deadline, at least `min_sites` of them."""
     end = time.monotonic() + federation.rules.deadline
     while True:
         here = set(ids) & set(online())
+        watch.waiting([m.name for m, node in zip(federation.members, ids, strict=True) if node in here])
         if len(here) == len(ids) or (time.monotonic() > end and len(here) >= federation.rules.min_sites):
             return
         if time.monotonic() > end:

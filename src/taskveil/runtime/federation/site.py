@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 import uuid
 from collections.abc import Callable
@@ -18,9 +16,11 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import system_noise
+from taskveil.runtime import wire
 from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
+from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
@@ -78,7 +78,7 @@ def prepare(
     prepared = prepare_tasks(tasks, federation.preparation())
     state.keep_rows(prepared.own.block, prepared.own.scaling)
     about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages}
-    state.agree({**about, "federation": fingerprint(federation)})
+    state.agree({**about, "federation": federation.digest})
     return agreement
 
 
@@ -128,7 +128,7 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
     agreed = state.agreed()
     if agreed is None:
         raise DataError("this site has not agreed to a plan; run `taskveil join` first")
-    if agreed.get("federation", fingerprint(federation)) != fingerprint(federation):  # written since version 0.2.0
+    if agreed.get("federation", federation.digest) != federation.digest:  # written since version 0.2.0
         raise DataError(CHANGED)
     plan, public = Plan.from_dict(agreed["plan"]), federation.public()
     block, _ = state.rows()
@@ -139,14 +139,22 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
     )  # fmt: skip
     if site.digest != agreed["digest"]:
         raise DataError(CHANGED)
-    return on_the_clock(site.handle, federation.rules.answer_at, begun)
+    return on_the_clock(noting(site.handle, file.state), federation.rules.answer_at, begun)
 
 
-def fingerprint(federation: Federation) -> str:
-    """Of all that federation.toml says about data, run and members: the plan alone does not know columns, ranges or options."""
-    members = [(m.name, m.tasks, m.key, m.rows) for m in federation.members]
-    content = json.dumps([federation.data, federation.run, members], sort_keys=True, default=str)
-    return hashlib.sha256(content.encode()).hexdigest()
+def noting(handle: Callable[[bytes], bytes], folder: Path) -> Callable[[bytes], bytes]:
+    """The same answers, counted for the site's own status."""
+
+    def answer(data: bytes) -> bytes:
+        reply = handle(data)
+        packet = wire.decode(reply)
+        if packet.kind in ("message", "secure"):
+            note_answer(folder, packet.fields.get("number"), None)
+        elif packet.kind == "refused":
+            note_answer(folder, None, str(packet.fields.get("reason")))
+        return reply
+
+    return answer
 
 
 def membership(federation: Federation, file: SiteFile) -> Membership:
@@ -199,15 +207,21 @@ def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Fed
     """The site's own accounts: in the ledger it names, or in one beside its state folder; with the limits of site.toml."""
     if plan.budget.epsilon is None or not plan.releases:
         return None
-    observer, name = observer_of(federation, plan), file.limit.get("account", file.name)
+    observer = observer_of(federation, plan)
     also = [observer, *federation.method().also_protects(plan.budget)]
+    url, name = ledger_of(file)
+    book = Book(url)
     if "ledger" in file.limit:
-        book = Book(file.limit["ledger"])
         lower_limits(book, name, file.limit)
         return open_account(book, name, plan, observer, run, also=also)
-    book = Book(f"sqlite:///{(state.folder.parent / 'ledger.db').resolve()}")
     key = set_limits(book, name, file.limit, plan)
     return LedgerAccount(book, key, plan.budget, run, also)
+
+
+def ledger_of(file: SiteFile) -> tuple[str, str]:
+    """Where a site's spending stands, and under which name."""
+    own = f"sqlite:///{(file.state.parent / 'ledger.db').resolve()}"
+    return file.limit.get("ledger") or own, file.limit.get("account", file.name)
 
 
 class NoAccount:

@@ -1,0 +1,65 @@
+"""What the values of command-line flags may be: one table, read by the commands and by the tests.
+
+A flag that means different things in different commands is listed with its command. Words with fixed choices are
+`click.Choice` where they stand; every number is here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from taskveil.checks import AnyOf, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
+
+MOST_ROUNDS = 100_000  # as in methods.options, which this file does not import: the command line starts without it
+SEED = Whole(0, 2**63 - 1)
+EPSILON = Number(above=0)
+DELTA = Number(at_least=0, below=1)
+
+FLAGS: dict[str, Rule] = {
+    "--seed": SEED,
+    "--insecure-noise-seed": SEED,
+    "--epsilon": EPSILON,
+    "--epsilon or none": AnyOf(EPSILON, Nothing()),
+    "--epsilons": ListOf(AnyOf(EPSILON, Nothing()), at_most=1000),
+    "--methods": ListOf(Text(100), at_most=1000),
+    "--delta": DELTA,
+    "--train-fraction": Number(above=0, below=1),
+    "--repeats": Whole(1, 100_000),
+    "reproduce --repeats": Whole(2, 100_000),
+    "--trials": Whole(1, 100_000_000),
+    "--jobs": Whole(1, 1024),
+    "--tasks": Whole(1, 100_000_000),
+    "plan --features": Whole(1, 1_000_000),
+    "--rounds": Whole(1, MOST_ROUNDS),
+    "--rows": Whole(1, 10**12),
+    "--port": Whole(1, 65535),
+    "--host": Host(253),
+    "--site": Name(),
+    "--name": Name(),
+}
+
+
+class Flag(click.ParamType):
+    """A click type that keeps a rule of the table; a comma-separated list is checked as a list and stays the text it was."""
+
+    def __init__(self, key: str) -> None:
+        self.key, self.rule = key, FLAGS[key]
+        self.name = {"Whole": "integer", "Number": "number"}.get(type(self.rule).__name__, "text")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = param.opts[-1] if param is not None else self.key
+        if not isinstance(value, str):
+            return self.rule.check(name, value)
+        if isinstance(self.rule, ListOf):
+            entry = self.rule.entry
+            self.rule.check(name, [entry.parse(item.strip()) for item in value.split(",") if item.strip()])
+            return value
+        parsed = self.rule.check(name, self.rule.parse(value))
+        return value if parsed is None else parsed  # 'none' stays a word: None would read as a flag left out
+
+
+def flag(key: str) -> Flag:
+    """The type of a flag."""
+    return Flag(key)

@@ -1,0 +1,52 @@
+"""taskveil status: how a server or a site is doing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from taskveil.cli.options import json_option, print_json
+
+
+@click.command("status", epilog="Example: taskveil status trial/; taskveil status trial/sites/north")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@json_option
+def command(directory: str, as_json: bool) -> int:
+    """Sites, rounds, refusals, budget and versions of the server or site in DIRECTORY; exit 1 when something needs a look.
+
+    The same as a page that refreshes itself: status.html in the same folder (a site's in its state folder).
+    """
+    from taskveil.runtime.federation.status import read
+
+    content = read(Path(directory))
+    if as_json:
+        print_json(content)
+    else:
+        click.echo(words(content))
+    return 1 if content["alarms"] else 0
+
+
+def words(content: dict[str, Any]) -> str:
+    """Plain text, one line per site and account."""
+    from taskveil.runtime.federation.status_page import NOT_YET, STATES
+
+    plan = content["plan"]
+    lines = [f"{content['role']} {content['name']}: {content['phase']}"]
+    if content.get("rounds"):
+        lines[0] += f", {content['round']} of {content['rounds']} {'rounds' if content['role'] == 'server' else 'messages'}"
+    if plan.get("epsilon") is not None:
+        spent = "" if content.get("spent") is None else f", {content['spent']:.4g} so far"
+        lines.append(f"epsilon {plan['epsilon']:.4g}{spent} at delta {plan['delta']:.2g}, one {plan['unit']}, {plan['observer']}")
+    for s in content["sites"]:
+        sign, state, _ = STATES.get(str(s.get("state")), NOT_YET)
+        why = f"  {s['reason']}" if s.get("reason") else ""
+        lines.append(f"  {sign} {s['name']:<20}{state:<18}{s.get('answered', 0)} of {s.get('asked', 0)} answered{why}")
+    for a in content["accounts"]:
+        spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
+        what = f"  account {a['account']} ({a['unit']}, {a['observer']})"
+        lines.append(f"{what}: {spent} of {a['limit']:.4g}, {a['left']:.4g} left")
+    lines += [f"ALARM: {text}" for text in content["alarms"]] or ["nothing to look at"]
+    lines.append("software: " + ", ".join(f"{k} {v}" for k, v in content["versions"].items()))
+    return "\n".join(lines)

@@ -1,0 +1,40 @@
+"""What the parameters of TaskRegressor and TaskClassifier may be: one table, checked before any row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from taskveil.checks import Choice, Flag, Number, Rule, Text, Whole, optional
+from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.plan import VARIANTS
+from taskveil.privacy.units import Neighbours, Observer, Unit
+from taskveil.tasks.scaling import MODES
+
+SEED = optional(Whole(0, 2**63 - 1))
+
+PARAMETERS: dict[str, Rule] = {
+    "epsilon": optional(Number(above=0)),
+    "delta": optional(Number(at_least=0, below=1)),
+    "unit": Choice(*(u.value for u in Unit)),
+    "neighbours": Choice(*(n.value for n in Neighbours)),
+    "observer": Choice(*(o.value for o in Observer)),
+    "variant": Choice(*VARIANTS),
+    "mechanism": optional(Text(100)),
+    "accountant": optional(Text(100)),
+    "aggregation": Choice(*AGGREGATIONS.names()),
+    "scaling": Choice("auto", *MODES),
+    "normalise": optional(Choice("row")),
+    "fit_intercept": Flag(),
+    "unknown": Choice("error", "billboard"),
+    "strict": Flag(),
+    "seed": SEED,
+    "insecure_noise_seed": SEED,
+    "account": optional(Text(200)),
+    "runtime": Choice("in_process", "flower"),
+}
+
+
+def check_parameters(estimator: Any) -> None:
+    """Every parameter keeps its rule, or an error names the first one that does not."""
+    for name, rule in PARAMETERS.items():
+        rule.check(name, getattr(estimator, name))

@@ -1,0 +1,81 @@
+"""What may stand in a saved model: entries of model.json and shapes of its arrays. `storage.load` and the tests read these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
+from taskveil.errors import DataError
+from taskveil.tasks.prepare.scaling import MODES, NORMALISE
+
+FORMAT = 2
+READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
+SCALING = ("shift", "scale", "y_shift", "y_scale")
+SIZE = Whole(1, 10**9)
+NAMES = ListOf(Text(at_least=0, at_most=1_000_000))
+LABEL = AnyOf(Text(at_least=0, at_most=1_000_000), Whole(-(2**63), 2**64), Flag(), Number())
+PUBLIC = {
+    "n_tasks": SIZE, "n_features": SIZE, "n_outputs": SIZE, "kind": Choice("regression", "classification", "survival"),
+    "declared_bounds": Flag(), "unit_rows": Flag(), "fit_intercept": Flag(), "min_rows": optional(Whole(0)),
+    "max_rows": optional(Whole(0)), "seed": optional(Whole(0)), "task_rows": optional(ListOf(Whole(0), at_least=0)),
+}  # fmt: skip
+BOARD = {"round": Whole(0), "names": ListOf(Text(1000), at_least=0), "per_task": ListOf(Text(1000), at_least=0)}
+
+MODEL: dict[str, Rule] = {
+    "format": Whole(1),
+    "class": Text(100),
+    "options": Entries(),
+    "method": Entries(entries=(("name", Text(100)), ("options", Entries()))),
+    "task_names": NAMES,
+    "feature_names": NAMES,
+    "classes": optional(ListOf(LABEL)),
+    "bounds": optional(Entries()),
+    "scaling": Entries(entries=(
+        ("mode", Choice(*MODES, "private")), ("normalise", optional(Choice(*(n for n in NORMALISE if n)))),
+    )),
+    "public": Entries(),
+    "plan": Entries(),
+    "billboards": ListOf(Entries()),
+    "billboard_order": ListOf(Whole(0)),
+    "executed": ListOf(Text(1000), at_least=0),
+    "randomness": Entries(),
+    "seconds": Number(at_least=0),
+    "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
+}  # fmt: skip
+OPTIONAL = ("bounds",)
+
+
+def check_description(about: Any, where: str) -> None:
+    """Refuse, in one line, a model.json with a wrong or missing entry; entries of later versions are left to the reader."""
+    required = tuple(name for name in MODEL if name not in OPTIONAL)
+    check_table(about, MODEL, where, DataError, required, closed=False)
+    sized = ("n_tasks", "n_features", "n_outputs", "kind")
+    check_table(about["public"], PUBLIC, f"{where}: public", DataError, sized, closed=False)
+    for board in about["billboards"]:
+        check_table(board, BOARD, f"{where}: billboard", DataError, tuple(BOARD), closed=False)
+    sizes = {"task_names": about["public"]["n_tasks"], "feature_names": about["public"]["n_features"]}
+    for name, size in sizes.items():
+        if len(about[name]) != size or len(set(about[name])) != size:
+            raise DataError(f"{where}: {name} must be {size} different names, as the sizes say; got {len(about[name])}")
+
+
+def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
+    """Every array has the planned shape and holds finite numbers; scales are above zero."""
+    m, d, r = (about["public"][name] for name in ("n_tasks", "n_features", "n_outputs"))
+    shapes: dict[str, tuple[int, ...]] = {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
+    if linear:
+        shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
+    for name, shape in shapes.items():
+        if name not in arrays or arrays[name].shape != shape:
+            got = arrays[name].shape if name in arrays else "none"
+            raise DataError(f"{where}: array {name} must have shape {shape}; got {got}")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+            raise DataError(f"{where}: array {name} must hold finite numbers")
+    if not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
+        raise DataError(f"{where}: scales must be above zero")
+    if "model/kept" in arrays and arrays["model/kept"].shape != (m,):
+        raise DataError(f"{where}: array model/kept must have shape {(m,)}")

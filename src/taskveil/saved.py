@@ -1,0 +1,57 @@
+"""Files of ours, read whatever is in them: a damaged one is a DataError in one line, never a raw exception.
+
+`total` is the last line of defence around code that builds objects out of a file's content; tables of rules (checks.py) come
+first, so that a wrong value is named and not merely survived.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.checks import parse_json
+from taskveil.errors import DataError, InputError
+
+MOST_BYTES = 200_000_000  # of a JSON document
+MOST_ARRAY_BYTES = 64 * 2**30  # of all arrays of one file, unpacked
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document of a file that must be there."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise DataError(f"{path} is too large for a file of taskveil; it is damaged or not ours")
+        return parse_json(path.read_bytes(), str(path), DataError)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing") from None
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an npz: numbers, truth values and text; nothing that would need pickle."""
+    if not path.exists():
+        raise DataError(f"{path} is missing")
+    with total(str(path)):
+        with zipfile.ZipFile(path) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > MOST_ARRAY_BYTES:
+                raise DataError(f"{path} is too large for a file of taskveil; it is damaged or not ours")
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+
+
+@contextmanager
+def total(what: str) -> Iterator[None]:
+    """Turns whatever goes wrong while a file is read into one line that names the file and no value of it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except InputError as problem:
+        raise DataError(f"{what} is damaged: {' '.join(str(problem).split())}") from None
+    except Exception as problem:
+        kind = type(problem).__name__
+        raise DataError(f"{what} is damaged or incomplete and cannot be read ({kind}); write it again") from None

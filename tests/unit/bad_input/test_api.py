@@ -1,0 +1,173 @@
+"""The Python interface: every parameter and every method option with every value its rule refuses; tables and targets that
+are not what fit takes. All refused with a ValueError of ours, in one line, before anything is released."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.wrong import DEEP, label, named, one_line, wrong_values
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.errors import InputError
+from taskveil.estimators.parameters import PARAMETERS
+from taskveil.methods.base import PublicInfo
+from taskveil.methods.options import rules_of
+from taskveil.privacy.plan import Budget
+from taskveil.privacy.secure_options import SECURE, SecureOptions
+from taskveil.tasks.public_bounds import PublicBounds
+
+rng = np.random.default_rng(0)
+X, TASK = rng.standard_normal((60, 3)), np.repeat(np.arange(6), 10)
+Y = X @ [1.0, -1.0, 0.5]
+ONE = PublicInfo(6, 3, 1, "classification")
+
+
+def refused(call: Any) -> str:
+    with pytest.raises(InputError) as error:
+        call()
+    one_line(str(error.value))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name, value", [pytest.param(n, v, id=f"{n}={label(v)}") for n, v in named(PARAMETERS)])
+def test_an_estimator_refuses_a_parameter_outside_its_rule(name, value):
+    assert name in refused(lambda: tv.TaskRegressor("mean", **{name: value}).fit(X, Y, task=TASK))
+
+
+OPTIONS = [
+    pytest.param(method, name, value, id=f"{method}.{name}={label(value)}")
+    for method in methods.names()
+    for name, rule in rules_of(methods.get(method)).items()
+    for value in wrong_values(rule)[::2]  # every second one: the rules are shared, and so are their other values
+]
+
+
+@pytest.mark.parametrize("method, name, value", OPTIONS)
+def test_a_method_refuses_an_option_outside_its_rule(method, name, value):
+    made = methods.get(method).set_params(**{name: value})
+    assert name in refused(lambda: made.check(ONE, Budget(1.0, 1e-6)))
+
+
+def test_every_number_and_word_among_the_options_has_a_rule():
+    """An option whose default is a number, a word or a truth value is in the table, or checked where it is looked up."""
+    looked_up = {"model", "personalise", "preset", "shared", "own", "unit"}
+    for method in map(methods.get, methods.names()):
+        plain = {k for k, v in method.get_params(deep=False).items() if isinstance(v, (int, float, str))}
+        assert plain - looked_up <= set(rules_of(method)), method.name
+
+
+@pytest.mark.parametrize("name, value", [pytest.param(n, v, id=f"{n}={label(v)}") for n, v in named(SECURE)])
+def test_a_secure_sum_refuses_what_it_cannot_withstand(name, value):
+    refused(lambda: SecureOptions.for_tasks(10, **{name: value}))
+    refused(lambda: tv.TaskRegressor("mean", aggregation="secure", secure={name: value}).fit(X, Y, task=TASK))
+
+
+@pytest.mark.parametrize("wanted", [{"colluders": 1000}, {"min_cohort": 11}, {"dropouts": 10}, {"magic": 1}, {"colluders": 10}])
+def test_a_secure_sum_is_never_quietly_weaker_than_asked(wanted):
+    """A thousand colluders among ten tasks used to become nine."""
+    refused(lambda: tv.TaskRegressor("mean", aggregation="secure", secure=wanted).fit(X, Y, task=TASK))
+
+
+def replaced(array: np.ndarray, value: Any) -> np.ndarray:
+    made = array.astype(object) if not isinstance(value, float) else array.copy()
+    made[3] = value
+    return made
+
+
+CALLS = {
+    "epsilon as a list": lambda: tv.TaskRegressor(epsilon=[1.0]).fit(X, Y, task=TASK),
+    "epsilon as an array": lambda: tv.TaskRegressor(epsilon=np.ones(2)).fit(X, Y, task=TASK),
+    "a method that is a number": lambda: tv.TaskRegressor(method=3).fit(X, Y, task=TASK),
+    "an unknown method": lambda: tv.TaskRegressor(method="magic").fit(X, Y, task=TASK),
+    "a method class": lambda: tv.TaskRegressor(method=type(methods.get("mean"))).fit(X, Y, task=TASK),
+    "an unknown option": lambda: methods.get("mean", magic=1),
+    "an unknown mechanism": lambda: tv.TaskRegressor("mean", mechanism="magic").fit(X, Y, task=TASK),
+    "an unknown accountant": lambda: tv.TaskRegressor("mean", accountant="magic").fit(X, Y, task=TASK),
+    "secure that is a list": lambda: tv.TaskRegressor("mean", aggregation="secure", secure=[1]).fit(X, Y, task=TASK),
+    "fewer tasks than rows": lambda: tv.TaskRegressor().fit(X, Y, task=TASK[:-1]),
+    "more tasks than rows": lambda: tv.TaskRegressor().fit(X, Y, task=np.r_[TASK, 1]),
+    "tasks in two columns": lambda: tv.TaskRegressor().fit(X, Y, task=np.c_[TASK, TASK]),
+    "a task that is one number": lambda: tv.TaskRegressor().fit(X, Y, task=3),
+    "fewer targets than rows": lambda: tv.TaskRegressor().fit(X, Y[:-1], task=TASK),
+    "no target": lambda: tv.TaskRegressor().fit(X, None, task=TASK),
+    "two targets": lambda: tv.TaskRegressor().fit(X, np.c_[Y, Y], task=TASK),
+    "a target of NaN": lambda: tv.TaskRegressor().fit(X, replaced(Y, math.nan), task=TASK),
+    "a target of infinity": lambda: tv.TaskRegressor().fit(X, replaced(Y, math.inf), task=TASK),
+    "a huge target": lambda: tv.TaskRegressor().fit(X, replaced(Y, 1e200), task=TASK),
+    "a target in words": lambda: tv.TaskRegressor().fit(X, replaced(Y, "much"), task=TASK),
+    "a complex target": lambda: tv.TaskRegressor().fit(X, Y * 1j, task=TASK),
+    "a target of objects": lambda: tv.TaskRegressor().fit(X, replaced(Y, object()), task=TASK),
+    "numbers for a classifier": lambda: tv.TaskClassifier().fit(X, Y, task=TASK),
+    "rows of NaN": lambda: tv.TaskRegressor().fit(replaced(X, math.nan), Y, task=TASK),
+    "rows of infinity": lambda: tv.TaskRegressor().fit(replaced(X, math.inf), Y, task=TASK),
+    "huge rows": lambda: tv.TaskRegressor().fit(replaced(X, 1e200), Y, task=TASK),
+    "rows of words": lambda: tv.TaskRegressor().fit(replaced(X, "a"), Y, task=TASK),
+    "rows of objects": lambda: tv.TaskRegressor().fit(replaced(X, object()), Y, task=TASK),
+    "rows of None": lambda: tv.TaskRegressor().fit(replaced(X, None), Y, task=TASK),
+    "rows of lists": lambda: tv.TaskRegressor().fit([[1, 2], [3]], [1, 2], task=[0, 1]),
+    "rows of dates": lambda: tv.TaskRegressor().fit(X.astype("datetime64[s]"), Y, task=TASK),
+    "complex rows": lambda: tv.TaskRegressor().fit(X * 1j, Y, task=TASK),
+    "one column": lambda: tv.TaskRegressor().fit(X[:, 0], Y, task=TASK),
+    "no columns": lambda: tv.TaskRegressor().fit(X[:, :0], Y, task=TASK),
+    "no rows": lambda: tv.TaskRegressor().fit(X[:0], Y[:0], task=TASK[:0]),
+    "a number for X": lambda: tv.TaskRegressor().fit(3, Y, task=TASK),
+    "a text for X": lambda: tv.TaskRegressor().fit("school.csv", Y, task=TASK),
+    "None for X": lambda: tv.TaskRegressor().fit(None, Y, task=TASK),
+    "a wrong task column": lambda: tv.TaskRegressor(task_column=99).fit(X, Y),
+    "a task column in words": lambda: tv.TaskRegressor(task_column="site").fit(X, Y),
+    "sample weights": lambda: tv.TaskRegressor().fit(X, Y, task=TASK, sample_weight=np.ones(60)),
+    "bounds that are a number": lambda: tv.TaskRegressor(bounds=3).fit(X, Y, task=TASK),
+    "bounds without width": lambda: tv.TaskRegressor(bounds=(1, 1)).fit(X, Y, task=TASK),
+    "bounds upside down": lambda: tv.TaskRegressor(bounds=(1, -1)).fit(X, Y, task=TASK),
+    "bounds of NaN": lambda: tv.TaskRegressor(bounds=(math.nan, 1)).fit(X, Y, task=TASK),
+    "bounds of infinity": lambda: tv.TaskRegressor(bounds=(-math.inf, 1)).fit(X, Y, task=TASK),
+    "bounds of text": lambda: tv.TaskRegressor(bounds={"features": {"*": "01"}}).fit(X, Y, task=TASK),
+    "bounds of truth": lambda: PublicBounds({"a": (False, True)}),
+    "bounds too wide": lambda: PublicBounds({"a": (-1e300, 1e300)}),
+    "deep bounds": lambda: PublicBounds.from_dict({"features": {"a": DEEP}}),
+    "levels that are lists": lambda: PublicBounds.from_dict({"levels": {"a": [["x"], ["y"]]}}),
+    "classes that are one text": lambda: PublicBounds.from_dict({"classes": "no"}),
+    "classes that are a number": lambda: PublicBounds.from_dict({"classes": 3}),
+    "bounds of an unknown kind": lambda: PublicBounds.from_dict({"magic": 1}),
+    "a file that is not there": lambda: tv.load_tasks("nowhere.csv", task="a", target="b"),
+    "a model that is not there": lambda: tv.load("nowhere"),
+    "a dict with short pairs": lambda: tv.TaskRegressor().fit({"a": (X,)}),
+    "a dict with unequal columns": lambda: tv.TaskRegressor().fit({"a": (X, Y), "b": (X[:, :2], Y)}),
+    "an empty dict": lambda: tv.TaskRegressor().fit({}),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_a_call_that_makes_no_sense_is_refused_in_one_line(case):
+    refused(CALLS[case])
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    return tv.TaskRegressor("mean", epsilon=1.0).fit(X, Y, task=TASK)
+
+
+PREDICTIONS = {
+    "an unknown task": (X, np.full(60, 77)),
+    "too few tasks": (X, TASK[:-1]),
+    "no task": (X, None),
+    "too few columns": (X[:, :2], TASK),
+    "too many columns": (np.c_[X, X], TASK),
+    "one column": (X[:, 0], TASK),
+    "NaN": (replaced(X, math.nan), TASK),
+    "infinity": (replaced(X, math.inf), TASK),
+    "words": (replaced(X, "a"), TASK),
+    "objects": (replaced(X, object()), TASK),
+    "ragged rows": ([[1, 2], [3]], [0, 1]),
+    "nothing": (None, TASK),
+    "a task of lists": (X, [[t] for t in TASK]),
+}
+
+
+@pytest.mark.parametrize("case", PREDICTIONS)
+def test_predict_refuses_rows_that_do_not_fit(case, fitted):
+    refused(lambda: fitted.predict(PREDICTIONS[case][0], task=PREDICTIONS[case][1]))

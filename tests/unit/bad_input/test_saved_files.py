@@ -1,0 +1,267 @@
+"""Damaged saved files: every entry of model.json and certificate.json with every value its rule refuses, or missing; arrays of
+wrong shape, type or content; files cut, flipped, emptied. DataError in one line, never a raw exception, never a model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.wrong import label, named, one_line
+
+import taskveil as tv
+from taskveil.cli.main import run
+from taskveil.errors import DataError
+from taskveil.estimators.saved_model import BOARD, MODEL, PUBLIC
+from taskveil.privacy.certificate_entries import CERTIFICATE, EVENT, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
+
+FILES = ("model.json", "arrays.npz", "certificate.json")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    rng = np.random.default_rng(0)
+    X, task = rng.standard_normal((60, 3)), np.repeat(np.arange(6), 10)
+    bounds = {"features": {"*": [-5, 5]}, "target": [-9, 9]}
+    est = tv.TaskRegressor("mean", epsilon=1.0, bounds=bounds).fit(X, X[:, 0], task=task)
+    return est.save(tmp_path_factory.mktemp("saved") / "model")
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    for name in FILES:
+        shutil.copy(saved / name, tmp_path / name)
+    return tmp_path
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(DataError) as error:
+        tv.load(folder)
+    one_line(str(error.value))
+    return str(error.value)
+
+
+def change(path: Path, edit: Callable[[Any], Any]) -> None:
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def sayable(value: Any) -> bool:
+    return not isinstance(value, complex)
+
+
+PLACES: dict[str, tuple[str, Callable[[Any], Any], Any]] = {
+    "model": ("model.json", lambda d: d, MODEL),
+    "public": ("model.json", lambda d: d["public"], PUBLIC),
+    "billboard": ("model.json", lambda d: d["billboards"][0], BOARD),
+    "certificate": ("certificate.json", lambda d: d, CERTIFICATE),
+    "statement": ("certificate.json", lambda d: d["statements"][0], STATEMENT),
+    "event": ("certificate.json", lambda d: d["events"][0], EVENT),
+}
+VALUES = [
+    pytest.param(place, name, value, id=f"{place}.{name}={label(value)}")
+    for place, (_, _, table) in PLACES.items()
+    for name, value in named(table)
+    if sayable(value)
+]
+MISSING = [("model", n) for n in MODEL if n != "bounds"] + [("public", n) for n in ("n_tasks", "n_features", "n_outputs", "kind")]
+MISSING += [("billboard", n) for n in BOARD] + [("certificate", n) for n in REQUIRED]
+MISSING += [("statement", n) for n in REQUIRED_OF_A_STATEMENT]
+
+
+def test_the_undamaged_model_is_read(folder):
+    assert tv.load(folder).certificate_.verify().ok
+
+
+@pytest.mark.parametrize("place, name, value", VALUES)
+def test_a_wrong_entry_is_refused(place, name, value, folder):
+    file, find, _ = PLACES[place]
+    change(folder / file, lambda d: find(d).update({name: value}))
+    refused(folder)
+
+
+@pytest.mark.parametrize("place, name", MISSING)
+def test_a_missing_entry_is_refused(place, name, folder):
+    file, find, _ = PLACES[place]
+    change(folder / file, lambda d: find(d).pop(name))
+    refused(folder)
+
+
+DEEPER = {
+    "plan of another version": lambda d: d["plan"].update(version=9),
+    "plan without releases": lambda d: d["plan"].pop("releases"),
+    "plan whose releases are a number": lambda d: d["plan"].update(releases=3),
+    "plan with a release that is a text": lambda d: d["plan"].update(releases=["x"]),
+    "plan with an unknown event": lambda d: d["plan"]["releases"][0]["event"].update(kind="magic"),
+    "plan with an unknown mechanism": lambda d: d["plan"]["releases"][0]["mechanism"].update(name="magic"),
+    "plan with a negative noise": lambda d: d["plan"]["releases"][0]["mechanism"].update(scale=-1),
+    "plan with an unknown contribution": lambda d: d["plan"]["releases"][0]["contribution"].update(kind="magic"),
+    "plan with a bound in words": lambda d: d["plan"]["releases"][0]["contribution"].update(bound="x"),
+    "plan with a budget of text": lambda d: d["plan"].update(budget="x"),
+    "plan with a wrong epsilon": lambda d: d["plan"]["budget"].update(epsilon="x"),
+    "plan with an unknown budget entry": lambda d: d["plan"]["budget"].update(magic=1),
+    "an unknown method": lambda d: d["method"].update(name="magic"),
+    "an unknown option of the method": lambda d: d["method"]["options"].update(magic=1),
+    "an option of the method out of range": lambda d: d["method"]["options"].update(rounds=-1),
+    "an unknown parameter": lambda d: d["options"].update(magic=1),
+    "a parameter out of range": lambda d: d["options"].update(epsilon=-1),
+    "bounds upside down": lambda d: d["bounds"]["features"].update({"*": [5, -5]}),
+    "bounds of another kind": lambda d: d["bounds"].update(magic=1),
+    "an executed release that was not planned": lambda d: d["executed"].append("nothing"),
+    "a billboard that is not there": lambda d: d["billboard_order"].append(99),
+    "a billboard with an array that is not there": lambda d: d["billboards"][0]["names"].append("magic"),
+    "one task too many": lambda d: d["task_names"].append("more"),
+    "one task too few": lambda d: d["task_names"].pop(),
+    "a task twice": lambda d: d["task_names"].__setitem__(0, d["task_names"][1]),
+    "one feature too many": lambda d: d["feature_names"].append("more"),
+    "another number of features": lambda d: d["public"].update(n_features=4),
+    "another number of tasks": lambda d: d["public"].update(n_tasks=7),
+    "an unknown public size": lambda d: d["public"].update(magic=1),
+    "a format of tomorrow": lambda d: d.update(format=99),
+    "another class": lambda d: d.update({"class": "TaskMagic"}),
+}
+
+
+@pytest.mark.parametrize("case", DEEPER)
+def test_content_that_does_not_fit_together_is_refused(case, folder):
+    change(folder / "model.json", DEEPER[case])
+    refused(folder)
+
+
+def rewritten(folder: Path, edit: Callable[[dict[str, np.ndarray]], Any]) -> None:
+    with np.load(folder / "arrays.npz") as stored:
+        arrays = {k: stored[k] for k in stored.files}
+    edit(arrays)
+    np.savez(folder / "arrays.npz", **arrays)
+
+
+ARRAYS = ("model/coef", "model/intercept", "scaling/shift", "scaling/scale", "scaling/y_shift", "scaling/y_scale")
+EDITS: dict[str, Callable[[np.ndarray], Any]] = {
+    "missing": lambda a: None,
+    "one task short": lambda a: a[:-1],
+    "one axis more": lambda a: a[None],
+    "a number": lambda a: np.float64(1.0),
+    "empty": lambda a: a[:0],
+    "NaN": lambda a: np.full_like(a, np.nan),
+    "infinity": lambda a: np.full_like(a, np.inf),
+    "text": lambda a: a.astype("U8"),
+    "complex": lambda a: a * 1j,
+    "records": lambda a: np.zeros(a.shape, dtype=[("a", "f8")]),
+    "dates": lambda a: a.astype("datetime64[s]"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_that_does_not_fit_is_refused(name, edit, folder):
+    def put(arrays: dict[str, Any]) -> None:
+        value = EDITS[edit](arrays.pop(name))
+        if value is not None:
+            arrays[name] = value
+
+    rewritten(folder, put)
+    refused(folder)
+
+
+@pytest.mark.parametrize("name", ["scaling/scale", "scaling/y_scale"])
+@pytest.mark.parametrize("value", [0.0, -1.0])
+def test_a_scale_that_is_not_above_zero_is_refused(name, value, folder):
+    rewritten(folder, lambda arrays: arrays.update({name: np.full_like(arrays[name], value)}))
+    refused(folder)
+
+
+def test_an_array_that_needs_pickle_is_refused_and_never_run(folder):
+    """The planted object would write a file when unpickled."""
+    rewritten(folder, lambda arrays: arrays.update({"model/coef": np.array([Planted(folder)], dtype=object)}))
+    refused(folder)
+    assert not (folder / "run-me").exists()
+
+
+class Planted:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> Any:
+        return (Path.touch, (self.folder / "run-me",))
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.2, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut_is_refused(file, share, folder):
+    data = (folder / file).read_bytes()
+    (folder / file).write_bytes(data[: int(share * len(data))])
+    refused(folder)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"null", b"3", b"[]", b"{}", b"\xff\xfe", b"PK\x03\x04" + bytes(50), b"NaN"])
+def test_a_file_with_other_content_is_refused(file, content, folder):
+    (folder / file).write_bytes(content)
+    refused(folder)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_file_that_is_missing_or_a_folder_is_refused(file, folder):
+    (folder / file).unlink()
+    refused(folder)
+    (folder / file).mkdir()
+    refused(folder)
+
+
+def test_a_flipped_byte_is_refused_or_changes_no_model(folder):
+    """A zip file has a few bytes nobody reads (dates); everything else is under its checksum."""
+    good, data = tv.load(folder).coef_, (folder / "arrays.npz").read_bytes()
+    for place in np.random.default_rng(1).integers(0, len(data), 60):
+        flipped = bytearray(data)
+        flipped[place] ^= 0xFF
+        (folder / "arrays.npz").write_bytes(flipped)
+        try:
+            assert np.array_equal(tv.load(folder).coef_, good)
+        except DataError as error:
+            one_line(str(error))
+
+
+@pytest.mark.parametrize("command", [["predict", "{}", "x.csv"], ["report", "{}"], ["certify", "{}"]])
+@pytest.mark.parametrize("content", [b"[" * 200_000, b"{", b"\xff", b'{"statements": 3}'])
+def test_commands_say_so_in_one_line_with_exit_2(command, content, folder, capsys):
+    for name in ("certificate.json", "model.json"):
+        (folder / name).write_bytes(content)
+    with pytest.raises(SystemExit) as ended:
+        run([part.replace("{}", str(folder)) for part in command])
+    assert ended.value.code == 2
+    one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("file", ["plan.json", "commits.jsonl", "state.npz", "billboard-00001.npz"])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{\n", b"\xff\n", b"null\n", b'{"id": 3}\n', b"PK\x03\x04" + bytes(40)])
+def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
+    rng = np.random.default_rng(0)
+    X, task = rng.standard_normal((40, 2)), np.repeat(np.arange(4), 10)
+
+    def fit() -> Any:
+        return tv.TaskRegressor(tv.methods.get("mean", rounds=1), epsilon=1.0, run_dir=tmp_path / "run").fit(X, X[:, 0], task=task)
+
+    fit()
+    (tmp_path / "run" / "finished").unlink(missing_ok=True)
+    assert (tmp_path / "run" / file).exists()
+    (tmp_path / "run" / file).write_bytes(content)
+    with pytest.raises(DataError) as error:
+        fit()
+    one_line(str(error.value))
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"PK\x03\x04" + bytes(40)])
+def test_a_sites_damaged_memory_is_refused(content, tmp_path):
+    from taskveil.runtime.site_state import SiteState
+
+    state = SiteState(tmp_path / "state")
+    for name, read in (("run.json", state.agreed), ("rows.npz", state.rows), ("last.npz", state.load)):
+        (state.folder / name).write_bytes(content)
+        with pytest.raises(DataError) as error:
+            read()
+        one_line(str(error.value))
