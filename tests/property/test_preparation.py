@@ -178,3 +178,12 @@ def test_a_fill_by_everybody_s_median_is_seen_by_the_law(visits, monkeypatch):
     monkeypatch.setattr(fills, "_fill_own_median", pooled)
     with pytest.raises(AssertionError):
         check_task_law(*(prepare(d, **options) for d in (holes, changed)), "t2")
+
+
+def test_units_chosen_by_somebody_else_obey_the_law_of_records_too(visits):
+    rules = step.PrepareRules(unit="record")
+    tasks = step.load_tasks(visits.drop(columns="ward"), task="site", target="days", bounds=BOUNDS, kind="regression")
+    own = step.fit_scaling(tasks, "own")
+    with pytest.raises(OptionError, match="cannot scale by a task's own statistics"):
+        step.prepare_tasks(tasks, rules, scaling=own)
+    assert step.prepare_tasks(tasks, rules, scaling=step.fit_scaling(tasks, "none")).public.scaling == "none"

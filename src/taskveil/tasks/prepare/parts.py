@@ -43,7 +43,7 @@ class PublicPart:
     def known(self) -> list[str]:
         """What the certificate calls public and fixed before the run."""
         labels = ["the declared set of labels"] if self.kind == "classification" and self.declared_labels else []
-        return ["the names of the tasks", "the names and types of all columns", *labels, "all options of the run"]
+        return ["the names of the tasks", "the feature columns", "the types of all columns", *labels, "all options of the run"]
 
     def assumptions(self) -> list[str]:
         """What the certificate rests on because of how the table was prepared."""

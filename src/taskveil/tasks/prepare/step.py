@@ -63,6 +63,8 @@ def prepare_tasks(
     if rules.private and rules.sound:
         check_facts(facts, rules.unit)
     scaling = scaling or choose_scaling(tasks, rules)
+    if rules.by_record:
+        _check_record_scaling(scaling.mode, tasks.kind, tasks.bounds)
     public = PublicPart(
         task_names=tasks.task_names,
         feature_names=tasks.feature_names,
