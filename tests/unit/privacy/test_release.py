@@ -10,11 +10,11 @@ import pytest
 from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import secure_messages
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_clipped_sum
 from taskveil.privacy.events import Charge
 from taskveil.privacy.mechanisms import gaussian, laplace
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
-from taskveil.privacy.mechanisms.laplace import Laplace
+from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
 from taskveil.privacy.release import release, release_sum, release_together
@@ -146,6 +146,11 @@ def test_every_task_adds_noise_of_its_own(aggregation):
                 aggregation).value for n in (2, 1)
     )  # fmt: skip
     assert np.linalg.norm(both - 2 * once) > 0.1 * np.linalg.norm(once)
+
+
+def test_every_row_of_a_stack_gets_noise_of_its_own():
+    noisy = L2Laplace(1.0).add(TaskStack(4, (3,), 1.0), np.zeros((4, 3)), insecure_seeded_noise(0).at(1, "S"))
+    assert len({tuple(row) for row in noisy}) == 4
 
 
 def test_shares_of_a_secure_sum_differ_from_task_to_task():
