@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from taskveil.errors import OptionError
-from taskveil.privacy.integer_sampler import KeyStream, integer_noise
-from taskveil.privacy.integer_tables import LARGEST_DISTANCE, LAWS, half_weights, integer_weights, noise_table
+from taskveil.privacy.integer_sampler import KeyStream, integer_noise, look_up
+from taskveil.privacy.integer_tables import LARGEST_DISTANCE, LAWS, NoiseTable, half_weights, integer_weights, noise_table
 
 FALSE_ALARM = 1e-6
 
@@ -97,3 +97,18 @@ def test_impossible_laws_are_refused():
     for law, variance in (("laplace", 1.0), ("skellam", 0.0), ("skellam", 2.0**40)):
         with pytest.raises(OptionError):
             noise_table(law, variance)
+
+
+def test_ties_with_a_split_are_decided_by_64_further_bits():
+    """Column 0 and rest 7 tie with the stored split; the lower half, 5, decides: below it the column, else its alias."""
+    table = NoiseTable(10, 1, np.full(2, 7, np.uint64), np.full(2, 5, np.uint64), np.full(2, 99), 0.0)
+
+    class Further(KeyStream):
+        def __init__(self, word):
+            self.word = word
+
+        def words(self, count):
+            return np.full(count, self.word, np.uint64)
+
+    drawn = [int(look_up(table, np.array([7], np.uint64), Further(word))[0]) for word in (4, 5, 6)]
+    assert drawn == [10, 99, 99]

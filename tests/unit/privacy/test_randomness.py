@@ -12,7 +12,7 @@ from taskveil.privacy import randomness
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, VectorSum
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import Laplace
-from taskveil.privacy.randomness import exact_measurement, grid, insecure_seeded_noise, snap, system_noise
+from taskveil.privacy.randomness import again, exact_measurement, grid, insecure_seeded_noise, snap, system_noise
 
 
 def test_seeded_noise_depends_on_seed_round_release_and_task_and_on_nothing_else():
@@ -26,6 +26,13 @@ def test_seeded_noise_depends_on_seed_round_release_and_task_and_on_nothing_else
     assert not np.array_equal(first[0], insecure_seeded_noise(8).at(1, "S").normal(1.0, 4))
 
 
+def test_a_release_made_again_gets_fresh_noise_and_the_first_attempt_the_planned_one():
+    source = insecure_seeded_noise(7)
+    draws = [tuple(again(source, attempt).at(1, "S").normal(1.0, 4)) for attempt in (0, 1, 2)]
+    assert len(set(draws)) == 3 and draws[0] == tuple(source.at(1, "S").normal(1.0, 4))
+    assert again(source, 2).voids_certificate and again(source, 2).describe()["seeded"]
+
+
 def test_seeded_keys_cannot_run_into_each_other():
     source = insecure_seeded_noise(1)
     assert not np.array_equal(source.at(1, "1S").uniform(4), source.at(11, "S").uniform(4))
@@ -36,6 +43,20 @@ def test_system_noise_is_never_the_same_twice():
     source = system_noise()
     draws = {tuple(source.at(1, "S").normal(1.0, 3)) for _ in range(20)}
     assert len(draws) == 20
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda stream: stream.normal(1.0, randomness.OPENDP_LIMIT + 1)[0], lambda stream: float(stream.uniform(1)[0]),
+        lambda stream: float(stream.gamma(2.0, 1.0)), lambda stream: stream.key(),
+        lambda stream: tuple(stream.bits(64)),
+    ],
+    ids=["large", "uniform", "gamma", "key", "bits"],
+)  # fmt: skip
+def test_every_stream_has_a_key_of_its_own(draw):
+    source = system_noise()
+    assert len({draw(source.at(1, "S")) for _ in range(8)}) == 8
 
 
 @pytest.mark.parametrize("law", ["normal", "laplace"])

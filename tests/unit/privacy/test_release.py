@@ -9,14 +9,16 @@ import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, VectorSum, seal_clipped_sum
+from taskveil.privacy.aggregation import secure_messages
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_clipped_sum
 from taskveil.privacy.events import Charge
 from taskveil.privacy.mechanisms import gaussian, laplace
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
-from taskveil.privacy.mechanisms.laplace import Laplace
+from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release, release_sum
+from taskveil.privacy.release import release, release_sum, release_together
+from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
 
 VECTOR = VectorSum((3,), 1.0)
@@ -106,6 +108,55 @@ def test_a_sum_over_tasks_is_refused_before_the_charge_where_tasks_add_their_own
     assert account.spent() == []  # refused, so not paid for
     release(plan.releases[0], total, account, insecure_seeded_noise(0), "curator")  # twin: the curator may
     assert len(account.spent()) == 1
+
+
+class Watched(MemoryAccount):
+    """An account and a noise source that write down what happens, in order."""
+
+    voids_certificate = True
+
+    def __init__(self):
+        super().__init__()
+        self.happened = []
+
+    def commit(self, *planned):
+        self.happened.append(f"charged {len(planned)}")
+        return super().commit(*planned)
+
+    def at(self, *key):
+        self.happened.append("noise")
+        return insecure_seeded_noise(0).at(*key)
+
+
+def test_all_releases_of_a_round_are_charged_before_the_first_noise_is_drawn():
+    plan = make_plan([Request("S", 1, VECTOR), Request("T", 1, VECTOR, weight=2.0)], Budget(1.0, 1e-5))
+    watched, bounded = Watched(), VECTOR.clip(np.zeros((2, 3)))
+    watched.reserve(plan)
+    made = list(release_together([(p, bounded, watched) for p in plan.releases], watched))
+    assert watched.happened == ["charged 2", "noise", "noise"]
+    assert watched.spent() == [Charge(p.event) for p in plan.releases] and [m.name for m in made] == ["S", "T"]
+
+
+@pytest.mark.parametrize("aggregation", ["local", "local-model"])
+def test_every_task_adds_noise_of_its_own(aggregation):
+    """Two messages of zero: noise that all tasks share would add up to twice one of them."""
+    plan = plan_for(VectorSum((8,), 1.0), 1, epsilon=0.1, aggregation=aggregation)
+    both, once = (
+        release(plan.releases[0], VectorSum((8,), 1.0).clip(np.zeros((n, 8))), open_account(plan), insecure_seeded_noise(0),
+                aggregation).value for n in (2, 1)
+    )  # fmt: skip
+    assert np.linalg.norm(both - 2 * once) > 0.1 * np.linalg.norm(once)
+
+
+def test_every_row_of_a_stack_gets_noise_of_its_own():
+    noisy = L2Laplace(1.0).add(TaskStack(4, (3,), 1.0), np.zeros((4, 3)), insecure_seeded_noise(0).at(1, "S"))
+    assert len({tuple(row) for row in noisy}) == 4
+
+
+def test_shares_of_a_secure_sum_differ_from_task_to_task():
+    plan = plan_for(VectorSum((8,), 1.0), 1, aggregation="secure", secure=SecureOptions.for_tasks(4))
+    sent = secure_messages(plan.releases[0], VectorSum((8,), 1.0).clip(np.zeros((4, 8))), insecure_seeded_noise(0), None)
+    assert len({tuple(row) for row in sent}) == 4
 
 
 def added(mechanism, contribution, total):
