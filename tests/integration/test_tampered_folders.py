@@ -382,6 +382,20 @@ def test_a_removed_signature_or_file_is_found(place, signed):
     assert check(signed, "--key", place / "officer.pub") == 1
 
 
+def test_a_folder_sealed_again_in_all_three_files_does_not_fit_the_journal_of_fit(place, tmp_path):
+    assert call("fit", "synthetic:tiny", "--epsilon", 1, "--aggregation", "local", "-o", tmp_path / "m") == 0
+    for edit in (epsilon_a_tenth, release_dropped_everywhere):
+        shutil.copytree(tmp_path / "m", tmp_path / "again")
+        folder = Folder(tmp_path, tmp_path / edit.__name__, "again")
+        edit(folder)
+        folder.seal("certificate", "model", "arrays")
+        assert check(folder.path) == 1
+        shutil.rmtree(folder.path / "run")
+        assert check(folder.path) == 0, "the twin: nothing else can show it"
+        shutil.rmtree(tmp_path / "again")
+    assert check(tmp_path / "m") == 0
+
+
 def test_fit_signs_what_it_wrote(place, tmp_path):
     assert call("fit", "synthetic:tiny", "--epsilon", 1, "-o", tmp_path / "m", "--sign", place / "officer.key") == 0
     assert check(tmp_path / "m", "--key", place / "officer.pub") == 0

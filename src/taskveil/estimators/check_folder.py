@@ -4,7 +4,8 @@
 2. The certificate is made again from the record in model.json, by the function that made it (certify.py), and compared: method,
    variant, every statement with its observer, events, assumptions, what is not protected, randomness.
 3. Every event and every epsilon is recomputed (privacy/verification.py).
-4. Where a ledger is given, its book holds the same releases, in every account the run reaches.
+4. The journal that `fit -o` keeps in run/ has the same plan, and no other release.
+5. Where a ledger is given, its book holds the same releases, in every account the run reaches.
 
 A folder of version 0.1.0 has no seal and no record of its preparation; legacy.py says which of them were false.
 """
@@ -12,6 +13,7 @@ A folder of version 0.1.0 has no seal and no record of its preparation; legacy.p
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,7 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
     problems = [] if old else _seal_problems(about, arrays, certificate)
     problems += _record_problems(about, arrays, certificate, old, ledger)
+    problems += _journal_problems(folder / "run", about)
     problems += certificate.verify().problems
     notes = legacy.notes(about) if old and not problems else []
     return Checked(certificate, tuple(dict.fromkeys(problems)), tuple(notes))
@@ -101,6 +104,20 @@ def _record_problems(
 
         found += ledger_problems(ledger, record, [s.observer for s in derived.statements])
     return found
+
+
+def _journal_problems(run: Path, about: dict[str, Any]) -> list[str]:
+    """The run's own journal, where `fit -o` left one: the same plan, and no release that model.json does not list."""
+    if not (run / "plan.json").exists():
+        return []
+    try:
+        plan = json.loads((run / "plan.json").read_text())["plan"]
+        lines = (run / "commits.jsonl").read_text().splitlines() if (run / "commits.jsonl").exists() else []
+        made = Counter(json.loads(line)["id"] for line in lines)
+    except (*UNREADABLE, ValueError, RecursionError):
+        return ["the journal in run/ is damaged"]
+    same = plan == about.get("plan") and made <= Counter(about.get("executed", []))
+    return [] if same else ["run/ is the journal of another run than model.json describes; remove it if the model was saved anew"]
 
 
 def _differences(certificate: Certificate, derived: Certificate, source: str, old: bool = False) -> list[str]:
