@@ -20,7 +20,6 @@ from taskveil.audits.observe import Layout
 from taskveil.audits.raw_canaries import RawCanary
 from taskveil.audits.raw_table import RawTable
 from taskveil.audits.rehearsal import RunLog, Trained, train
-from taskveil.errors import InputError
 
 WIDEST = 4000  # numbers per run that are kept; of more, those that differ most
 
@@ -55,9 +54,11 @@ def _squared(one: RunLog, other: RunLog) -> float:
 
 
 def furthest(est: Any, table: RawTable, canaries: list[RawCanary], trained: list[Trained]) -> Pair | None:
-    """The pair to attack; None where no canary changes a release."""
+    """The pair to attack; None where no canary changes a release, or a null unit cannot be put in its place."""
     usable = [(c, t) for c, t in zip(canaries, trained) if t.error is None]
     if str(getattr(est, "estimator", est).neighbours) == "add-remove":
+        if hasattr(est, "estimator"):  # a search repeats its runs itself
+            return None
         script = trained[0].logs
         pairs = [Pair((c, c), (t, train(est, opener(table, c), script, absent=True)), absent=True) for c, t in usable]
     else:
@@ -129,7 +130,5 @@ def _searches(est: Any, table: RawTable, pair: Pair, key: int) -> Runs:
         won = [float(g == searching.best_params_) for g in grid]
         return np.concatenate([*values, won, [getattr(searching, "best_score_", 0.0)]])
 
-    if pair.absent:
-        raise InputError("a search is audited with neighbours='replace-one'")
     size = len(search(0, key))
     return Runs((lambda n: search(0, n), lambda n: search(1, n)), Layout((), 1, size))
