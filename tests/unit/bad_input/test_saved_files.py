@@ -244,7 +244,8 @@ def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
     X, task = rng.standard_normal((40, 2)), np.repeat(np.arange(4), 10)
 
     def fit() -> Any:
-        return tv.TaskRegressor(tv.methods.get("mean", rounds=1), epsilon=1.0, run_dir=tmp_path / "run").fit(X, X[:, 0], task=task)
+        method = tv.methods.get("mean", rounds=1)
+        return tv.TaskRegressor(method, epsilon=1.0, run_dir=tmp_path / "run").fit(X, X[:, 0], task=task)
 
     fit()
     (tmp_path / "run" / "finished").unlink(missing_ok=True)
