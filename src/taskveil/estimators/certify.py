@@ -48,8 +48,9 @@ def simulated_statements(method: Method, record: RunRecord, scaling: Scaling, ta
 
 
 def search_certificate(
-    method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet, plan: Plan, randomness: dict[str, Any], rests_on: list[str]
-) -> Certificate:
+    method: Method, record: RunRecord, scaling: Scaling, tasks: TaskSet, plan: Plan, randomness: dict[str, Any],
+    rests_on: list[str],
+) -> Certificate:  # fmt: skip
     """The certificate of a search that kept this run: its one charged event, and all that a plain run states beside it."""
     return build_certificate(
         f"search over {method.name}",
