@@ -83,12 +83,15 @@ def test_folds_by_the_smallest_task_are_seen(monkeypatch):
     """Finding 3, with a threshold that small tables reach."""
     monkeypatch.setattr(gain, "ENOUGH", 12)
     assert not moved_by_a_task(Setup("low-rank"), "one row")
-    clip = np.clip
+    real = gain.held_out_losses
 
-    def by_the_smallest(used, low, high, **kw):
-        return clip(np.full_like(used, used.max()), low, high, **kw) if (low, high) == (1, gain.FOLDS) else clip(used, low, high, **kw)
+    def by_the_smallest(method, block, record):
+        """As many folds for everybody as the smallest task needs."""
+        alone_, shared, _ = real(method, block, record)
+        used = min(gain.FOLDS, max(1, -(-gain.ENOUGH // max(int(block.sizes.min()), 1))))
+        return alone_, shared, block.with_mask(block.folds(gain.FOLDS) < used)
 
-    monkeypatch.setattr(gain.np, "clip", by_the_smallest)
+    monkeypatch.setattr(gain, "held_out_losses", by_the_smallest)
     assert moved_by_a_task(Setup("low-rank"), "one row")
 
 
@@ -100,9 +103,9 @@ def test_a_search_that_splits_all_rows_with_one_generator_is_seen(monkeypatch):
 
 
 def _one_generator(offsets: np.ndarray) -> np.ndarray:
-    rows = tv.load_tasks((np.zeros((offsets[-1], 1)), np.arange(offsets[-1]) / 7, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))))
-    train, _ = split_rows(rows, 0.8, 0)
-    return np.where(np.isin(np.arange(offsets[-1]), train.row_index), 0, search.HELD_FOLD)
+    n, tasks = int(offsets[-1]), np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    train, _ = split_rows(tv.load_tasks((np.zeros((n, 1)), np.arange(n) / 7, tasks)), 0.8, 0)
+    return np.where(np.isin(np.arange(n), train.row_index), 0, search.HELD_FOLD)
 
 
 def test_levels_learned_from_rows_are_seen():
@@ -116,33 +119,30 @@ def test_levels_learned_from_rows_are_seen():
 
 def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
     """Finding 9: one loop for all tasks, ended by the slowest."""
-    setup, ones = Setup("local", "classification"), np.ones
+    setup = Setup("local", "classification")
     assert not moved_by_a_task(setup, "one class")
 
-    class Never(np.ndarray):
-        def __iand__(self, other):
-            self[...] = np.asarray(other).any()  # open until all have converged
-            return self
+    def ended_by_the_slowest(block, W, loss, fit_intercept=True):
+        scores, b = block.scores(W), np.zeros(W.shape[:2])
+        n = block.counts[:, None]
+        target = np.clip((block.means_by_task(block.y) + 1.0) / 2.0, 0.5 / (n + 1.0), 1.0 - 0.5 / (n + 1.0))
+        gap = np.ones(b.shape)
+        while np.abs(gap).max() >= 1e-12:
+            p = 0.5 * (1.0 + np.tanh((scores + b[block.task_of_row]) / 2.0))
+            gap = block.means_by_task(p) - target
+            b -= np.clip(gap / np.maximum(block.means_by_task(p * (1.0 - p)), 1e-6), -2.0, 2.0)
+        return b
 
-    monkeypatch.setattr(alone.np, "ones", lambda *a, **k: ones(*a, **k).view(Never) if k.get("dtype") is bool else ones(*a, **k))
+    monkeypatch.setattr(alone, "best_intercepts", ended_by_the_slowest)
     assert moved_by_a_task(setup, "one class")
 
 
-def test_padding_to_the_widest_of_a_group_is_seen(monkeypatch):
-    """Finding 9: shapes of a stack by its largest task; and with rows of somebody else in the padding."""
-    setup = Setup("dp-mtrl", options={"scaling": "none"})
-    sizes = (1, 1, 1, 1)
-    assert not moved_by_a_task(setup, "huge", sizes)
-    real = padding._stack
-
-    def borrowed(block, tasks, sizes, width):
-        stack = real(block, tasks, sizes, width + 1)
-        stack.X[:, -1] = block.X[0]
-        stack.weights[:, -1] = 0.0
-        return stack
-
-    monkeypatch.setattr(padding, "_stack", borrowed)
-    assert moved_by_a_task(setup, "huge", sizes)
+def test_padding_to_the_widest_is_seen(monkeypatch):
+    """Finding 9: the shape a task is solved in, by the largest task of its block."""
+    setup, sizes = Setup("dp-mtrl"), (2, 2, 2, 2)
+    assert not moved_by_a_task(setup, "more rows", sizes)
+    monkeypatch.setattr(padding, "padded_width", lambda sizes: np.full_like(sizes, sizes.max()))
+    assert moved_by_a_task(setup, "more rows", sizes)
 
 
 def test_a_value_that_overflows_everybody_is_seen(monkeypatch):

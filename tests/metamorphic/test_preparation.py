@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support.isolation import differences
 from tests.support.laws import Setup, task_law
-from tests.support.raw_tables import bounds, raw_table, replace_task
+from tests.support.raw_tables import TASKS, bounds, raw_table, replace_task
 
 SIZES, SEED, REPLACED = [6, 5, 7, 4], 2, "south"
 LEVELS = {"ward": ["red", "blue"]}
@@ -55,3 +56,22 @@ def test_persons_in_several_tasks_move_nothing_either(scaling):
     setup = Setup("mean", loading={"person": "person", "leave_out": ["ward"]}, options={"scaling": scaling})
     found = task_law(setup, table, changed, REPLACED)
     assert not found, found[:5]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_a_cell_nobody_can_compute_with_is_its_own_task_s_affair(value):
+    """Neither an error nor another number for the others: the task is set aside, and only its owner reads why."""
+    table, changed = tables("regression", with_cell("a", value))
+    found = task_law(Setup("subspace", arrays=True), table, changed, REPLACED)
+    assert not found, found[:5]
+
+
+def test_a_label_nobody_declared_is_refused_before_anything_is_released():
+    """A table that breaks its own declaration goes back to its operator; that lies outside the law, after a release it would not."""
+    setup = Setup("subspace", "classification", options={"bounds": {"classes": ["no", "yes"]}}, arrays=True)
+    table, changed = tables("classification", with_cell("target", "maybe"))
+    one = setup.trace(table)
+    two = setup.trace(changed, one)
+    if two.refusal is None:
+        assert not differences(one, two, TASKS.index(REPLACED))
+    assert two.refusal is None or not two.tape

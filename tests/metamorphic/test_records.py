@@ -59,4 +59,5 @@ def test_a_target_without_a_declared_range_is_refused_or_used_as_it_comes():
     """Own statistics of the target would carry one row into every message."""
     declared = {"features": bounds("regression")["features"]}
     table = raw_table("regression", [6, 5, 4, 3], 1)
-    assert not record_law(Setup("mean", "regression", "record", {"bounds": declared}), table, replace_row(table, "regression", 2, "huge", 1), 2)
+    setup = Setup("mean", "regression", "record", {"bounds": declared})
+    assert not record_law(setup, table, replace_row(table, "regression", 2, "huge", 1), 2)

@@ -84,7 +84,8 @@ class Recorder:
 
         def finished(state: Any, view: Any) -> Any:
             models = finish(state, view)
-            for name, value in [("coef", models.coef), ("intercept", models.intercept), ("kept", models.kept), *models.extra.items()]:
+            own = {"coef": models.coef, "intercept": models.intercept, "kept": models.kept, **models.extra}
+            for name, value in own.items():
                 note(f"model {name}", _by_task(value, block.n_tasks))
             return models
 

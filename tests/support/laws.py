@@ -21,14 +21,14 @@ from taskveil import methods
 from taskveil.report.audience import Audience, cut
 from taskveil.report.records import from_estimator, measured_gain
 from tests.support.isolation import Trace, differences, same, traced
-from tests.support.raw_tables import TASKS
+from tests.support.raw_tables import NUMBERS, TASKS
 
 # What a method needs beside its defaults; a new method is covered without a line here unless it needs one.
 NEEDED: dict[str, dict[str, Any]] = {"clustered-mean": {"clusters": ["x", "x", "y", "y"]}}
 QUICK = {"rounds": 2, "tune_steps": 4}  # of methods on the neural engine
 
 EXAMPLES = int(os.environ.get("TASKVEIL_EXAMPLES", "2"))
-calm = {"deadline": None, "database": None, "phases": [Phase.explicit, Phase.generate], "suppress_health_check": list(HealthCheck)}
+calm = {"deadline": None, "database": None, "phases": [Phase.generate], "suppress_health_check": list(HealthCheck)}
 few = settings(max_examples=EXAMPLES, derandomize=True, **calm)  # the same in every run
 long = settings(max_examples=25 * EXAMPLES, **calm)
 
@@ -43,9 +43,16 @@ class Setup:
     loading: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     search: dict[str, Any] | None = None
+    arrays: bool = False  # fit(X, y, task=ids) instead of a table
 
     def load(self, table: pd.DataFrame) -> Any:
         return tv.load_tasks(table, task="site", target="target", kind=self.kind, **self.loading)
+
+    def fit(self, table: pd.DataFrame) -> Any:
+        if self.arrays:
+            X, y, ids = table[NUMBERS].to_numpy(), table["target"].to_numpy(), table["site"].to_numpy()
+            return self.estimator().fit(X, y, task=ids)
+        return self.estimator().fit(self.load(table))
 
     def estimator(self) -> Any:
         made = methods.get(self.method, **NEEDED.get(self.method, {}))
@@ -57,7 +64,7 @@ class Setup:
         return est if self.search is None else tv.TaskSearch(est, self.search, mean_runs=2)
 
     def trace(self, table: pd.DataFrame, billboards: Trace | None = None) -> Trace:
-        return traced(lambda: self.estimator().fit(self.load(table)), figures, billboards)
+        return traced(lambda: self.fit(table), figures, billboards)
 
 
 def kinds_of(name: str) -> list[str]:

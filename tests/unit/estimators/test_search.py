@@ -135,7 +135,8 @@ def test_a_search_states_what_it_can_and_lists_what_a_plain_run_lists(aggregatio
 @pytest.mark.parametrize(
     ("options", "remedy"),
     [
-        ({"aggregation": "secure"}, "'curator'"), ({"aggregation": "local-model"}, "'curator'"), ({"unit": "record"}, "unit='task'"),
+        ({"aggregation": "secure"}, "'curator'"), ({"aggregation": "local-model"}, "'curator'"),
+        ({"unit": "record"}, "unit='task'"),
         ({"observer": "server", "aggregation": "local"}, "observer='other-tasks'"), ({"variant": "paper"}, "variant='sound'"),
     ],
 )  # fmt: skip
