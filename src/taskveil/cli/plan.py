@@ -11,6 +11,8 @@ from taskveil.cli.flags import flag
 from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
 from taskveil.cli.progress import progress_bar
 
+MANY_ROUNDS = 10_000
+
 
 @click.command(
     "plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace"
@@ -30,20 +32,24 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
+    from taskveil.methods.options import check_options
     from taskveil.privacy.plan import Budget
-    from taskveil.privacy.secure_options import SecureOptions
+    from taskveil.privacy.secure_options import SecureOptions, checked_secure
 
     options = parse_settings(settings)
     if rounds is not None:
         options["rounds"] = rounds
     (chosen,) = methods_with([method], options)
+    check_options(chosen)
     if given["delta"] is None:
         given["delta"] = min(1e-5, 1 / (10 * n_tasks))
     wanted = given.pop("secure", None) or {}
     if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
-        given["secure"] = SecureOptions.for_tasks(n_tasks, **wanted)
+        given["secure"] = SecureOptions.for_tasks(n_tasks, **checked_secure(wanted))
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
+    if (options.get("rounds") or 0) > MANY_ROUNDS:
+        click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
     with progress_bar(f"planning {method}"):
         result = describe_plan(chosen, public, budget)
         result["spending"] = spending(chosen, public, budget)
