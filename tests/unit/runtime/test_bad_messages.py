@@ -152,7 +152,7 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
     planned = parts[2].releases[0]
     huge = np.full((1, *planned.contribution.message_shape), 1e3)
     members = [np.array([t]) for t in range(N_TASKS)]
-    honest = replies.combined(planned, {BAD_SITE: huge}, members, N_TASKS)
+    honest = replies.combined(planned, {BAD_SITE: huge}, members, np.ones(N_TASKS, dtype=int))
     assert (
         np.linalg.norm(planned.contribution.total(honest))
         <= planned.contribution.sensitivity("add-remove").l2
@@ -170,7 +170,7 @@ def test_a_site_that_sends_a_sum_neither_crashes_the_server_nor_silences_the_oth
     planned = make_plan([Request("v", 1, VectorSum((3,), 1.0))], budget).releases[0]
     members = [np.array([t]) for t in range(N_TASKS)]
     parts = {t: np.full((1, 3), 0.1) for t in range(N_TASKS)} | {BAD_SITE: np.full(3, 1e9)}
-    total = planned.contribution.total(combined(planned, parts, members, N_TASKS))
+    total = planned.contribution.total(combined(planned, parts, members, np.ones(N_TASKS, dtype=int)))
     others = 0.1 * (N_TASKS - 1) * np.ones(3)
     assert np.linalg.norm(total - others) <= 1.0 + 1e-9
     outer = setting()[2].releases[0]
@@ -288,7 +288,7 @@ def test_a_site_stops_at_its_own_budget():
     parts[4].append(site)
     assert wire.decode(site.handle(question(parts))).kind == "message"
     refused = wire.decode(site.handle(question(parts, number=1)))
-    assert refused.kind == "refused" and "own budget" in refused.fields["reason"]
+    assert refused.kind == "refused" and "own limit" in refused.fields["reason"]
 
 
 def test_a_refusal_never_carries_words_of_an_error_that_depends_on_rows():
