@@ -13,7 +13,7 @@ from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime import wire
+from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.replies import longest_noisy
 from taskveil.runtime.site import Site
@@ -278,6 +278,19 @@ def test_a_site_answers_only_for_the_plan_it_agreed_to(changes):
     parts = setting()
     reply = wire.decode(parts[4][0].handle(question(parts, **changes)))
     assert reply.kind == "refused" and not reply.arrays
+
+
+@pytest.mark.parametrize("aggregation", ["curator", "local"])
+def test_record_level_sums_come_through_the_driver_whole(aggregation):
+    """Sums of rows cannot be clipped again row by row: a curator's run ended there, and a site's noisy sum of many rows was cut
+    to the length of one. Without noise to speak of, the federation's first total is the one of a single process."""
+    method, public, plan, source, sites = setting("mean", aggregation, epsilon=1e7, unit="record", rounds=2)
+    driver, done = drive((method, public, plan, source, sites))
+    block = make_block(n_tasks=N_TASKS)
+    alone = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(4))
+    assert driver.refusals == []
+    for name, value in alone.billboards[-1].values.items():
+        assert np.allclose(done.billboards[-1].values[name], value, atol=1e-3)
 
 
 def test_a_site_stops_at_its_own_budget():
