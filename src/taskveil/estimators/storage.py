@@ -67,6 +67,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
+        "adapted": len(estimator.task_names_) != record.public.n_tasks,  # newcomers beside the tasks of the run
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
     _seal_and_write(folder, estimator.certificate_, description, arrays)
