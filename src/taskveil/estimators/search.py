@@ -49,6 +49,7 @@ from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
 FOLDS = 5
+FREE = ("scaling", "normalise", "fit_intercept")  # options that change neither the budget nor what is protected against whom
 HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
@@ -136,8 +137,8 @@ class TaskSearch(BaseEstimator):
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
         """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
         base = self.estimator
-        if base.scaling == "private":
-            raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
+        for options in ({}, *self.configurations()):
+            _check_configuration(base, options)
         if not self.locally_tuned:
             _check_searchable(base)
         tasks = inputs.tasks_of(
@@ -202,6 +203,18 @@ class TaskSearch(BaseEstimator):
 
     def score(self, X: Any, y: Any = None, task: Any = None) -> float:
         return self.best_estimator_.score(X, y, task=task)
+
+
+def _check_configuration(base: TaskEstimator, options: Mapping[str, Any]) -> None:
+    """Refuse a grid over what the guarantee is about: the search is planned, charged and certified once, for all its runs."""
+    for name in options:
+        if name.partition("__")[0] not in ("method", *FREE):
+            raise OptionError(
+                f"TaskSearch can search options of the method (method__...), {', '.join(FREE)}; {name!r} is one for all runs: "
+                "set it on the estimator"
+            )
+    if options.get("scaling", base.scaling) == "private":
+        raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
 
 
 def _check_searchable(base: TaskEstimator) -> None:
