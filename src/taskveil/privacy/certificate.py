@@ -117,7 +117,7 @@ class Certificate:
         return bool(self.statements) and all(s.holds for s in self.statements)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with the fields of DESIGN section 3."""
+        """Plain data, the fields in the order of docs/architecture.md#certificate."""
         return {
             **({} if self.audit is None else {"audit": self.audit}),
             "method": self.method,

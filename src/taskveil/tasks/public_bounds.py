@@ -1,6 +1,6 @@
 """Public bounds: ranges of features and target, category levels and label sets that somebody declared.
 
-They are never learned from the data: a statistic of the data would have to be paid for (THEORY section 0).
+They are never learned from the data: a statistic of the data would have to be paid for (docs/theory/index.md#local-work).
 With declared ranges every task scales in the same way, [low, high] -> [-1, 1], and values outside are
 clipped.
 
