@@ -12,8 +12,8 @@ from taskveil.privacy import plan as plans
 from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent
-from taskveil.privacy.ledger.book import unused
 from taskveil.privacy.ledger.holdings import cost_of
+from taskveil.privacy.ledger.posting import unused
 from taskveil.privacy.mechanisms.selection import Selection
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.secure_events import SharedGaussianEvent

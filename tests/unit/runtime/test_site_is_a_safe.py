@@ -12,7 +12,6 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from taskveil.tasks.scaling import Scaling
 from tests.support import views
 from tests.support.sites import kind_of, make_site, question, run_of, secure_sites
 
@@ -25,6 +24,7 @@ from taskveil.runtime.secure import SecureServer, messages
 from taskveil.runtime.secure.parties import party_settings
 from taskveil.runtime.site import Site
 from taskveil.runtime.site_state import SiteState
+from taskveil.tasks.prepare.scaling import Scaling
 
 ONES = np.ones((1, views.FEATURES))
 BAD_VIEWS = {
