@@ -124,9 +124,8 @@ class Certificate:
 
     Attributes
     ----------
-    method : str
-        The name of the method that ran.
-    variant : str
+    method, variant : str
+        What ran.
     statements : tuple of Statement
         Claims. Empty where nothing is claimed.
     events : tuple of dict
@@ -135,10 +134,8 @@ class Certificate:
         What the statements rest on.
     not_protected : tuple of str
         What they do not cover.
-    randomness : dict
-        Which samplers drew the noise.
-    software : dict
-        Versions.
+    randomness, software : dict
+        Which samplers drew the noise; versions.
     audit : dict or None, default=None
         What an attack on this configuration found.
     seal : str or None, default=None
