@@ -10,7 +10,7 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: setup demo test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
+.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -45,6 +45,7 @@ lint: $(VENV)/.stamp-test
 	@$(BIN)/ruff check src tests benchmarks experiments tools
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tools.cycles
 
 bench: $(VENV)/.stamp-test
 	@$(BIN)/python -m benchmarks.run

@@ -3,9 +3,9 @@
     python -m tools.walk            count files and functions of the four walks
     python -m tools.walk --write    the same, and write the picture and its list again
 
-A walk is traced with `sys.setprofile` after the same call was made once, so that imports and caches do not count. Compiled loops
-and JAX's traced code do not show. The list is docs/pictures/walk-of-a-fit.json; tests/integration/test_architecture.py compares it
-with a fresh trace and the picture with the list.
+A walk is traced with `sys.setprofile` after the same call was made once, so that imports and caches do not count. Compiled
+loops and JAX's traced code do not show. The list is docs/pictures/walk-of-a-fit.json; tests/integration/test_architecture.py
+compares it with a fresh trace and the picture with the list.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import taskveil as tv
 from tools.walk_picture import draw
+
+import taskveil as tv
 
 ROOT = Path(__file__).parents[1]
 SOURCE = f"{ROOT / 'src' / 'taskveil'}{os.sep}"

@@ -14,7 +14,7 @@ MATHEMATICS = ("solvers", "structures", "losses", "engine")
 
 
 def room(file: str) -> str:
-    folder = file.split("/")[0]
+    folder = file.split("/", 1)[0]
     if folder in MATHEMATICS:
         return "solvers"
     return folder if folder in ROOMS else "other"
@@ -34,7 +34,8 @@ def draw(stages: dict[str, list[str]]) -> str:
     first, last = spans[ROUND[0]][0], spans[ROUND[-1]][1]
     middle = (first + last) / 2
     parts += [
-        f'<path d="M40 {last - 12:g} H26 V{first + 12:g} H38" fill="none" stroke="#555" stroke-width="2" marker-end="url(#tip)"/>',
+        f'<path d="M40 {last - 12:g} H26 V{first + 12:g} H38" fill="none" stroke="#555" stroke-width="2" '
+        'marker-end="url(#tip)"/>',
         f'<text x="18" y="{middle:g}" transform="rotate(-90 18 {middle:g})" text-anchor="middle">every round</text>',
     ]
     return _page(parts, y + 4)

@@ -23,7 +23,7 @@ def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int
     """Attack this estimator as it is configured, and set the result beside its certificate.
 
     A canary unit is written into the raw cells and everything is run as `fit` runs it. It is a rehearsal: an account in memory,
-    noise of its own, no ledger, no folder, and no canary enters the fitted models. An audit can refute a claim and never proves one.
+    noise of its own, no ledger, no folder, and no canary enters the fitted models. An audit can refute a claim; it proves none.
 
     Parameters
     ----------

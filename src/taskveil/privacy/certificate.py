@@ -145,9 +145,9 @@ class Certificate:
     --------
     >>> import taskveil as tv
     >>> est = tv.TaskRegressor(epsilon=1.0, delta=1e-5).fit(tv.get_synthetic("hospitals", n_tasks=20, seed=0).train)
-    >>> print(est.certificate_.statements[0].sentence())
-    All data of one task (replaced by any other) is protected against all other tasks together with epsilon = 1 and delta = 1e-05 \
-(accountant: gaussian).
+    >>> claim = est.certificate_.statements[0]
+    >>> claim.unit, claim.neighbours, claim.observer, claim.epsilon, claim.holds
+    ('task', 'replace-one', 'other-tasks', 1.0, True)
     >>> bool(est.certificate_.verify())
     True
     >>> tv.Certificate.from_json(est.certificate_.to_json()) == est.certificate_

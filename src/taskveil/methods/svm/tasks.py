@@ -56,7 +56,7 @@ def make_problems(method: Svm, block: TaskBlock, public: PublicInfo) -> list[Svm
                 method.C2,
                 method.has_intercept(public),
                 factors,
-            )  # fmt: skip
+            )
         )
     return problems
 
