@@ -429,7 +429,7 @@ class TaskEstimator(BaseEstimator):
             scaling = fit_scaling(tasks, self.scaling_.mode, normalise=self.normalise, private=self.epsilon is not None)
             block = scaling.apply(tasks)
         models = in_process.replay(self.method_, block, self.record_.public, self.record_.plan, self.record_.billboards)
-        adapted = type(self)(**self.get_params(deep=False))
+        adapted = type(self)(**{**self.get_params(deep=False), "person": None})  # who the training rows are of stays here
         adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
         adapted.n_features_in_, adapted.classes_, adapted.bounds_ = self.n_features_in_, self.classes_, tasks.bounds
         adapted.preparation_, adapted.task_warnings_ = self.preparation_, {}

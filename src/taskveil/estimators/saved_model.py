@@ -45,9 +45,10 @@ MODEL: dict[str, Rule] = {
     "executed": ListOf(Text(1000), at_least=0),
     "randomness": Entries(),
     "seconds": Number(at_least=0),
+    "adapted": Flag(),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
 }  # fmt: skip
-OPTIONAL = ("bounds",)
+OPTIONAL = ("bounds", "adapted")
 
 
 def check_description(about: Any, where: str) -> None:
@@ -61,6 +62,8 @@ def check_description(about: Any, where: str) -> None:
     for name in ("task_names", "feature_names"):
         if len(set(about[name])) != len(about[name]):
             raise DataError(f"{where}: {name} must be different names")
+    if len(about["task_names"]) != about["public"]["n_tasks"] and not about.get("adapted"):
+        raise DataError(f"{where}: task_names must be {about['public']['n_tasks']} names, as the sizes say")
     if len(about["feature_names"]) != about["public"]["n_features"]:
         raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
 

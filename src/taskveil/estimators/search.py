@@ -49,6 +49,7 @@ from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
 FOLDS = 5
+FREE = ("scaling", "normalise", "fit_intercept")  # options that change neither the budget nor what is protected against whom
 HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
@@ -180,8 +181,8 @@ class TaskSearch(BaseEstimator):
         self
         """
         base = self.estimator
-        if base.scaling == "private":
-            raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
+        for options in ({}, *self.configurations()):
+            _check_configuration(base, options)
         if not self.locally_tuned:
             _check_searchable(base)
         tasks = inputs.tasks_of(
@@ -269,6 +270,18 @@ class TaskSearch(BaseEstimator):
         float
         """
         return self.best_estimator_.score(X, y, task=task)
+
+
+def _check_configuration(base: TaskEstimator, options: Mapping[str, Any]) -> None:
+    """Refuse a grid over what the guarantee is about: the search is planned, charged and certified once, for all its runs."""
+    for name in options:
+        if name.partition("__")[0] not in ("method", *FREE):
+            raise OptionError(
+                f"TaskSearch can search options of the method (method__...), {', '.join(FREE)}; {name!r} is one for all runs: "
+                "set it on the estimator"
+            )
+    if options.get("scaling", base.scaling) == "private":
+        raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
 
 
 def _check_searchable(base: TaskEstimator) -> None:

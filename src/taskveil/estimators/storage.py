@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
-from taskveil.privacy.seal import SEAL, seal_of
+from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
@@ -48,6 +49,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,
+        SALT: secrets.token_hex(32),
         "class": type(estimator).__name__,
         "options": _plain_options(estimator),
         "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
@@ -67,6 +69,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
+        "adapted": len(estimator.task_names_) != record.public.n_tasks,  # newcomers beside the tasks of the run
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
     _seal_and_write(folder, estimator.certificate_, description, arrays)

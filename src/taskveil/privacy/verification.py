@@ -91,7 +91,7 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         f"release {name!r}: its noise does not belong to its aggregation": _belongs(
             mechanism, entry["aggregation"]
         ),
-        f"release {name!r} does not withstand that many colluding tasks": _withstands(mechanism, statement),
+        f"release {name!r} does not withstand that many colluding sites": _withstands(mechanism, statement),
     }
     return event, [problem for problem, fine in checks.items() if not fine]
 

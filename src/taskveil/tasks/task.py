@@ -25,7 +25,7 @@ from taskveil.tasks.checks import as_rows, check_lengths, check_values
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
-from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
 from taskveil.tasks.prepare.unusable import rows_to_keep
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -125,18 +125,20 @@ class TaskSet:
         are clipped first.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
-        X, kind, y = as_rows(X), kind or infer_kind(np.asarray(y)), as_target(y, kind)
+        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
+        classes = bounds.classes if classes is None and bounds is not None else classes
+        labels = silent and kind == "classification"
+        y, lost = stand_ins(y, classes) if labels else (as_target(y, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
         codes, names = _codes(task, task_names)
-        usable = rows_to_keep(X, y, codes, len(names)) if unusable == "set-aside" else None
-        lost = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
+        usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
+        aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
-        classes = bounds.classes if classes is None and bounds is not None else classes
         if kind == "classification" and classes is None:
             said.append(Fact("labels", target_name))
 
@@ -158,7 +160,7 @@ class TaskSet:
             groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
             notes=tuple(notes),
             facts=tuple(dict.fromkeys(said)),
-            set_aside=lost,
+            set_aside=aside,
         )
         return made if usable is None else made.select(take(usable))
 

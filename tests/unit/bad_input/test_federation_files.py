@@ -108,6 +108,7 @@ ODD = {
     "an unknown section": {"magic": {"a": 1}},
     "a section that is a number": {"run": 3},
     "an unknown entry": {"run": {**GOOD["run"], "epsilonn": 1}},
+    "a common scale bought from the budget": {"data": {**GOOD["data"], "scaling": "private"}},
     "no sites": {"sites": []},
     "sites that are a table": {"sites": {"name": "north"}},
     "a site that is a number": {"sites": [3]},

@@ -144,6 +144,12 @@ class Federation:
         budget = method.adjust(self.budget())
         method.check(public, budget)
         self.own_units()
+        several = [m.name for m in self.members if len(m.tasks) > 1] if method.schedule == "asynchronous" else []
+        if several:
+            raise OptionError(
+                f"method {method.name!r} has no rounds: a site answers for one task. Site {several[0]!r} lists several; "
+                "start one site for each task"
+            )
         return make_plan(method.requests(public, budget), budget)
 
 
