@@ -22,11 +22,30 @@ __all__ = ["AuditResult", "audit", "audit_configured", "audit_estimator", "audit
 def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int | None = None, **options: Any) -> AuditResult:
     """Attack this estimator as it is configured, and set the result beside its certificate.
 
-    `data` is the raw table it trains on: (X, y, task), a TaskSet, a DataFrame or a file (then with the options of `load_tasks`:
-    task=, target=, missing=, bounds=, ...). A canary unit is written into the raw cells and everything is run as `fit` runs it.
-    Without data the table is made up. Either way it is a rehearsal: an account in memory, noise of its own, no ledger, no folder,
-    and no canary enters the fitted models. More options: jobs, view="releases", progress.
+    A canary unit is written into the raw cells and everything is run as `fit` runs it. It is a rehearsal: an account in memory,
+    noise of its own, no ledger, no folder, and no canary enters the fitted models. An audit can refute a claim; it proves none.
 
+    Parameters
+    ----------
+    estimator : TaskRegressor or TaskClassifier
+        Fitted or not. Where it is fitted, its certificate gets the result.
+    data : (X, y, task), TaskSet, DataFrame, path or None, default=None
+        The raw table it trains on. `None` makes one up.
+    trials : int or None, default=None
+        Runs of each neighbour. `None` takes what the claim needs.
+    seed : int or None, default=None
+        Of the rehearsal.
+    **options
+        For a DataFrame or a file those of `load_tasks` (task=, target=, missing=, bounds=, ...). Also jobs, view="releases" and
+        progress.
+
+    Returns
+    -------
+    AuditResult
+        Claimed epsilon and lower bound side by side; `verdict` is "consistent" or "refuted".
+
+    Examples
+    --------
     >>> import taskveil as tv
     >>> tv.audit(tv.TaskRegressor("dp-aggr", epsilon=1.0), trials=50, seed=1).verdict
     'consistent'

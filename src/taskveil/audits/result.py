@@ -56,9 +56,11 @@ class AuditResult:
 
     @property
     def refuted(self) -> bool:
+        """Whether the attack contradicts the claim."""
         return self.verdict == REFUTED
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
         return asdict(self)
 
     def __str__(self) -> str:

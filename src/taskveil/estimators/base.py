@@ -102,7 +102,17 @@ class TaskEstimator(BaseEstimator):
         self.progress = progress
 
     def set_params(self, **params: Any) -> TaskEstimator:
-        """As in scikit-learn; `method__rounds=...` also where the method was given by name."""
+        """Set parameters, as in scikit-learn; `method__rounds=...` works also where the method was given by name.
+
+        Parameters
+        ----------
+        **params
+            Names and values.
+
+        Returns
+        -------
+        self
+        """
         if isinstance(self.method, str) and "method" not in params and any(name.startswith("method__") for name in params):
             from taskveil import methods
 
@@ -113,7 +123,22 @@ class TaskEstimator(BaseEstimator):
     # ---------------------------------------------------------------- fit
 
     def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> TaskEstimator:
-        """Train a model for every task. `task` holds one identifier per row; or pass a TaskSet, or set task_column."""
+        """Train a model for every task.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+            A TaskSet brings targets and tasks along.
+        y : array of shape (n_rows,), default=None
+        task : array of shape (n_rows,), default=None
+            The task of each row. Not needed for a TaskSet or with `task_column`.
+        sample_weight : None
+            Refused: weights would break the bound on what one unit can move.
+
+        Returns
+        -------
+        self
+        """
         if sample_weight is not None:
             raise OptionError(
                 "sample_weight is refused: weights derived from data break the sensitivity bound, and uniform weights "
@@ -375,8 +400,18 @@ class TaskEstimator(BaseEstimator):
     def adapt(self, X: Any, y: Any, name: str = "new task") -> TaskEstimator:
         """A model for a task that was not there at training: from the public billboards and its own rows.
 
-        Nothing is sent, so it costs no privacy. Returns an estimator that knows this one task and what is public: no
-        other task's model, state or schedule goes with it.
+        Nothing is sent, so it costs no privacy. Linear methods only.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features) or DataFrame
+        y : array of shape (n_rows,)
+        name : str, default="new task"
+
+        Returns
+        -------
+        TaskRegressor or TaskClassifier
+            Knows this one task and what is public: no other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
         if not self.method_.linear:
@@ -420,7 +455,18 @@ class TaskEstimator(BaseEstimator):
         return state
 
     def save(self, directory: str | Path) -> Path:
-        """Write models, billboards and certificate: npz and JSON, never pickle."""
+        """Write models, billboards and certificate: npz and JSON, never pickle. `taskveil.load` reads them.
+
+        Parameters
+        ----------
+        directory : path
+            Created where it does not exist.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
         from taskveil.estimators.storage import save
 
         check_is_fitted(self, "task_names_")

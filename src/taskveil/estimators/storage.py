@@ -87,7 +87,17 @@ def _seal_and_write(folder: Path, certificate: Certificate, description: dict[st
 
 
 def load(directory: str | Path) -> Any:
-    """The estimator that `save` wrote."""
+    """The estimator that `save` wrote.
+
+    Parameters
+    ----------
+    directory : path
+
+    Returns
+    -------
+    TaskRegressor or TaskClassifier
+        Predicts as before. Training rows are never saved, so `gain_` is not available.
+    """
     from taskveil.estimators.classifier import TaskClassifier
     from taskveil.estimators.regressor import TaskRegressor
 

@@ -115,12 +115,15 @@ class TaskSide:
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
 
     def start(self) -> State:
+        """The state of every task before the first round."""
         raise NotImplementedError
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
+        """One round: from the billboard and the tasks' rows to new states and messages, which the runtime clips."""
         raise NotImplementedError
 
     def finish(self, state: State, view: View) -> Models:
+        """The personal models, after the last release. They stay with their tasks."""
         raise NotImplementedError
 
 
@@ -137,11 +140,13 @@ class ServerSide:
     """What the server makes of noisy sums. It sees releases and public sizes only."""
 
     def start(self) -> tuple[State, Billboard]:
+        """The server's state and the first billboard, before any data."""
         raise NotImplementedError
 
     def step(
         self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
     ) -> tuple[State, Billboard]:
+        """From the noisy sums of a round to the next billboard."""
         raise NotImplementedError
 
 
@@ -169,9 +174,11 @@ class Method(BaseEstimator):
         raise NotImplementedError
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        """What the tasks of this block do."""
         raise NotImplementedError
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        """What the server does."""
         raise NotImplementedError
 
     @property

@@ -1,7 +1,7 @@
 """A common centre and scale for every column, released before the method's own rounds: `scaling="private"`.
 
 Tasks of three rows cannot scale by their own statistics, and tasks that do have no units in common. Here a declared share of
-the budget buys common ones (THEORY section 6, "A common scale, paid for"), in front of any method's releases:
+the budget buys common ones (docs/theory/preparation.md#common-scale), in front of any method's releases:
 
     rounds 1 to k  statistics of rows, bounded, charged and noised like every release (units_of_tasks.py, units_of_records.py)
     then           the method itself, on rows (x - centre) / scale, its rounds counted from 1

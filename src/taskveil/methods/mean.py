@@ -15,7 +15,7 @@ no state. Three ways:
                     optimum.
     unit="record"   noisy gradients of single rows at wbar, clipped row by row (methods/mean_records.py).
 
-**Privacy** (THEORY section 2). Unit task: the sum has l2 sensitivity `clip` (add-remove), 2 `clip`
+**Privacy** (docs/theory/mean-regularised.md#cohorts). Unit task: the sum has l2 sensitivity `clip` (add-remove), 2 `clip`
 (replace-one), whatever a message depends on. Cohorts are Poisson with probability `rate`, drawn by the
 runtime; sums are divided by the expected cohort, never the realised one, and an empty cohort releases noise
 like any other; tasks weigh the same whatever they hold; wbar starts at zero. Observer: the other tasks.

@@ -4,14 +4,15 @@
     release   "update": sum over the cohort of clipped messages, l2 sensitivity gamma (add-remove), 2 gamma (replace-one);
               charged and noised by the runtime, never here
     server    a <- a + server_rate * sum / (q m): the *expected* cohort, never the realised one; an empty cohort releases
-              noise like any other; all tasks weigh the same whatever they hold (THEORY section 2, a-d)
+              noise like any other; all tasks weigh the same whatever they hold (docs/theory/mean-regularised.md#cohorts)
     finish    every client fits itself to the last billboard and its own rows and chooses among the options, or "alone"
 
 Why the sampled-Gaussian bound holds although w_k is private state: the round's inclusion bit is fresh, clipping bounds the
-message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex (THEORY section 2 e).
-Observer: the other tasks, all colluding. The server sees clipped messages under `curator` aggregation, and it sees who
-takes part, so no amplification is claimed against it under any aggregation: with `local` or `secure` every round is charged
-in full, or, with `participations=B`, the B rounds that no task exceeds (THEORY section 2 a).
+message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex
+(docs/theory/mean-regularised.md#private-state). Observer: the other tasks, all colluding. The server sees clipped messages under
+`curator` aggregation, and it sees who takes part, so no amplification is claimed against it under any aggregation: with `local`
+or `secure` every round is charged in full, or, with `participations=B`, the B rounds that no task exceeds
+(docs/theory/mean-regularised.md#cohorts).
 
 `variant="paper"` (Hu, Wu, Smith 2023, Algorithm 1): cohorts of exactly min(m, 100) tasks, division by that number,
 explicit steps, start at w^0. Its epsilon, computed as if cohorts were Poisson, is printed with holds = false and the true

@@ -1,10 +1,10 @@
 """What a method puts on its billboard, as far as it is public before any row is read: names, shapes, types, ranges.
 
 A view reaches a site from a server that may lie. The site compares it with this before it touches a row, so that a refusal
-depends on the view alone (THEORY section 7); the server keeps its own billboards inside, so that no honest run is refused.
-Names, shapes and types come from the method's own server side, run on sums of zeros: a new method is covered by being written.
-Ranges are what it declares in `Method.ranges`; anything else lies within +-LARGEST. Rows are of size one, so no model a private
-run can publish comes near it, and products of a few such numbers with rows do not overflow.
+depends on the view alone (docs/theory/servers-and-sums.md#lying-server); the server keeps its own billboards inside, so that no
+honest run is refused. Names, shapes and types come from the method's own server side, run on sums of zeros: a new method is
+covered by being written. Ranges are what it declares in `Method.ranges`; anything else lies within +-LARGEST. Rows are of size
+one, so no model a private run can publish comes near it, and products of a few such numbers with rows do not overflow.
 """
 
 from __future__ import annotations

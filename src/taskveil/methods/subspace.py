@@ -1,7 +1,7 @@
 """Private subspace: what tasks have in common, as a mean and a few directions, from few noisy releases. Ours.
 
 It is Algorithm 1 of model-protected MTL (local step, noisy second moment, map) with another estimator inside
-(THEORY section 1), and a private mean beside it:
+(docs/theory/model-protected.md#subspace), and a private mean beside it:
 
     task      fits itself alone, averaging over the strength of the penalty by the evidence of its rows
     releases  "mean"            sum of (direction, log length) of models   VectorSum, bound 1
@@ -79,7 +79,7 @@ class Subspace(Method):
 
     name = "subspace"
     chooses_locally = True
-    reference = "MP-MTL Algorithm 1 with an estimator of our own; THEORY section 1, 'private subspace'"
+    reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
     def __init__(self, rounds: int | None = None, mean_share: float = 0.25):
         self.rounds = rounds

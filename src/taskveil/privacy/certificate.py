@@ -37,7 +37,22 @@ SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing compu
 
 @dataclass(frozen=True)
 class Statement:
-    """One claim. `delta_at_least`, where given, is a proved lower bound that refutes it."""
+    """One claim, the whole sentence: who is protected, against whom, how well, by which theorem, and whether it holds.
+
+    Attributes
+    ----------
+    unit, neighbours, observer : str
+        For example "task", "replace-one", "other-tasks".
+    epsilon, delta : float
+    accountant : str
+    holds : bool
+    reason : str or None, default=None
+        Why it does not hold.
+    delta_at_least : float or None, default=None
+        A proved lower bound that refutes the claim: no epsilon holds with a smaller delta.
+    colluders : int or None, default=None
+        How many other sites the observer may be; `None` means all other tasks.
+    """
 
     unit: str
     neighbours: str
@@ -82,7 +97,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of `Certificate.verify()`; true when every statement was recomputed and holds."""
+    """Outcome of `Certificate.verify()`; true when every statement was recomputed and holds.
+
+    Attributes
+    ----------
+    ok : bool
+    problems : tuple of str
+        What does not hold, in words.
+    """
 
     ok: bool
     problems: tuple[str, ...] = ()
@@ -98,7 +120,39 @@ class Verification:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Statements, the events they rest on, and what they do not cover."""
+    """The guarantee of a run: statements, the events they rest on, and what they do not cover.
+
+    Attributes
+    ----------
+    method, variant : str
+        What ran.
+    statements : tuple of Statement
+        Claims. Empty where nothing is claimed.
+    events : tuple of dict
+        Every release: contribution, mechanism, event and count. Enough to recompute the statements.
+    assumptions : tuple of str
+        What the statements rest on.
+    not_protected : tuple of str
+        What they do not cover.
+    randomness, software : dict
+        Which samplers drew the noise; versions.
+    audit : dict or None, default=None
+        What an attack on this configuration found.
+    seal : str or None, default=None
+        Binds a saved certificate to the files beside it.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> est = tv.TaskRegressor(epsilon=1.0, delta=1e-5).fit(tv.get_synthetic("hospitals", n_tasks=20, seed=0).train)
+    >>> claim = est.certificate_.statements[0]
+    >>> claim.unit, claim.neighbours, claim.observer, claim.epsilon, claim.holds
+    ('task', 'replace-one', 'other-tasks', 1.0, True)
+    >>> bool(est.certificate_.verify())
+    True
+    >>> tv.Certificate.from_json(est.certificate_.to_json()) == est.certificate_
+    True
+    """
 
     method: str
     variant: str
@@ -117,7 +171,7 @@ class Certificate:
         return bool(self.statements) and all(s.holds for s in self.statements)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with the fields of DESIGN section 3."""
+        """Plain data, with the fields of docs/architecture.md#certificate."""
         return {
             **({} if self.audit is None else {"audit": self.audit}),
             "method": self.method,
@@ -166,7 +220,13 @@ class Certificate:
         return Certificate.from_dict(parse_json(text, "this is not a certificate: the text", DataError))
 
     def verify(self) -> Verification:
-        """Recompute every event and every epsilon; say what does not hold."""
+        """Recompute every event and every epsilon; say what does not hold.
+
+        Returns
+        -------
+        Verification
+            True where everything holds; otherwise `problems` says what does not.
+        """
         problems = [f"{s.observer}: {s.reason}" for s in self.statements if not s.holds]
         try:
             for statement in self.statements:
@@ -192,7 +252,6 @@ class Certificate:
         lines += [f"Assumption: {text}." for text in self.assumptions]
         lines += [f"Not protected: {text}." for text in self.not_protected]
         return "\n".join(lines)
-
 
     def _audit_sentence(self) -> str:
         """Both numbers side by side: what is claimed, and what an attack can show."""

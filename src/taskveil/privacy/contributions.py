@@ -1,6 +1,7 @@
 """What one task puts into a sum, how it is clipped, and how far one unit can move the sum.
 
-Sensitivities (THEORY section 1), C or K the clipping norm, add-remove / replace-one:
+Sensitivities, C or K the clipping norm, add-remove / replace-one (docs/theory/model-protected.md#symmetric-gaussian,
+docs/theory/model-protected.md#gram):
 
     VectorSum     sum of vectors |v| <= C             l2  C                 / 2 C
     OuterSum      sum of M'M, |M|_F <= K               F   K^2               / sqrt(2) K^2

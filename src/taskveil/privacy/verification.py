@@ -54,8 +54,8 @@ def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float | 
     """Why a paper's claim of `epsilon` fails, and the delta below which no epsilon holds.
 
     Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all.
-    The number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of THEORY
-    section 1; None where no lower bound was proved.
+    The number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of
+    docs/theory/model-protected.md#wishart; None where no lower bound was proved.
     """
     events = [c.event for c in charges for _ in range(c.count) if isinstance(c.event, UncertifiedEvent)]
     missed = math.fsum(math.log1p(-min(e.delta_at_least, 1 - 1e-16)) for e in events)

@@ -1,4 +1,5 @@
-"""A site: the tasks of one owner, what it has agreed to, and what it sends. A site is a safe (THEORY section 7).
+"""A site: the tasks of one owner, what it has agreed to, and what it sends. A site is a safe
+(docs/theory/servers-and-sums.md#lying-server).
 
     packet in -> the plan I agreed to? -> a view an honest server could send? -> charge -> local step -> clip -> noise
               -> remember -> packet out

@@ -15,7 +15,7 @@ around one (squared loss: two decades wide) or three (logistic loss: one decade;
 scale). Without a proper prior six rows and fourteen features make every interpolation plausible.
 
 Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
-one with the smallest leave-one-out error then costs more than it gains (28 % in THEORY section 1). All of
+one with the smallest leave-one-out error then costs more than it gains (28 %: docs/theory/model-protected.md#evidence). All of
 this is local work: it costs no privacy as long as only the task sees it, or it leaves inside a clipped
 message.
 """

@@ -50,7 +50,29 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class TaskSet:
-    """Many tasks over the same features. Build one with `TaskSet.from_arrays` or `taskveil.load_tasks`."""
+    """Many tasks over the same features. Build one with `TaskSet.from_arrays` or `taskveil.load_tasks`.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows, grouped by task.
+    y : ndarray of shape (n_rows,)
+    offsets : ndarray of shape (n_tasks + 1,)
+        Task i has the rows from offsets[i] up to offsets[i + 1].
+    task_names, feature_names : tuple of str
+    kind : {"regression", "classification"}
+    classes : ndarray of shape (n_classes,) or None
+    bounds : PublicBounds or None
+        Declared ranges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import taskveil as tv
+    >>> tasks = tv.TaskSet.from_arrays(np.ones((3, 2)), np.array([1.5, 2.5, 0.5]), ["a", "b", "a"], kind="regression")
+    >>> tasks.n_tasks, tasks.n_rows, tasks["a"].n_rows
+    (2, 3, 2)
+    """
 
     X: np.ndarray
     y: np.ndarray
@@ -144,18 +166,22 @@ class TaskSet:
 
     @property
     def n_tasks(self) -> int:
+        """Number of tasks."""
         return len(self.task_names)
 
     @property
     def n_rows(self) -> int:
+        """Number of rows of all tasks together."""
         return int(self.X.shape[0])
 
     @property
     def n_features(self) -> int:
+        """Number of features."""
         return int(self.X.shape[1])
 
     @property
     def n_classes(self) -> int:
+        """Number of labels; 0 for regression."""
         return 0 if self.classes is None else int(self.classes.size)
 
     @cached_property

@@ -1,4 +1,7 @@
-"""Whatever a server can see of a site is a function of public things and of paid messages (THEORY section 7)."""
+"""Whatever a server can see of a site is a function of public things and of paid messages.
+
+The rule: docs/theory/servers-and-sums.md#lying-server.
+"""
 
 from __future__ import annotations
 
