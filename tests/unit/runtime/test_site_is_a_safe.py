@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from taskveil.tasks.scaling import Scaling
+from taskveil.tasks.prepare.scaling import Scaling
 from tests.support import views
 from tests.support.sites import kind_of, make_site, question, run_of, secure_sites
 
