@@ -194,7 +194,10 @@ class TaskEstimator(BaseEstimator):
         """The method, how its rows are scaled, and what the user should know about that."""
         method = self._method()
         if self.scaling != "private":
-            return method, self._scaling(tasks), []
+            scaling = self._scaling(tasks)
+            if self.scaling == "auto" and scaling.mode in ("own", "declared") and method.common_units:
+                return self._in_best_units(method, scaling, tasks)
+            return method.in_own_units() if scaling.mode == "own" else method, scaling, []
         if self.normalise is not None:
             raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
         bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
@@ -205,7 +208,18 @@ class TaskEstimator(BaseEstimator):
         if bought.affordable(public, budget):
             return bought, outer, []
         scaling, why = common_units.instead(tasks, self.unit, private)
-        return method, scaling, [why]
+        return method.in_own_units(), scaling, [why]
+
+    def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+        """Common units where the method gains by them and they can be afforded, at the least of a few shares of the budget."""
+        outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
+        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
+        if method.gains_by_common_units(public, budget):
+            for share in common_units.SHARES:
+                bought = CommonScale(method, share)
+                if bought.affordable(public, budget):
+                    return bought, outer, []
+        return method.in_own_units(), given, []
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(

@@ -28,15 +28,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaincc
 
+from taskveil.checks import Choice, Rule, optional
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.mean_rounds import UNBOUNDED
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
+from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_models, log_evidence, residual_models
@@ -59,18 +62,44 @@ SURE = 12.0  # nats by which what all tasks say may speak against a way or a str
 
 
 class Together(Method):
+    """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
+
+    messages      "scores" (above), "directions" (all of `subspace`), None: scores where units are common and noise is small (norm
+                  over number of tasks, times the root of the number of features, at most 0.12: more features leave more to
+                  directions), else directions
+    rounds        releases of the score; None: from the noise (1 to 8)
+    moment_share  share of the budget (of rho, in zCDP terms) for the second moment
+    """
+
     name = "together"
     chooses_locally = True
-    reference = "ours; scores at a public model and an empirical-Bayes strength, THEORY section 9"
+    common_units = True
+    reference = "ours; scores at a public model, one strength for all tasks (THEORY section 9), or private subspace (section 1)"
+    rules: ClassVar[dict[str, Rule]] = {"messages": optional(Choice("scores", "directions"))}
 
-    def __init__(self, rounds: int | None = None, moment_share: float = MOMENT_SHARE):
+    def __init__(self, messages: str | None = None, rounds: int | None = None, moment_share: float = MOMENT_SHARE):
+        self.messages = messages
         self.rounds = rounds
         self.moment_share = moment_share
 
+    def in_own_units(self) -> Method:
+        return Together("directions", self.rounds, self.moment_share)
+
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
+        if not self.gains_by_common_units(public, budget):
+            return self._directions().requests(public, budget)
         rounds, strength = self._sizes(public, budget)
         return self._requests(public, rounds, private=budget.epsilon is not None, strength=strength)
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether scores are sent: a public question."""
+        if self.messages is not None or budget.epsilon is None:
+            return self.messages != "directions"
+        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= NOISE_PER_ROUND
+
+    def _directions(self) -> Subspace:
+        return Subspace(self.rounds)
 
     def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
@@ -90,28 +119,40 @@ class Together(Method):
         """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
         if budget.epsilon is None:
             return int(self.rounds or PLAIN_ROUNDS), True
-        planned = {p.name: p for p in make_plan(self._requests(public, 1), budget).releases}
-        noise = {n: noise_deviation(p, public.n_tasks, budget.aggregation) / public.n_tasks for n, p in planned.items()}
-        rounds = NOISE_PER_ROUND / (noise[SCORE] * math.sqrt(planned[SCORE].contribution.vector_size))
-        heard = CLEAR * EVIDENCE_SIZE * noise[STRENGTH] <= HEARD
-        return int(self.rounds or np.clip(rounds, 1, MOST_ROUNDS)), bool(heard)
+        noise = self._noise(public, budget)
+        return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
+
+    def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
+        """Norm of the noise of one release of the score, and what noise hides in one of the strength, over the number of tasks."""
+        found = {}
+        for planned in make_plan(self._requests(public, 1), budget).releases:
+            factor = CLEAR * EVIDENCE_SIZE if planned.name == STRENGTH else math.sqrt(planned.contribution.vector_size)
+            found[planned.name] = factor * noise_deviation(planned, public.n_tasks, budget.aggregation) / public.n_tasks
+        return found
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return TogetherTasks(block, public, plan)
+        return TogetherTasks(block, public, plan) if scored(plan) else self._directions().task_side(block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return TogetherServer(public, plan)
+        return TogetherServer(public, plan) if scored(plan) else self._directions().server_side(public, plan)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {**RANGES, "belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0)}
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The last billboard holds all that a new task needs."""
         return billboards[-1:]
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        if not scored(plan):
+            return self._directions().shared_model(public, plan, billboard)
         model, d = billboard.values["model"], public.n_features
         intercept = model[:, d] if public.fit_intercept else np.zeros(len(model))
         return Models(model[None, :, :d], intercept[None])
+
+
+def scored(plan: Plan) -> bool:
+    return any(p.name == SCORE for p in plan.releases)
 
 
 def based(public: PublicInfo) -> bool:
