@@ -18,7 +18,7 @@ from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.methods.base import Method, Models, PublicInfo
-from taskveil.methods.common_scale import CommonScale
+from taskveil.methods.common_scale import CommonScale, in_best_units
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
@@ -44,7 +44,7 @@ class TaskEstimator(BaseEstimator):
 
     def __init__(
         self,
-        method: Any = "subspace",
+        method: Any = "together",
         *,
         epsilon: float | None = 1.0,
         delta: float | None = None,
@@ -211,15 +211,11 @@ class TaskEstimator(BaseEstimator):
         return method.in_own_units(), scaling, [why]
 
     def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
-        """Common units where the method gains by them and they can be afforded, at the least of a few shares of the budget."""
+        """Common units where the method gains by them and can afford them, else the given ones."""
         outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
         public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
-        if method.gains_by_common_units(public, budget):
-            for share in common_units.SHARES:
-                bought = CommonScale(method, share)
-                if bought.affordable(public, budget):
-                    return bought, outer, []
-        return method.in_own_units(), given, []
+        best = in_best_units(method, public, budget)
+        return best, outer if isinstance(best, CommonScale) else given, []
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(

@@ -14,7 +14,6 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
 from taskveil.tasks.task import TaskSet
 
-SHARES = (0.1, 0.2, 0.4)  # of the budget that a method may pay which gains by common units
 NOT_BOUGHT = (
     "scaling='private' was not bought: with this budget and these sizes its noise would be too large, so {instead} and the whole "
     "budget goes to the method"

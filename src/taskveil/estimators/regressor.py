@@ -18,7 +18,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
 
     Parameters
     ----------
-    method : str or Method, default="subspace"
+    method : str or Method, default="together"
         A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon, delta : float or None
         The budget of this fit. `epsilon=None` trains without privacy, and the certificate says so. `delta=None` means
