@@ -279,7 +279,7 @@ class TaskEstimator(BaseEstimator):
         public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
-            models = keep_the_better(method, block, record)
+            models = record.models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features
