@@ -43,7 +43,7 @@ from taskveil.errors import BudgetExceeded, OptionError
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
-@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
+@click.option("--method", default="together", show_default=True, shell_complete=complete_methods,
               help="Name of a method, or 'auto', which chooses by public sizes and says why.")
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
@@ -170,7 +170,7 @@ def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
         return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
     if tasks.n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
+    return "together", f"method auto ({sizes}): 'together', which shares a model or a few directions and lets each task differ. {end}"
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:

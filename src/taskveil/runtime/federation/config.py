@@ -75,7 +75,7 @@ class Federation:
 
     def method(self) -> Method:
         method = methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))
-        return method.under(self.run.get("unit", "task"))
+        return method.under(self.run.get("unit", "task")).in_own_units()  # sites scale by themselves
 
     def bounds(self) -> PublicBounds | None:
         return PublicBounds.coerce(self.data.get("bounds"))
