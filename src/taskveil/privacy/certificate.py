@@ -24,6 +24,7 @@ from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.profile import Profile, profile
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
@@ -185,6 +186,10 @@ class Certificate:
             problems.append("there is no statement: nothing is claimed and nothing is protected")
         return Verification(not problems, tuple(problems))
 
+    def profile(self, statement: Statement | None = None) -> Profile:
+        """The whole curve of a statement (the first, unless given): mu, rho, delta(epsilon), what an attacker can be right about."""
+        return profile(self, statement)
+
     def __str__(self) -> str:
         lines = [f"Method {self.method} (variant {self.variant})."]
         lines += [s.sentence() for s in self.statements] or ["No privacy statement is made."]
@@ -192,7 +197,6 @@ class Certificate:
         lines += [f"Assumption: {text}." for text in self.assumptions]
         lines += [f"Not protected: {text}." for text in self.not_protected]
         return "\n".join(lines)
-
 
     def _audit_sentence(self) -> str:
         """Both numbers side by side: what is claimed, and what an attack can show."""
