@@ -9,6 +9,7 @@ import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
+from taskveil.privacy.seal import SEAL
 from taskveil.tasks.prepare.scaling import MODES, NORMALISE
 
 FORMAT = 2
@@ -73,6 +74,8 @@ def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], lin
             got = arrays[name].shape if name in arrays else "none"
             raise DataError(f"{where}: array {name} must have shape {shape}; got {got}")
     for name, array in arrays.items():
+        if name == SEAL:
+            continue
         if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise DataError(f"{where}: array {name} must hold finite numbers")
     if not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
