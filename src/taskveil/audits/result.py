@@ -65,6 +65,7 @@ class AuditResult:
     configuration: dict[str, Any] | None = None  # what was attacked (audits.configuration)
     gaussian_bound: float | None = None  # epsilon at delta of the least mu-GDP curve not refuted; None: no such claim
     gaussian_refutation_bound: float | None = None  # the same with the confidence of the verdict
+    alarm: float = FALSE_ALARM  # how often a correct run is called refuted, at most
 
     @property
     def refuted(self) -> bool:
@@ -79,7 +80,7 @@ class AuditResult:
         found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
         if self.gaussian_bound is not None:
             found += f" by Clopper-Pearson; {self.gaussian_bound:.4g} if the curve is Gaussian, as is claimed here"
-        how = f"attack: {self.attack}; {self.trials} runs of each neighbour"
+        how = f"attack: {self.attack}" + (f"; {self.trials} runs of each neighbour" if self.trials != 1 else "")
         lines = [what, claim, found, how]
         if self.power is not None:
             few = "" if self.power > self.claimed_epsilon else ": too few for this claim, give more trials"
@@ -87,9 +88,9 @@ class AuditResult:
         if not self.refuted:
             lines.append("consistent: this attack found no contradiction (that proves nothing)")
         if self.refutation_bound > self.claimed_epsilon:
-            lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - 1e-6")
+            lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - {self.alarm:g}")
         elif (self.gaussian_refutation_bound or 0.0) > self.claimed_epsilon:
-            lines.append(f"REFUTED as a Gaussian curve: its epsilon is at least {self.gaussian_refutation_bound:.4g}, confidence 1 - 1e-6")
+            lines.append(f"REFUTED as a Gaussian curve: its epsilon is at least {self.gaussian_refutation_bound:.4g}")
         lines += [f"REFUTED: {leak}" for leak in self.leaks]
         return "\n  ".join([*lines, self.note])
 

@@ -202,11 +202,12 @@ class Certificate:
         """Both numbers side by side: what is claimed, and what an attack can show."""
         a = self.audit or {}
         audited = (a.get("configuration") or {}).get("digest")
+        runs, one = a.get("trials"), a.get("trials") == 1
         which = f" of configuration {audited[:8]}" if audited else ""
         return (
-            f"Audit{which} (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"Audit{which} ({'of this run' if one else 'a simulation'}, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
             f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
-            f"confidence in {a.get('trials')} runs of each neighbour: {a.get('verdict')}."
+            f"confidence in {'one run with canary tasks' if one else f'{runs} runs of each neighbour'}: {a.get('verdict')}."
             + "".join(f" Refuted: {leak}." for leak in a.get("leaks", ()))
         )
 
