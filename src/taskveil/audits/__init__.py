@@ -28,8 +28,8 @@ def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int
     Without data the table is made up. Either way it is a rehearsal: an account in memory, noise of its own, no ledger, no folder,
     and no canary enters the fitted models. More options: jobs, view="releases", progress.
 
-    `one_run=True` rehearses one run with canary tasks instead of many runs (options: canaries, tasks, features, alarm): cheap, and
-    weak at small epsilon. `taskveil fit --audit-canaries K` does it in the run that counts.
+    `one_run=True` rehearses one run with canary tasks instead of many runs (options: canaries, tasks, features, alarm): cheap,
+    and weak at small epsilon. `taskveil fit --audit-canaries K` does it in the run that counts.
 
     >>> import taskveil as tv
     >>> tv.audit(tv.TaskRegressor("dp-aggr", epsilon=1.0), trials=50, seed=1).verdict

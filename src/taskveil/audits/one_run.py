@@ -1,13 +1,13 @@
 """One run, many canary tasks: a lower bound on epsilon from the run itself, without repeating it.
 
-K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the canary
-or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so its message
-does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number of tasks.
-The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one) and scores every
-canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
+K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the
+canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so its
+message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number
+of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one) and scores
+every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
 
-Coins must be fair and independent; outputs may depend on each other as they like. Little can be shown at small epsilon, or where the
-release has fewer coordinates than there are canaries; `Outlook` says so before the run.
+Coins must be fair and independent; outputs may depend on each other as they like. Little can be shown at small epsilon, or where
+the release has fewer coordinates than there are canaries; `Outlook` says so before the run.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Canaries:
         groups = {name: np.concatenate([v, np.repeat(v[:1], len(X))]) for name, v in tasks.groups.items()}
         return replace(
             tasks, X=np.ascontiguousarray(np.concatenate([tasks.X, X])), y=np.concatenate([tasks.y, y]),
-            offsets=np.concatenate([tasks.offsets, ends]), task_names=(*tasks.task_names, *self.names), row_index=None, person=None,
-            groups=groups,
+            offsets=np.concatenate([tasks.offsets, ends]), task_names=(*tasks.task_names, *self.names), row_index=None,
+            person=None, groups=groups,
         )  # fmt: skip
 
     def _targets(self, tasks: TaskSet, sign: np.ndarray, side: np.ndarray) -> np.ndarray:
@@ -160,7 +160,7 @@ def _audited(
     expected: list[Outlook] = []
 
     def run(method: Any, block: Any, public: Any, plan: Plan) -> Any:
-        expected.append(expect(plan, public, len(joined.coins), alarm))
+        expected.append(expect(plan, public, len(joined.coins), alarm, known))
         if announce is not None:
             announce(expected[0].words())
         logs.append(RunLog(method, block, public, plan))
@@ -180,30 +180,33 @@ def _check(est: Any, canaries: int) -> None:
     if est.epsilon is None:
         raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
     if str(est.unit) != "task":
-        raise OptionError("canary tasks audit unit='task'; for unit='record' use the audit of many runs (tv.audit without one_run)")
+        raise OptionError("canary tasks audit unit='task'; for unit='record' audit with many runs (tv.audit without one_run)")
     if est.aggregation != "curator" or est.runtime != "in_process":
         raise OptionError("one-run audits need aggregation='curator' in one process, where releases can be watched")
     if canaries < 10:
         raise OptionError(f"a one-run audit needs at least 10 canaries, got {canaries}")
 
 
-def vector_releases(plan: Plan, n_features: int) -> list[Any]:
-    """The planned sums of vectors of model size: there an axis of the features is a coordinate."""
+def vector_releases(plan: Plan, n_features: int, known: bool) -> list[Any]:
+    """The planned sums of vectors of model size: there an axis of the features is a coordinate.
+
+    Among real tasks only those of the first round: later messages lean toward what the others published, off the axis.
+    """
     found = [
         p for p in plan.releases
-        if isinstance(p.contribution, VectorSum) and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
+        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum) and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
     ]  # fmt: skip
     if not found:
         raise OptionError(
-            "this method releases no sum of vectors of model size, along which canaries could be told apart; one-run audits are for "
-            "mean, subspace and dp-aggr. Use the audit of many runs (tv.audit without one_run)."
+            "this method releases no sum of vectors of model size, along which canaries could be told apart; one-run "
+            "audits are for mean, subspace and dp-aggr. Use the audit of many runs (tv.audit without one_run)."
         )
     return found
 
 
-def expect(plan: Plan, public: Any, canaries: int, alarm: float) -> Outlook:
+def expect(plan: Plan, public: Any, canaries: int, alarm: float, known: bool) -> Outlook:
     """What this plan lets canaries show."""
-    used = vector_releases(plan, public.n_features)
+    used = vector_releases(plan, public.n_features, known)
     worlds = 2.0 if str(plan.budget.neighbours) == "replace-one" else 1.0
     seen = ALONG * worlds * math.sqrt(math.fsum((p.contribution.bound / p.mechanism.scale) ** 2 for p in used))
     claim = (float(plan.budget.epsilon or math.inf), plan.budget.delta)
@@ -217,7 +220,7 @@ def _mu(plan: Plan) -> float | None:
 def canary_scores(log: RunLog, first: int, joined: Canaries, known: bool) -> np.ndarray:
     """Every canary's coordinate over rounds, weighted by 1/noise^2, around the middle of its two worlds."""
     d, k = log.public.n_features, len(joined.coins)
-    planned = {(p.round, p.name): p for p in vector_releases(log.plan, d)}
+    planned = {(p.round, p.name): p for p in vector_releases(log.plan, d, known)}
     axes = np.arange(k) % d
     total, weights = np.zeros(d), 0.0
     for (number, releases), seen, (_, message) in zip(log.plan.rounds(), log.releases, log.messages):
@@ -268,7 +271,8 @@ def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook,
         leaks = [f"had the noise been what is recorded, scores so far apart would have probability {chance:.1g}"]
     return AuditResult(
         str(est.record_.plan and est.certificate_.method), epsilon, delta, bound, CONFIDENCE, _attack(details), 1,
-        REFUTED if refuted else CONSISTENT, sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, key, details,
+        REFUTED if refuted else CONSISTENT, sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, key,
+        details,
         note, leaks, configuration=configuration(est), alarm=expected.alarm,
     )  # fmt: skip
 
@@ -276,7 +280,8 @@ def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook,
 def _attack(d: dict[str, Any]) -> str:
     estimate = "none" if d["estimate"] is None else f"{d['estimate']:.3g}"
     return (
-        f"one run, {d['canaries']} canary tasks, {d['correct']} of {d['guesses']} guesses right (bound by the f-DP theorem; by the "
+        f"one run, {d['canaries']} canary tasks, {d['correct']} of {d['guesses']} guesses right (bound by the f-DP "
+        f"theorem; by the "
         f"threshold theorem {d['threshold_bound']:.3g}; an estimate that is no bound: {estimate})"
     )
 

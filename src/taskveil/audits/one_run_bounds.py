@@ -1,19 +1,19 @@
-"""How much may be guessed right in one run: two theorems, an estimate, and what to expect before the run.
+"""How much may be guessed right in one run: two theorems, an exact test, an estimate, and what to expect before the run.
 
-K canaries, each with a fair coin of its own. The attacker guesses `guesses` of the coins and leaves the rest; `correct` are right.
+K canaries, each with a fair coin of its own. The attacker guesses `guesses` of the coins and leaves the rest; `correct` hit.
 
-    f-DP        Mahloujifar, Melis, Chaudhuri 2025 (arXiv:2410.22235), Thm. 9 and Alg. 3, for two values a canary. With p_i the
-                probability of exactly i correct guesses, r_j = sum over i >= j of i p_i / K and h_j = sum over i >= j of
-                (guesses - i) p_i / K, every f-DP run has r_(j+1) <= 1 - f(h_j). Suppose P(correct or more) were alpha and walk down
-                from there: if r_0 + h_0 must exceed guesses / K, the supposition was wrong, and f is refuted at level alpha.
+    f-DP        Mahloujifar, Melis, Chaudhuri 2025 (arXiv:2410.22235), for two values a canary. With p_i the chance of exactly
+                i correct guesses, r_j = sum over i >= j of i p_i / K and h_j = sum over i >= j of (guesses - i) p_i / K, every
+                f-DP run has r_(j+1) <= 1 - f(h_j). Suppose P(correct or more) were alpha and walk down from there: if r_0 + h_0
+                must exceed guesses / K, the supposition was wrong, and f is refuted at level alpha.
     threshold   Steinke, Nasr, Jagielski 2023, Thm. 5.2 (lower_bound.one_run_bound): any (epsilon, delta)-DP, weaker.
-    as recorded the distance of the two groups of scores over their spread is a noncentral t if every canary has a direction of its own
-                and the noise is the Gaussian that the certificate records. It refutes the recorded noise, exactly at its level; it is
-                no bound for releases of another shape.
+    as recorded the distance of the two groups of scores over their spread is a noncentral t, if every canary has a direction of
+                its own and the noise is the Gaussian that the certificate records. It refutes the recorded noise, exactly at its
+                level; it is no bound for releases of another shape.
     estimate    Andrew et al. 2023: the scores are read as Gaussian. No bound: it may lie on either side of the truth.
 
-f is the curve of the claim: Gaussian DP with its mu, or the two lines of (epsilon, delta). The bound is the largest member of that
-family which is refuted. How many guesses are made is settled before the run, from public sizes and the planned noise.
+f is the curve of the claim: Gaussian DP with its mu, or the two lines of (epsilon, delta). The bound is the largest member of
+that family which is refuted. How many guesses are made is settled before the run, from public sizes and the planned noise.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ class Outlook:
         why = "" if self.canaries <= self.directions else f", because {self.canaries} canaries share {self.directions} directions"
         return (
             f"one-run audit with {self.canaries} canary tasks beside {self.tasks}: {able}{why}; a correct run typically shows "
-            f"epsilon {self.typical_bound:.2g} of the claimed {self.claimed_epsilon:.3g} at delta {self.delta:.2g}. Price: what is "
+            f"epsilon {self.typical_bound:.2g} of the claimed {self.claimed_epsilon:.3g} at delta {self.delta:.2g}. "
+            f"Price: what is "
             f"shared is divided by {self.tasks + self.canaries} instead of {self.tasks} tasks, and its noise is "
             f"{self.noise_growth:.2f} times as large."
         )
@@ -176,7 +177,7 @@ def outlook(
     canaries: int, tasks: int, directions: int, seen_mu: float, claimed_mu: float | None, claim: tuple[float, float],
     alarm: float = 0.05,
 ) -> Outlook:  # fmt: skip
-    """Simulated along the canaries' directions. `seen_mu`: distance of a canary's worlds in noise units; claim: epsilon, delta."""
+    """Simulated along the canaries' directions. `seen_mu`: distance of a canary's worlds in noise; claim: epsilon, delta."""
     rng = np.random.default_rng(20230516)  # the outlook is a function of public values: everybody computes the same
     coins = rng.integers(0, 2, (SIMULATIONS, canaries)).astype(bool)
     well, half = (simulated_scores(coins, directions, f * seen_mu, rng) for f in (1.0, 2.0))

@@ -52,7 +52,8 @@ def command(
     checked, notes, signer = _checked(path, key, ledger) if path.is_dir() else _alone(path)
     own_code = short_code(checked.certificate.to_dict())
     if code is not None and not same_code(code, own_code):
-        checked = replace(checked, problems=(*checked.problems, f"the code {code} is not this certificate's, which is {own_code}"))
+        other = f"the code {code} is not this certificate's, which is {own_code}"
+        checked = replace(checked, problems=(*checked.problems, other))
     holds, problems = not checked.problems, list(checked.problems)
     restated = at_delta_of(checked.certificate, at_delta) if at_delta is not None else None
     if form is not None:

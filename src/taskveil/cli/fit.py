@@ -62,7 +62,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
 def command(
-    data: str | None, out: str | None, sign: str | None, resume: str | None, audit_canaries: int | None, as_json: bool, **given: Any
+    data: str | None, out: str | None, sign: str | None, resume: str | None, audit_canaries: int | None, as_json: bool,
+    **given: Any
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)

@@ -36,7 +36,8 @@ class ReportCommand(rich_click.RichCommand):
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option(
     "--for", "audience", type=click.Choice(["all", "owner", "public", "board"]), default="all", show_default=True,
-    help="Who reads the page: someone entitled to all rows, 'owner TASK' (that task's own figures only), the public, or the board (one printed side).",
+    help="Who reads the page: someone entitled to all rows, 'owner TASK' (that task's own figures only), the public, or the "
+    "board (one printed side).",
 )  # fmt: skip
 @click.option("--owner-task", hidden=True)
 @click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")

@@ -187,7 +187,7 @@ class Certificate:
         return Verification(not problems, tuple(problems))
 
     def profile(self, statement: Statement | None = None) -> Profile:
-        """The whole curve of a statement (the first, unless given): mu, rho, delta(epsilon), what an attacker can be right about."""
+        """The whole curve of a statement (the first, unless given): mu, rho, delta(epsilon), an attacker's errors."""
         return profile(self, statement)
 
     def __str__(self) -> str:
@@ -205,7 +205,8 @@ class Certificate:
         runs, one = a.get("trials"), a.get("trials") == 1
         which = f" of configuration {audited[:8]}" if audited else ""
         return (
-            f"Audit{which} ({'of this run' if one else 'a simulation'}, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"Audit{which} ({'of this run' if one else 'a simulation'}, which proves nothing): claimed epsilon "
+            f"{a.get('claimed_epsilon', float('nan')):.4g}, "
             f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
             f"confidence in {'one run with canary tasks' if one else f'{runs} runs of each neighbour'}: {a.get('verdict')}."
             + "".join(f" Refuted: {leak}." for leak in a.get("leaks", ()))

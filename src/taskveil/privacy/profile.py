@@ -7,8 +7,8 @@ A statement (epsilon, delta) is one point of a curve; two of them compare only a
     delta(eps)    the privacy profile: the smallest delta the best accountant certifies at epsilon
     trade-off     the smallest share of misses at a share of false alarms, for whoever guesses which of two neighbours it was
 
-All figures are on the safe side: epsilon and delta rounded up (delta never below 1e-15, where doubles end), misses down. What noise on a grid or cryptography adds (slack,
-failure) is inside the figures; mu and rho are those of the releases without it.
+All figures are on the safe side: epsilon and delta rounded up (delta never below 1e-15, where doubles end), misses down. What
+noise on a grid or cryptography adds (slack, failure) is inside the figures; mu and rho are those of the releases without it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Curve:
         """mu of Gaussian DP, where nothing but unsampled Gaussians was released."""
         if not self.certified or not all(isinstance(c.event, GaussianEvent) for c in self.paid):
             return None
-        return math.sqrt(math.fsum(c.count / c.event.noise_multiplier**2 for c in self.paid if isinstance(c.event, GaussianEvent)))
+        squares = (c.count / c.event.noise_multiplier**2 for c in self.paid if isinstance(c.event, GaussianEvent))
+        return math.sqrt(math.fsum(squares))
 
     def rho(self) -> float | None:
         """rho of zero-concentrated DP, where every release has one."""
@@ -108,8 +109,10 @@ class Profile:
         what = {"task": "which of two data sets one task holds", "record": "which of two values one row has"}[self.unit]
         missed = dict(self.trade_off)[0.05]
         return (
-            f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {self.observer} sees is right at "
-            f"most {_percent(self.right)} of the time, where tossing a coin gives 50 %. If 5 % false alarms are allowed, at least "
+            f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {self.observer} sees "
+            f"is right at "
+            f"most {_percent(self.right)} of the time, where tossing a coin gives 50 %. If 5 % false alarms are "
+            f"allowed, at least "
             f"{_percent(missed, up=False)} of the true cases stay unnoticed."
         )
 

@@ -1,4 +1,7 @@
-"""One printed side of A4 about one run, for people who decide: who, against whom, how well, what is left, what failed, what is open."""
+"""One printed side of A4 about one run, for people who decide.
+
+Who, against whom, how well, what is left of the budget, what an attack managed, what is not protected, and how to check it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from taskveil.report.page import template
 from taskveil.report.records import read
 from taskveil.report.words import gain_verdict, privacy_verdict
 
-BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows and are not covered by epsilon."
-MOST_LINES, MOST_LETTERS = 5, 260  # one side holds no more
+BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
+MOST_LINES, MOST_LETTERS = 5, 420  # one side holds no more
 FILE = "report-board.html"
 
 
@@ -32,8 +35,8 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
 def render(evidence: Evidence, gain: Mapping[str, Any], digest: str) -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
-        name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."), date=evidence.date,
-        sections=sections(evidence, gain), code=evidence.code, hash=digest,
+        name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."),
+        date=evidence.date, sections=sections(evidence, gain), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
     )  # fmt: skip
     return text

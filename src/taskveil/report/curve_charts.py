@@ -42,8 +42,9 @@ def _profile(p: Profile) -> Chart:
 def _trade_off(p: Profile) -> Chart:
     shares = [(0.0, 1.0), *p.trade_off, (1.0, 0.0)]
     trace = {
-        "type": "scatter", "mode": "lines+markers", "x": [a for a, _ in shares], "y": [m for _, m in shares], "name": "at least missed",
-        "line": {"color": "@blue", "width": 2.5}, "hovertemplate": "false alarms %{x:.0%}: misses at least %{y:.0%}<extra></extra>",
+        "type": "scatter", "mode": "lines+markers", "x": [a for a, _ in shares], "y": [m for _, m in shares],
+        "name": "at least missed", "line": {"color": "@blue", "width": 2.5},
+        "hovertemplate": "false alarms %{x:.0%}: misses at least %{y:.0%}<extra></extra>",
     }  # fmt: skip
     guess = {
         "type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 0], "name": "tossing a coin",

@@ -1,4 +1,5 @@
-"""An organisation's own registry: accounts, limits, spending over time as a picture, the next refusal. One page without scripts."""
+"""An organisation's own registry: accounts, limits, spending over time as a picture, the next refusal; without scripts.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>taskveil: ledger report</title><link rel="icon" href="data:,">
-<style>body{font:15px/1.45 system-ui,"Segoe UI",Arial,sans-serif;max-width:720px;margin:2em auto;padding:0 1em;color:#111;background:#fff}
-table{border-collapse:collapse;width:100%}td,th{border-bottom:1px solid #ccc;padding:4px 8px;text-align:left}h2{margin-top:1.6em}
-svg{width:100%;height:auto}</style></head><body><h1>Privacy spent, and what is left</h1>
-<p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts do not add up.</p>
+<style>
+body { font: 15px/1.45 system-ui, "Segoe UI", Arial, sans-serif; max-width: 720px; margin: 2em auto; padding: 0 1em }
+table { border-collapse: collapse; width: 100% } td, th { border-bottom: 1px solid #ccc; padding: 4px 8px; text-align: left }
+h2 { margin-top: 1.6em } svg { width: 100%; height: auto }
+</style></head><body><h1>Privacy spent, and what is left</h1>
+<p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts do not
+add up.</p>
 """
 
 
@@ -43,7 +47,8 @@ def account(a: dict[str, Any]) -> str:
         for p in a["history"]
     )
     return (
-        f"<section><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: epsilon {spent} of "
+        f"<section><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: "
+        f"epsilon {spent} of "
         f"{a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>{picture(a)}"
         f"<table><thead><tr><th>when</th><th>run</th><th>entry</th><th>epsilon after it, delta {a['delta']:g}</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></section>"
@@ -63,11 +68,13 @@ def picture(a: dict[str, Any]) -> str:
     for i, value in enumerate(values[1:], 1):
         steps.append(f"H{PAD + i * across:.1f}V{y(value):.1f}")
     steps.append(f"H{WIDTH - PAD}")
-    said = f"{escape(a['account'])}: epsilon {values[-1]:.4g} of {a['limit']:g} at delta {a['delta']:g} after {len(values) - 1} entries"
+    entries, high = len(values) - 1, y(a["limit"])
+    said = f"{escape(a['account'])}: epsilon {values[-1]:.4g} of {a['limit']:g} at delta {a['delta']:g} after {entries} entries"
+    ends = f'x1="{PAD}" x2="{WIDTH - PAD}"'
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}"><title>{said}</title>'
-        f'<line x1="{PAD}" x2="{WIDTH - PAD}" y1="{y(a["limit"]):.1f}" y2="{y(a["limit"]):.1f}" stroke="#b3261e" stroke-dasharray="6 4"/>'
-        f'<text x="{WIDTH - PAD}" y="{y(a["limit"]) - 4:.1f}" text-anchor="end" font-size="12" fill="#b3261e">limit {a["limit"]:g}</text>'
-        f'<line x1="{PAD}" x2="{WIDTH - PAD}" y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" stroke="#999"/>'
+        f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" stroke="#b3261e" stroke-dasharray="6 4"/>'
+        f'<text x="{WIDTH - PAD}" y="{high - 4:.1f}" text-anchor="end" font-size="12" fill="#b3261e">limit {a["limit"]:g}</text>'
+        f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" stroke="#999"/>'
         f'<path d="{"".join(steps)}" fill="none" stroke="#1f5fa8" stroke-width="2.5"/></svg>'
     )

@@ -1,6 +1,8 @@
-"""A check list in the order of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (Near, Darais, Lefkovitz,
-Howarth, March 2025, doi:10.6028/NIST.SP.800-226): parameters, unit, mechanism, utility and bias, query model, trust, implementation,
-data security, collection, validation. Every item is answered from the run, or says why it is not; none is ever left out.
+"""A check list in the order of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025).
+
+Near, Darais, Lefkovitz, Howarth, doi:10.6028/NIST.SP.800-226: parameters, unit, mechanism, utility and bias, query model, trust,
+implementation, data security, collection, validation. Every item is answered from the run, or says why it is not; none is ever
+left out.
 """
 
 from __future__ import annotations
@@ -82,13 +84,14 @@ def _unit(e: Evidence) -> list[str] | str:
         return "no statement is made"
     unit = e.certificate.statements[0].unit
     said = {
-        "task": "a task is everything one participant (a hospital, school or person) holds: whoever's rows lie in one task are protected "
-        "with all of them; whoever has rows in several tasks is protected in each, and epsilon adds up over them",
-        "record": "one row of one task; a person with several rows is protected with epsilon times their number, unless a person column "
-        "bounds it",
+        "task": "a task is everything one participant (a hospital, school or person) holds: whoever's rows lie in one task are "
+        "protected with all of them; whoever has rows in several tasks is protected in each, and epsilon adds up over them",
+        "record": "one row of one task; a person with several rows is protected with epsilon times their number, unless a person "
+        "column bounds it",
     }[unit]
     bounded = [
-        f"contribution of one {unit} to {x.get('name')}: clipped to {x.get('contribution', {}).get('bound', '-')}, {x.get('count')} time(s)"
+        f"contribution of one {unit} to {x.get('name')}: clipped to {x.get('contribution', {}).get('bound', '-')}, "
+        f"{x.get('count')} time(s)"
         for x in e.certificate.events
     ]
     return [said, *bounded, *(a for a in e.certificate.assumptions if "person" in a)]
@@ -100,7 +103,7 @@ def _pairs(e: Evidence) -> list[str] | str:
         return "no statement is made"
     covered = {
         "replace-one": "one unit's data against any other data in its place: covered",
-        "add-remove": "one unit's data against a null unit in its place: covered; against other data: covered with epsilon doubled",
+        "add-remove": "one unit's data against a null unit in its place: covered; against other data: with epsilon doubled",
     }
     return [
         *(covered[r] for r in sorted(relations)),
@@ -129,20 +132,23 @@ def _clipping(e: Evidence) -> list[str] | str:
     if not bounds:
         return "nothing is released, so nothing is clipped"
     return [
-        "messages longer than their bound are shortened, so tasks that differ most from the others count less than they hold; how "
+        "messages longer than their bound are shortened, so tasks that differ most from the others count less than "
+        "they hold; how "
         "much each lost is estimated by its owner and shown on the owner's page only",
         *bounds,
     ]
 
 
 def _declared(e: Evidence) -> list[str] | str:
-    said = [a for a in e.certificate.assumptions if any(w in a for w in ("range", "label", "level", "kind", "public", "hashed", "scale"))]
+    about = ("range", "label", "level", "kind", "public", "hashed", "scale")
+    said = [text for text in e.certificate.assumptions if any(word in text for word in about)]
     return said or "the certificate lists no assumption about bounds or categories"
 
 
 def _query_model(e: Evidence) -> list[str]:
     return [
-        f"non-interactive: a fixed plan of {sum(x.get('count', 0) for x in e.certificate.events)} release(s), settled and charged "
+        f"non-interactive: a fixed plan of {sum(x.get('count', 0) for x in e.certificate.events)} release(s), settled "
+        f"and charged "
         "before noise is drawn; nobody can ask more",
         "at the end of a budget the ledger refuses the next run (exit code 3) and nothing is released",
     ]
@@ -167,13 +173,15 @@ def _trust(e: Evidence) -> list[str]:
 
 def _floating_point(e: Evidence) -> list[str]:
     r = e.certificate.randomness
-    exact = "exact discrete sampling on a public grid" if r.get("exact") else "floating point: the low bits of doubles are not covered"
-    return [f"noise from {r.get('source', 'an unnamed source')}: {exact}" + ("; SEEDED, which voids it" if r.get("seeded") else "")]
+    how = "exact discrete sampling on a public grid" if r.get("exact") else "floating point, whose low bits are not covered"
+    void = "; SEEDED, which voids it" if r.get("seeded") else ""
+    return [f"noise from {r.get('source', 'an unnamed source')}: {how}{void}"]
 
 
 def _side_channels(e: Evidence) -> list[str]:
     return [
-        "errors, refusals and logs are functions of public values and paid releases, and never hold a value, norm or count of rows",
+        "errors, refusals and logs are functions of public values and paid releases, and never hold a value, norm or "
+        "count of rows",
         "time: not covered; how long a site computes can depend on its rows",
     ]
 
@@ -181,7 +189,8 @@ def _side_channels(e: Evidence) -> list[str]:
 def _at_rest(e: Evidence) -> list[str]:
     signed = f"signed by key {e.signer}" if e.signer else "not signed: whoever can write all files can write others"
     return [
-        f"the run's folder holds models, the certificate and no training row; its files are bound together by a seal and {signed}",
+        f"the run's folder holds models, the certificate and no training row; its files are bound together by a seal "
+        f"and {signed}",
         "rows stay where their owner keeps them; access to them is the owner's to control, and is not described by this run",
     ]
 

@@ -33,7 +33,7 @@ def record(evidence: Evidence) -> dict[str, Any]:
             "deployment_model": _model(evidence),
             "accounting": {
                 "post_processing": "Personal models are fitted by each task from the releases and its own rows.",
-                "composition": f"Accountant {widest.accountant}, over all releases of the run: " + "; ".join(releases(certificate)),
+                "composition": f"Accountant {widest.accountant}, over all releases: " + "; ".join(releases(certificate)),
             },
             "implementation": _implementation(evidence),
         }
@@ -67,7 +67,7 @@ def _variant(evidence: Evidence) -> dict[str, Any]:
     assert widest is not None
     return {
         "variant_name": "Pure DP" if widest.delta == 0 else "Approximate DP",
-        "data_domain": f"Tables of rows that belong to tasks. Public: {'; '.join(evidence.certificate.assumptions) or 'nothing further'}.",
+        "data_domain": f"Tables of rows that belong to tasks. {'; '.join(evidence.certificate.assumptions)}.",
         "unprotected_quantities": "; ".join(evidence.certificate.not_protected) or "none listed",
     }
 
@@ -92,7 +92,9 @@ def _loss(evidence: Evidence) -> dict[str, Any]:
 def _model(evidence: Evidence) -> dict[str, Any]:
     way = aggregation(evidence.certificate)
     against = ", ".join(OBSERVERS[s.observer] for s in evidence.certificate.statements)
-    books = "no ledger was given" if evidence.accounts is None else "; ".join(map(account_line, evidence.accounts)) or "no account"
+    books = "no ledger was given"
+    if evidence.accounts is not None:
+        books = "; ".join(map(account_line, evidence.accounts)) or "no account"
     return {
         "model_name": MODELS.get(way, "Central"),
         "model_name_details": f"aggregation '{way}'",
@@ -111,7 +113,7 @@ def _implementation(evidence: Evidence) -> dict[str, Any]:
     software = ", ".join(f"{n} {v}" for n, v in c.software.items())
     return {
         "preprocessing_and_hyperparameter_tuning": "; ".join(c.assumptions) or "none recorded",
-        "mechanisms": "; ".join(releases(c)) + f". {exact}, from {c.randomness.get('source', 'an unnamed source')}. Software: {software}.",
+        "mechanisms": f"{'; '.join(releases(c))}. {exact}, from {c.randomness.get('source', 'unnamed')}. Software: {software}.",
         "justification": "; ".join(audit_lines(evidence)) or "This configuration was not attacked.",
     }
 
