@@ -27,6 +27,7 @@ from taskveil.cli.options import (
     scaling_options,
     written_page,
 )
+from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.progress import progress_bar
 
 
@@ -38,7 +39,7 @@ from taskveil.cli.progress import progress_bar
     your_table=DATA_PANEL,
     comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --scaling-share --normalise --seed",
     privacy=PRIVACY_PANEL,
-    results="--out --json --help",
+    results="--out --overwrite --json --help",
 )
 @data_options
 @click.option("--methods", "names", type=flag("--methods"), default="local,pooled,subspace",
@@ -55,12 +56,16 @@ from taskveil.cli.progress import progress_bar
 @scaling_options
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
+@overwrite_option
 @json_option
 def command(data: str, names: str, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
-            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, as_json: bool, **given: Any) -> None:
+            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, overwrite: bool,
+            as_json: bool, **given: Any) -> None:
     """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
     from taskveil.estimators.compare import compare
 
+    if out:
+        prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     methods = methods_with(chosen, parse_settings(settings))
@@ -135,7 +140,6 @@ def explained(result: dict[str, Any]) -> str:
 
 
 def write(result: dict[str, Any], folder: Path, quiet: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(result, indent=1))
     page = written_page(lambda report: report.write_comparison(result, folder))
     if page is not None and not quiet:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from taskveil.cli.options import (
     seed_option,
     written_page,
 )
+from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
 
@@ -39,7 +39,7 @@ from taskveil.errors import BudgetExceeded, OptionError
     your_table=DATA_PANEL,
     model="--method --set --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
-    results="--out --sign --resume --json --help",
+    results="--out --overwrite --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
@@ -55,12 +55,13 @@ from taskveil.errors import BudgetExceeded, OptionError
               help="Reproducible noise for tests. Voids the certificate.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
+@overwrite_option
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
               help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).")
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
 def command(
-    data: str | None, out: str | None, sign: str | None, resume: str | None, as_json: bool, **given: Any
+    data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, as_json: bool, **given: Any
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)
@@ -69,7 +70,7 @@ def command(
     elif data is None:
         raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
     elif out is not None:
-        begin(Path(out), data, given)
+        begin(Path(out), data, given, overwrite)
     folder = resume or out
     estimator = train(data, folder, given)
     with progress_bar("each task compares on its own rows"):
@@ -128,18 +129,11 @@ def read(data: Any, given: dict[str, Any]) -> Any:
     return load(data, unusable=rules.unusable, **{k: given[k] for k in READING})
 
 
-def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
-    """Note the command, so that `fit --resume` needs nothing else; a stopped run is never overwritten."""
-    run = folder / "run"
-    if (run / "plan.json").exists() and not (run / "finished").exists():
-        raise OptionError(
-            f"{folder} holds a run that was stopped; go on with `taskveil fit --resume {folder}`, or choose another folder "
-            f"(or remove {run}: what it committed stays charged)"
-        )
-    if run.exists():
-        shutil.rmtree(run)
-    run.mkdir(parents=True)
-    command_file.write(run / "command.json", data, given)
+def begin(folder: Path, data: str, given: dict[str, Any], overwrite: bool = False) -> None:
+    """Note the command, so that `fit --resume` needs nothing else."""
+    prepare_folder(folder, overwrite)
+    (folder / "run").mkdir()
+    command_file.write(folder / "run" / "command.json", data, given)
 
 
 def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -149,7 +143,7 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
         raise OptionError(f"{folder} holds no run to resume: {path} is missing")
     data, options = command_file.read(path)
     given = command_file.as_given(command, options, path)
-    return data, {k: v for k, v in given.items() if k not in ("data", "out", "resume", "as_json")}
+    return data, {k: v for k, v in given.items() if k not in ("data", "out", "overwrite", "sign", "resume", "as_json")}
 
 
 def read_epsilon(given: str | float | None) -> float | None:
