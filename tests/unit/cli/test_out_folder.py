@@ -27,7 +27,7 @@ def test_a_used_folder_is_refused_and_stays_as_it_was(tmp_path, capsys):
 def test_overwrite_clears_old_pages_and_audits_and_nothing_of_the_users(tmp_path):
     folder = tmp_path / "m"
     assert call(*FIT, "--epsilon", 1, "-o", folder) == 0
-    assert call("report", folder, "--audience", "public") == 0
+    assert call("report", folder, "--for", "public") == 0
     (folder / "audit-old.json").write_text("{}")
     (folder / "notes.txt").write_text("mine")
     assert call(*FIT, "--epsilon", 4, "-o", folder, "--overwrite") == 0
