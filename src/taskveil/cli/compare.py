@@ -42,7 +42,7 @@ from taskveil.cli.progress import progress_bar
     results="--out --overwrite --json --help",
 )
 @data_options
-@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,subspace",
+@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,mean,subspace",
               show_default=True, shell_complete=complete_methods,
               help="Comma-separated names.")
 @click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
@@ -68,8 +68,9 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
         prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
     chosen = [n.strip() for n in names.split(",") if n.strip()]
-    methods = methods_with(chosen, parse_settings(settings))
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
+    train, _ = splits(0)
+    methods = methods_with(chosen, parse_settings(settings), (train.n_tasks, train.n_features, given["unit"]))
     with progress_bar("comparing") as progress:
         result = compare(
             splits, methods, parse_epsilons(epsilons), repeats=repeats, metric=metric, seed=seed, progress=progress, **given

@@ -15,11 +15,11 @@ from taskveil.cli.options import (
     PRIVACY_PANEL,
     READING,
     complete_data,
-    complete_methods,
     help_panels,
     json_option,
     ledger_options,
     load,
+    method_option,
     methods_with,
     parse_settings,
     print_json,
@@ -43,8 +43,7 @@ from taskveil.errors import BudgetExceeded, OptionError
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
-@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
-              help="Name of a method, or 'auto', which chooses by public sizes and says why.")
+@method_option
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
 @privacy_options
@@ -111,10 +110,8 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     with progress_bar(f"reading {Path(data).name}"):
         tasks = read(data, given)
     options = {k: v for k, v in given.items() if k not in READING}
-    chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
-    (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
-    if why:
-        click.echo(why, err=True)
+    sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
+    (method,) = methods_with([options.pop("method")], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
     epsilon = read_epsilon(options.pop("epsilon"))
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
@@ -152,21 +149,6 @@ def read_epsilon(given: str | float | None) -> float | None:
     return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
 
 
-def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
-    """'auto' decides from public sizes and declarations alone, and says why."""
-    from taskveil.estimators.planning import FEW_TASKS
-
-    if name != "auto":
-        return name, ""
-    sizes = f"{tasks.n_tasks} tasks, {tasks.n_features} features, unit {unit}"
-    end = "Decided from these public sizes; no row was looked at."
-    if unit == "record":
-        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
-    if tasks.n_tasks < FEW_TASKS:
-        return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
-
-
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:
     (folder / "signature.json").unlink(missing_ok=True)  # of what was there before
     estimator.save(folder)
@@ -200,7 +182,8 @@ def summary(estimator: Any) -> str:
     from taskveil.estimators.planning import outlook
     from taskveil.report.words import gain_verdict
 
-    lines = [str(estimator.certificate_)]
+    lines = [f"outlook from public sizes, before any row was read: {text}" for text in outlook(estimator.record_)]
+    lines.append(str(estimator.certificate_))
     if estimator.method_.linear and not estimator.method_.shares_nothing:
         kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
         alone = "the others learn alone" if kept < m else "none learns alone"
@@ -210,6 +193,5 @@ def summary(estimator: Any) -> str:
             f"{said}{gained[:1].upper()}{gained[1:]} "
             "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
         )
-    lines += [f"outlook from public sizes: {text}" for text in outlook(estimator.record_)]
     lines += [f"note: {text}" for text in estimator.warnings_]
     return "\n".join(lines)

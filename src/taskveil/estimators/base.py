@@ -17,6 +17,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.guarantees import check_new_delta
@@ -143,11 +144,15 @@ class TaskEstimator(BaseEstimator):
             self._keep(method, tasks, scaling, block, record)
         return self
 
-    def _method(self) -> Method:
+    def _method(self, tasks: TaskSet | None = None) -> Method:
+        """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
         from taskveil import methods
 
+        if self.method == "auto" and tasks is None and hasattr(self, "method_"):
+            return self.method_
         if isinstance(self.method, str):
-            return methods.get(self.method).under(self.unit)
+            sizes = (2 * FEW_TASKS, 1) if tasks is None else (tasks.n_tasks, tasks.n_features)  # unseen: as for many tasks
+            return methods.get(choose_method(self.method, *sizes, str(self.unit))[0]).under(self.unit)
         if not isinstance(self.method, Method):
             raise OptionError(
                 f"method must be a name ({', '.join(methods.names())}) or a Method object, got {type(self.method).__name__}"
@@ -157,8 +162,7 @@ class TaskEstimator(BaseEstimator):
     def _budget(self, tasks: TaskSet) -> Budget:
         unit, delta = Unit(self.unit), self.delta
         if delta is None:
-            size = tasks.n_tasks if unit is Unit.TASK else tasks.n_rows
-            delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
+            delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
         return Budget(
             epsilon=self.epsilon,
             delta=check_new_delta(delta),
@@ -192,7 +196,7 @@ class TaskEstimator(BaseEstimator):
 
     def _prepared(self, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
         """The method, how its rows are scaled, and what the user should know about that."""
-        method = self._method()
+        method = self._method(tasks)
         if self.scaling != "private":
             return method, self._scaling(tasks), []
         if self.normalise is not None:

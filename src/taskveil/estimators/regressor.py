@@ -19,7 +19,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     Parameters
     ----------
     method : str or Method, default="subspace"
-        A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
+        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as the command line does), or `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon, delta : float or None
         The budget of this fit. `epsilon=None` trains without privacy, and the certificate says so. `delta=None` means
         min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for unit "record".
