@@ -51,7 +51,7 @@ from taskveil.cli.progress import progress_bar
               help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse r2 auc accuracy balanced-accuracy error-rate; default from the target.")
+@click.option("--metric", help="nmse mse rmse r2 log-loss auc accuracy balanced-accuracy error-rate; default: nmse or log-loss.")
 @privacy_options
 @scaling_options
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
@@ -118,13 +118,16 @@ def table(result: dict[str, Any]) -> str:
             f"epsilon protects {WHAT[said['unit']]} ({said['neighbours']} neighbours) against {WHO[said['observer']]}; "
             f"delta {said['delta']:g}\n"
         )
-    lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}  {'holds':<6}"]
+    also = list(rows[0].get("also", {}))
+    heads = "".join(f"{name:>10}" for name in also)
+    lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}{heads}  {'holds':<6}"]
     for r in rows:
         epsilon = "-" if r["epsilon"] is None else f"{r['epsilon']:g}"
         holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
         score = f"{r['mean']:.4f} +- {r['std']:.4f}"
-        lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}  {holds:<6}")
-    return head + "\n".join(lines) + f"\n{explained(result)}"
+        others = "".join(f"{'-' if r['also'][name] is None else format(r['also'][name], '.4g'):>10}" for name in also)
+        lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}{others}  {holds:<6}")
+    return head + "\n".join(lines) + f"\n{explained(result)}\n\n{result['recommendation']}\n{result['cost']}"
 
 
 def explained(result: dict[str, Any]) -> str:
@@ -136,6 +139,7 @@ def explained(result: dict[str, Any]) -> str:
     repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
     return (
         f"{metric}: {METRICS.get(metric, metric)}, {better} is better; mean +- spread over {repeats}.\n"
+        "constant: every task predicts its own mean or its own share of every class.\n"
         "epsilon '-': no noise. holds: whether the privacy claim is true ('-': none is made; learning alone shares nothing)."
     )
 

@@ -10,11 +10,13 @@ import numpy as np
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
-LOWER_IS_BETTER = ("nmse", "mse", "error-rate")
+LOWER_IS_BETTER = ("nmse", "mse", "rmse", "log-loss", "error-rate")
 METRICS = {
     "nmse": "error (share of variance left)",
     "mse": "mean squared error",
+    "rmse": "typical error in the target's own units (RMSE)",
     "r2": "share of variance explained",
+    "log-loss": "surprise at the true labels (log loss)",
     "auc": "area under the curve of hits over false alarms (AUC)",
     "accuracy": "share of right labels",
     "balanced-accuracy": "share of right labels, each class alike",
