@@ -79,7 +79,7 @@ def command(
     if as_json:
         print_json(document(estimator))
     else:
-        click.echo(summary(estimator))
+        click.echo(estimator.summary())
     return BudgetExceeded.exit_code if estimator.record_.warnings else 0
 
 
@@ -176,22 +176,3 @@ def document(estimator: Any) -> dict[str, Any]:
         "gain": gain,
         "warnings": list(estimator.warnings_),
     }
-
-
-def summary(estimator: Any) -> str:
-    from taskveil.estimators.planning import outlook
-    from taskveil.report.words import gain_verdict
-
-    lines = [f"outlook from public sizes, before any row was read: {text}" for text in outlook(estimator.record_)]
-    lines.append(str(estimator.certificate_))
-    if estimator.method_.linear and not estimator.method_.shares_nothing:
-        kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
-        alone = "the others learn alone" if kept < m else "none learns alone"
-        said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
-        gained = gain_verdict(estimator.gain_.to_dict())
-        lines.append(
-            f"{said}{gained[:1].upper()}{gained[1:]} "
-            "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
-        )
-    lines += [f"note: {text}" for text in estimator.warnings_]
-    return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -85,7 +86,9 @@ def run(arguments: list[str] | None = None) -> None:
     from taskveil.errors import TaskveilError
 
     try:
-        code = main.main(args=arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"taskveil\.")  # commands print them as notes
+            code = main.main(args=arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Abort:
         _fail("stopped", 130)
