@@ -21,6 +21,7 @@ COMMANDS = {
     "fit": "Train a personal model for every task of a table.",
     "declare": "Draft a declaration of ranges, levels and labels.",
     "predict": "Predict with saved models.",
+    "adapt": "A model for a new task, from what is public, at no cost.",
     "compare": "Methods and epsilons side by side on held-out rows.",
     "plan": "Noise, noise-to-signal and bounds before any data is read.",
     "certify": "Recompute a saved guarantee from its recorded events.",

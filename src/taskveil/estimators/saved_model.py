@@ -32,6 +32,7 @@ MODEL: dict[str, Rule] = {
     "options": Entries(),
     "method": Entries(entries=(("name", Text(100)), ("options", Entries()))),
     "task_names": NAMES,
+    "newcomer": Flag(),
     "feature_names": NAMES,
     "classes": optional(ListOf(LABEL)),
     "bounds": optional(Entries()),
@@ -47,7 +48,7 @@ MODEL: dict[str, Rule] = {
     "seconds": Number(at_least=0),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
 }  # fmt: skip
-OPTIONAL = ("bounds",)
+OPTIONAL = ("bounds", "newcomer")
 
 
 def check_description(about: Any, where: str) -> None:
@@ -63,6 +64,11 @@ def check_description(about: Any, where: str) -> None:
             raise DataError(f"{where}: {name} must be different names")
     if len(about["feature_names"]) != about["public"]["n_features"]:
         raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
+
+
+def n_models(about: Mapping[str, Any]) -> int:
+    """Tasks whose models the folder holds: those of the run, or the one that came later."""
+    return 1 if about.get("newcomer") else int(about["public"]["n_tasks"])
 
 
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
