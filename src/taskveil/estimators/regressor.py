@@ -19,7 +19,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     Parameters
     ----------
     method : str or Method, default="together"
-        A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
+        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as the command line does), or
+        `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon : float or None, default=1.0
         The budget of this fit. `None` trains without privacy, and the certificate says so.
     delta : float or None, default=None
