@@ -8,7 +8,7 @@ from taskveil.checks import Choice, Flag, Number, Rule, Text, Whole, optional
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.plan import VARIANTS
 from taskveil.privacy.units import Neighbours, Observer, Unit
-from taskveil.tasks.scaling import MODES
+from taskveil.tasks.prepare.scaling import MODES
 
 SEED = optional(Whole(0, 2**63 - 1))
 
@@ -22,7 +22,7 @@ PARAMETERS: dict[str, Rule] = {
     "mechanism": optional(Text(100)),
     "accountant": optional(Text(100)),
     "aggregation": Choice(*AGGREGATIONS.names()),
-    "scaling": Choice("auto", *MODES),
+    "scaling": Choice("auto", "private", *MODES),
     "normalise": optional(Choice("row")),
     "fit_intercept": Flag(),
     "unknown": Choice("error", "billboard"),
