@@ -19,7 +19,7 @@ that keeps positive semidefiniteness and traces, so it is A - B with A, B positi
 
 At fixed c the right side grows with p and with r, and |c| <= sqrt(p r) <= 1, so it is at most its value at p = r = 1 with some c
 in [-1, 1]: 4 e^2 + a^2 (2 - 2c) + b^2 (2 - 2c^2). That is concave in c with its maximum at c = -a^2 / (2 b^2), or at the end -1
-where this lies outside. Null messages are inside (p = 0). It is reached for two features or more: two unit vectors at that angle. QED.
+where this lies outside. Null messages are inside (p = 0). It is reached by two unit vectors at that angle. QED.
 
 M and q are clipped apart, each to 1, by `bounds.clip_rows`. Both sums come from the same M: from two different vectors of a
 task the sensitivity would be that of two releases.
@@ -73,6 +73,11 @@ class MomentSum(Contribution):
         a2, e2, b2 = self.mean_weight**2, self.extra_weight**2, self.moment_weight**2
         l2 = math.sqrt(factor(neighbours, a2 + e2 + b2, 4 * e2 + _replaced(a2, b2)))
         return Sensitivity(l2=l2, l1=math.sqrt(self.vector_size) * l2)
+
+    @property
+    def worst_angle(self) -> float:
+        """The cosine between the two messages that replace-one moves furthest apart."""
+        return max(-1.0, -(self.mean_weight**2) / (2 * self.moment_weight**2))
 
     def clip(self, raw: Any) -> Bounded:
         """The messages (k, outputs x features + 1) with M and q each clipped to norm 1."""
