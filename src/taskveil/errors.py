@@ -5,6 +5,7 @@
     |   `-- SecureSumRefused      1   a secure sum stopped before anything was released
     |-- InputError (ValueError)   2   what the caller gave cannot be used
     |   |-- DataError             2   tables, arrays, files
+    |   |   `-- WrongType         2   ... of objects that are no numbers (a TypeError too, as scikit-learn expects)
     |   |-- OptionError           2   parameters and their combinations
     |   `-- UnknownName           2   a name that is in no table
     |-- BudgetExceeded            3   the privacy budget refuses; nothing was released
@@ -42,6 +43,10 @@ class InputError(TaskveilError, ValueError):
 
 class DataError(InputError):
     """A table, an array or a file does not have the expected form."""
+
+
+class WrongType(DataError, TypeError):
+    """An array holds objects that are neither numbers nor text."""
 
 
 class OptionError(InputError):

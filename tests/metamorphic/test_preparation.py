@@ -67,7 +67,7 @@ def test_a_cell_nobody_can_compute_with_is_its_own_task_s_affair(value):
 
 
 def test_a_label_nobody_declared_is_refused_before_anything_is_released():
-    """A table that breaks its own declaration goes back to its operator; that lies outside the law, after a release it would not."""
+    """A table that breaks its own declaration goes back to its operator, which lies outside the law; a late refusal would not."""
     setup = Setup("subspace", "classification", options={"bounds": {"classes": ["no", "yes"]}}, arrays=True)
     table, changed = tables("classification", with_cell("target", "maybe"))
     one = setup.trace(table)

@@ -14,12 +14,14 @@ that, so that what it says is the same for any rows (`differs` is False), and th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 
 from taskveil import methods
+from taskveil.audits.gallery import Attack
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -102,6 +104,29 @@ def length_from_refusals(seed: int = 0) -> Outcome:
 
 
 ATTACKS: dict[str, Callable[[int], Outcome]] = {"finish": gram_from_finish, "refusals": length_from_refusals}
+
+
+def lying_server(seed: int = 0) -> Attack:
+    """Both oracles against a site as it is now, beside what version 0.1.0 gave away."""
+    now = {name: attack(seed) for name, attack in ATTACKS.items()}
+    before = BEFORE["finish"]
+    sentence = (
+        f"A lying server read a site's whole centred Gram matrix in {before.questions} questions, unpaid, to a relative error of "
+        f"{before.relative_error:.0e}; now a site's reactions are "
+        f"{'not ' if any(o.differs for o in now.values()) else ''}the same whatever its rows are."
+    )
+    data = {name: {"before": asdict(BEFORE[name]), "after": asdict(outcome)} for name, outcome in now.items()}
+    return Attack("lying-server", sentence, data, lambda: _figure(data))
+
+
+def _figure(data: dict[str, Any]) -> Any:
+    import plotly.graph_objects as go
+
+    names = {"before": "version 0.1.0", "after": "now"}
+    bars = [go.Bar(name=names[w], x=list(data), y=[d[w]["relative_error"] for d in data.values()]) for w in names]
+    figure = go.Figure(bars)
+    figure.update_yaxes(type="log", title="relative error of what the server reads (1 and above: nothing)")
+    return figure
 
 
 def _victims(seed: int) -> tuple[Victim, Victim]:

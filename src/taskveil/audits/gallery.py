@@ -62,6 +62,7 @@ ATTACKS = (
     "row_reconstruction:masked_update_reconstruction",
     "secure_attacks:site_collusion",
     "secure_attacks:two_stories",
+    "federation_attacks:lying_server",
 )
 
 

@@ -68,7 +68,8 @@ class AuditResult:
         how = f"attack: {self.attack}; {self.trials} runs of each neighbour"
         lines = [what, claim, found, how]
         if self.power is not None:
-            lines.append(f"so many runs can refute claims up to epsilon {self.power:.3g}")
+            few = "" if self.power > self.claimed_epsilon else ": too few for this claim, give more trials"
+            lines.append(f"so many runs can refute claims up to epsilon {self.power:.3g}{few}")
         if not self.refuted:
             lines.append("consistent: this attack found no contradiction (that proves nothing)")
         if self.refutation_bound > self.claimed_epsilon:

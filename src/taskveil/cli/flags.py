@@ -26,6 +26,7 @@ FLAGS: dict[str, Rule] = {
     "--methods": ListOf(Text(100), at_most=1000),
     "--delta": DELTA,
     "--train-fraction": Number(above=0, below=1),
+    "--scaling-share": Number(above=0, below=1),
     "--repeats": Whole(1, 100_000),
     "reproduce --repeats": Whole(2, 100_000),
     "--trials": Whole(1, 100_000_000),

@@ -101,7 +101,8 @@ scaling_options = stack(
         "centre and scale, paid for.",
     ),
     click.option(
-        "--scaling-share", type=float, default=0.1, show_default=True, help="Share of the budget that --scaling private spends."
+        "--scaling-share", type=flag("--scaling-share"), default=0.1, show_default=True,
+        help="Share of the budget that --scaling private spends.",
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
 )

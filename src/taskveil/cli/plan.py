@@ -11,6 +11,8 @@ from taskveil.cli.flags import flag
 from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
 from taskveil.cli.progress import progress_bar
 
+MANY_ROUNDS = 10_000
+
 
 @click.command(
     "plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace"
@@ -30,6 +32,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
+    from taskveil.methods.options import check_options
     from taskveil.privacy.guarantees import check_new_delta
     from taskveil.privacy.plan import Budget
     from taskveil.privacy.secure_options import SecureOptions
@@ -38,6 +41,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     if rounds is not None:
         options["rounds"] = rounds
     (chosen,) = methods_with([method], options)
+    check_options(chosen)
     if given["delta"] is None:
         given["delta"] = min(1e-5, 1 / (10 * n_tasks))
     wanted = given.pop("secure", None) or {}
@@ -46,6 +50,8 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
+    if (options.get("rounds") or 0) > MANY_ROUNDS:
+        click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
     with progress_bar(f"planning {method}"):
         result = describe_plan(chosen, public, budget)
         result["spending"] = spending(chosen, public, budget)

@@ -92,7 +92,7 @@ def _record_problems(
 ) -> list[str]:
     """What the record of the run says otherwise."""
     try:
-        method, record, preparation = saved_run(about, arrays, Path())
+        method, record, preparation = saved_run(about, arrays)
         derived = certificate_of(method, record, preparation)
         found = [] if old and legacy.is_search(certificate) else _differences(certificate, derived, "the run in model.json", old)
         if old:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError, OptionError, WrongType
 from taskveil.tasks.grouping import factorize, task_label
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
@@ -200,10 +200,10 @@ def _numbers(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind in "OUS":
         try:
             return X.astype(np.float64)
-        except (TypeError, ValueError):
-            raise DataError(
-                "X has text columns; expected numbers. Pass a DataFrame, whose text columns are encoded"
-            ) from None
+        except TypeError:
+            raise WrongType("every cell of the argument must be a string or a real number; X holds other objects") from None
+        except ValueError:
+            raise DataError("X has text columns; expected numbers. Pass a DataFrame, whose text columns are encoded") from None
     return X
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from taskveil.checks import Choice, Flag, Number, Rule, Text, Whole, optional
 from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.privacy.guarantees import LARGEST_DELTA
 from taskveil.privacy.plan import VARIANTS
 from taskveil.privacy.units import Neighbours, Observer, Unit
 from taskveil.tasks.prepare.scaling import MODES
@@ -14,7 +15,7 @@ SEED = optional(Whole(0, 2**63 - 1))
 
 PARAMETERS: dict[str, Rule] = {
     "epsilon": optional(Number(above=0)),
-    "delta": optional(Number(at_least=0, below=1)),
+    "delta": optional(Number(at_least=0, below=LARGEST_DELTA)),
     "unit": Choice(*(u.value for u in Unit)),
     "neighbours": Choice(*(n.value for n in Neighbours)),
     "observer": Choice(*(o.value for o in Observer)),
@@ -22,7 +23,8 @@ PARAMETERS: dict[str, Rule] = {
     "mechanism": optional(Text(100)),
     "accountant": optional(Text(100)),
     "aggregation": Choice(*AGGREGATIONS.names()),
-    "scaling": Choice("auto", "private", *MODES),
+    "scaling": Choice("auto", *MODES, "private"),
+    "scaling_share": Number(above=0, below=1),
     "normalise": optional(Choice("row")),
     "fit_intercept": Flag(),
     "unknown": Choice("error", "billboard"),

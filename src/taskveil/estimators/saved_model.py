@@ -9,9 +9,11 @@ import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
+from taskveil.privacy.seal import SEAL
 from taskveil.tasks.prepare.scaling import MODES, NORMALISE
 
 FORMAT = 2
+WORDS = "model/extra/"  # arrays under this name may hold text
 READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
 SCALING = ("shift", "scale", "y_shift", "y_scale")
 SIZE = Whole(1, 10**9)
@@ -56,15 +58,16 @@ def check_description(about: Any, where: str) -> None:
     check_table(about["public"], PUBLIC, f"{where}: public", DataError, sized, closed=False)
     for board in about["billboards"]:
         check_table(board, BOARD, f"{where}: billboard", DataError, tuple(BOARD), closed=False)
-    sizes = {"task_names": about["public"]["n_tasks"], "feature_names": about["public"]["n_features"]}
-    for name, size in sizes.items():
-        if len(about[name]) != size or len(set(about[name])) != size:
-            raise DataError(f"{where}: {name} must be {size} different names, as the sizes say; got {len(about[name])}")
+    for name in ("task_names", "feature_names"):
+        if len(set(about[name])) != len(about[name]):
+            raise DataError(f"{where}: {name} must be different names")
+    if len(about["feature_names"]) != about["public"]["n_features"]:
+        raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
 
 
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
     """Every array has the planned shape and holds finite numbers; scales are above zero."""
-    m, d, r = (about["public"][name] for name in ("n_tasks", "n_features", "n_outputs"))
+    m, d, r = len(about["task_names"]), about["public"]["n_features"], about["public"]["n_outputs"]
     shapes: dict[str, tuple[int, ...]] = {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
     if linear:
         shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
@@ -73,6 +76,8 @@ def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], lin
             got = arrays[name].shape if name in arrays else "none"
             raise DataError(f"{where}: array {name} must have shape {shape}; got {got}")
     for name, array in arrays.items():
+        if array.dtype.kind == "U" and (name == SEAL or name.startswith(WORDS)):
+            continue
         if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise DataError(f"{where}: array {name} must hold finite numbers")
     if not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):

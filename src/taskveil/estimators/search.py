@@ -140,7 +140,9 @@ class TaskSearch(BaseEstimator):
             raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
         if not self.locally_tuned:
             _check_searchable(base)
-        tasks = inputs.tasks_of(X, y, task, base.task_column, base._kind, base.bounds, base.person)
+        tasks = inputs.tasks_of(
+            X, y, task, base.task_column, base._kind, base.bounds, base.person, base._rules().unusable
+        )
         if self.locally_tuned:
             return self._fit_locally(tasks)
         searched = self.plan(base._budget(tasks))

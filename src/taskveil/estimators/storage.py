@@ -129,7 +129,9 @@ def _wide(bounds: dict[str, Any]) -> dict[str, Any]:
     return {**bounds, "features": features}
 
 
-def saved_run(about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path) -> tuple[Method, RunRecord, PublicPart]:
+def saved_run(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path = Path()
+) -> tuple[Method, RunRecord, PublicPart]:
     """The record of a run as its folder describes it; entries and arrays are checked first."""
     from taskveil import methods
 

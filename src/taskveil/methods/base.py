@@ -211,6 +211,10 @@ class Method(BaseEstimator):
         """Whether finish() already picks shared or alone for each task in such a run."""
         return self.chooses_locally
 
+    def rounds_until_settled(self, plan: Plan) -> int:
+        """After how many rounds the names, shapes and types on the billboard stay the same."""
+        return 1
+
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
         return {}

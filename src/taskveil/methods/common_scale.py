@@ -126,6 +126,12 @@ class CommonScale(Method):
         own_units = budget.unit is Unit.TASK  # may be in a finished model, which therefore is no release
         return tuple(o for o in self.inner.also_protects(budget) if not (own_units and o == "public"))
 
+    def rounds_until_settled(self, plan: Plan) -> int:
+        return units_for(plan.budget).rounds + self.inner.rounds_until_settled(own_plan(plan))
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return self.inner.ranges(public)
+
     def chooses(self, budget: Budget) -> bool:
         return self.inner.chooses(budget)
 

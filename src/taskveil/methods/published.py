@@ -44,26 +44,28 @@ class Shown:
 
 
 class Published:
-    """What to expect of a server under this plan: the arrays of the first billboard, and of every later one."""
+    """What to expect of a server under this plan: the arrays of every billboard, which after a few rounds stay the same."""
 
     def __init__(self, method: Method, public: PublicInfo, plan: Plan) -> None:
         self.method, self.public, self.plan = method, public, plan
         self._server, self._ranges = method.server_side(public, plan), method.ranges(public)
 
     @cached_property
-    def first(self) -> Mapping[str, Shown]:
-        return _shown(self._server.start()[1], self._ranges)
-
-    @cached_property
-    def later(self) -> Mapping[str, Shown]:
+    def boards(self) -> list[Mapping[str, Shown]]:
+        """Of round 0, 1, ... up to the one after which names, shapes and types no longer change."""
+        state, board = self._server.start()
+        found = [_shown(board, self._ranges)]
         if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
-            return self.first
-        zeros = {p.name: np.zeros(p.contribution.total_shape) for p in self.plan.rounds()[0][1]}
+            return found
         everybody = np.ones(self.public.n_tasks, dtype=bool)
-        return _shown(self._server.step(self._server.start()[0], zeros, everybody)[1], self._ranges)
+        for _, releases in self.plan.rounds()[: self.method.rounds_until_settled(self.plan)]:
+            zeros = {p.name: np.zeros(p.contribution.total_shape) for p in releases}
+            state, board = self._server.step(state, zeros, everybody)
+            found.append(_shown(board, self._ranges))
+        return found
 
     def at(self, round: int) -> Mapping[str, Shown]:
-        return self.first if round == 0 else self.later
+        return self.boards[min(round, len(self.boards) - 1)]
 
     def inside(self, billboard: Billboard) -> Billboard:
         """The billboard with every value moved into its range: post-processing, and the identity in any ordinary run."""

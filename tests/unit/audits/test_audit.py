@@ -102,7 +102,8 @@ def test_the_command_exits_0_when_consistent_and_2_for_unknown_targets(capsys):
 
 
 def test_the_gallery_shows_what_its_sentences_say():
-    leak, member, gradients, masked, collusion, stories = attacks(seed=0)
+    leak, member, gradients, masked, collusion, stories, liar = attacks(seed=0)
+    assert all(found["before"]["differs"] and not found["after"]["differs"] for found in liar.data.values())
     assert leak.data["likeness"]["leaked"] > 0.99 > leak.data["likeness"]["protected, sound"]
     assert abs(member.data["below_zero"]["paper-wishart"]["absent"] - member.data["theory"]) < 0.05
     assert member.data["below_zero"]["paper-wishart"]["present"] == 0.0

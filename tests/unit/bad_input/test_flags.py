@@ -92,6 +92,7 @@ LINES = {
     "a thousand colluders": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "colluders=1000"],
     "a cohort of 1.5": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "min_cohort=1.5"],
     "an unknown secure option": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "magic=1"],
+    "a secure option that is not for callers": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "n_tasks=3"],
     "an unknown mechanism": ["plan", *REST["plan"], "--mechanism", "magic"],
     "a site outside its folder": ["join", "--init", "x", "--name", "../../x"],
     "a server with a site outside its folder": ["serve", "--init", "x", "--site", "../../x"],

@@ -109,9 +109,9 @@ def test_features_only_bounds_for_records_are_refused_at_the_start(visits, tmp_p
     ("text", "words"),
     [
         ('target = ["?", 3]', "blanks"),
-        ("[features]\na = [1, 1]", "is one point"),
-        ("[features]\na = [nan, 1]", "finite"),
-        ("[features]\na = [inf, 1]", "finite"),
+        ("[features]\na = [1, 1]", "low < high"),
+        ("[features]\na = [nan, 1]", "two numbers"),
+        ("[features]\na = [inf, 1]", "two numbers"),
         ('looked_at = "age"', "must be a list"),
         ('classes = "yes"', "must be a list"),
     ],

@@ -13,6 +13,7 @@ from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.ledger.holdings import cost_of
+from taskveil.privacy.ledger.posting import unused
 from taskveil.privacy.mechanisms.selection import Selection
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.secure_events import SharedGaussianEvent
@@ -57,3 +58,11 @@ def test_costs_add_up_in_every_part():
     assert np.allclose(both.curve, one.curve + two.curve) and one.curve.any() and two.curve.any()
     assert both.epsilon == one.epsilon + two.epsilon > max(one.epsilon, two.epsilon)
     assert (both.delta, both.slack, both.failure) == (1e-5 + 1e-6, 1e-9, 1e-12)
+
+
+def test_after_a_release_only_renyi_parts_go_back():
+    """Summed epsilons of a plan are one number: part of it cannot be given back once something was released."""
+    left = [{"event": GaussianEvent(3.0).to_dict(), "count": 2}]
+    whole, rest = unused(left, 1e-5, nothing_committed=True), unused(left, 1e-5, nothing_committed=False)
+    assert whole.epsilon > 0 and whole.delta == 1e-5 and (rest.epsilon, rest.delta) == (0.0, 0.0)
+    assert np.array_equal(whole.curve, rest.curve) and rest.curve.any()

@@ -41,7 +41,7 @@ def fresh(parts, rows: int):
 
 def secure_bytes(site) -> list[bytes]:
     """Protocol messages of a round, as a server would send them to a site, and what it answers."""
-    server = SecureServer(party_settings(site.rounds[0], site.party.membership.sizes))
+    server = SecureServer(party_settings(site.rounds[0]), site.party.membership.roster)
     invitation = messages.encode(server.start()[0])
     entered = site.handle(question(site, arrays={"secure": np.frombuffer(invitation, dtype=np.uint8)}))
     return [invitation, wire.decode(entered).arrays["secure"].tobytes()]

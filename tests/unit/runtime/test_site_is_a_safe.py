@@ -9,7 +9,6 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from taskveil.tasks.scaling import Scaling
 from tests.support import views
 from tests.support.sites import kind_of, make_site, question, run_of, secure_sites
 
@@ -22,6 +21,7 @@ from taskveil.runtime.secure import SecureServer, messages
 from taskveil.runtime.secure.parties import party_settings
 from taskveil.runtime.site import Site
 from taskveil.runtime.site_state import SiteState
+from taskveil.tasks.prepare.scaling import Scaling
 
 ONES = np.ones((1, views.FEATURES))
 BAD_VIEWS = {
@@ -290,7 +290,7 @@ def test_a_kill_between_charge_and_answer_costs_a_charge_more_never_one_less(tmp
 
 def first_invitation(site: Site) -> np.ndarray:
     """A fresh round's invitation, as bytes in an array."""
-    server = SecureServer(party_settings(site.rounds[0], site.party.membership.sizes))
+    server = SecureServer(party_settings(site.rounds[0]), site.party.membership.roster)
     return np.frombuffer(messages.encode(server.start()[0]), dtype=np.uint8)
 
 
@@ -346,7 +346,6 @@ def test_errors_wait_for_the_clock_too_and_without_one_nobody_waits(monkeypatch)
 
 def test_the_certificate_says_whether_time_is_covered(tmp_path):
     from taskveil.privacy.randomness import insecure_seeded_noise
-    from taskveil.runtime.driver import Progressed
     from taskveil.runtime.federation.config import load_federation
     from taskveil.runtime.federation.server import certificate_of
 
@@ -361,8 +360,7 @@ def test_the_certificate_says_whether_time_is_covered(tmp_path):
         path.write_text(text.format(rules=rules))
         federation = load_federation(path)
         plan = federation.plan()
-        done = Progressed({}, [], list(plan.releases))
-        certificate = certificate_of(federation.method(), federation, plan, done, insecure_seeded_noise(1))
+        certificate = certificate_of(federation, plan, plan.releases, insecure_seeded_noise(1).describe())
         said[name] = certificate.to_json()
     assert "when a site answers" in said["off"] and "public clock, 30 s" in said["on"]
     assert "when a site answers" not in said["on"]
