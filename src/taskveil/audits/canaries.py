@@ -89,8 +89,8 @@ def worst_neighbour(plan: Plan) -> str:
         second_moment = isinstance(planned.contribution, OuterSum | DiagonalSum)
         scale = max(planned.mechanism.scale, 1e-300)
         bound = planned.contribution.bound
-        if isinstance(planned.contribution, MomentSum):
-            a, b = planned.contribution.mean_weight, planned.contribution.moment_weight
+        if isinstance(planned.contribution.plain, MomentSum):
+            a, b = planned.contribution.plain.mean_weight, planned.contribution.plain.moment_weight
             lengths["opposite"] += 4 * a**2 / scale**2
             lengths["orthogonal"] += 2 * (a**2 + b**2) / scale**2
             continue

@@ -30,6 +30,7 @@ from taskveil.cli.options import (
     seed_option,
     written_page,
 )
+from taskveil.checks import Entries, Number
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
 
@@ -38,7 +39,7 @@ from taskveil.errors import BudgetExceeded, OptionError
 @help_panels(
     your_table=DATA_PANEL,
     model="--method --set --scaling --scaling-share --normalise --seed --strict",
-    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file",
     results="--out --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
@@ -47,6 +48,8 @@ from taskveil.errors import BudgetExceeded, OptionError
               help="Name of a method, or 'auto', which chooses by public sizes and says why.")
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
 @privacy_options
 @scaling_options
 @ledger_options
@@ -115,7 +118,9 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     if why:
         click.echo(why, err=True)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
-    epsilon = read_epsilon(options.pop("epsilon"))
+    epsilon: Any = read_epsilon(options.pop("epsilon"))
+    each = options.pop("epsilon_file", None)
+    epsilon = epsilon if each is None else read_epsilons(each)
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
@@ -156,6 +161,14 @@ def read_epsilon(given: str | float | None) -> float | None:
     """A number, or None for the word 'none'; runs of version 0.1 noted numbers as words."""
     rule = FLAGS["--epsilon or none"]
     return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
+
+
+def read_epsilons(path: str) -> dict[str, float]:
+    """{task: epsilon, "*": epsilon of all others} from a .json or .toml file."""
+    from taskveil.saved import read_table
+
+    table = read_table(Path(path))
+    return Entries(Number(above=0)).check(f"{path}: the budgets of tasks", table)
 
 
 def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:

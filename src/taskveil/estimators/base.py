@@ -5,6 +5,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from taskveil.estimators.parameters import check_parameters
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.guarantees import check_new_delta
+from taskveil.privacy.per_task import REMEDY, epsilons_of
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
@@ -46,7 +48,7 @@ class TaskEstimator(BaseEstimator):
         self,
         method: Any = "subspace",
         *,
-        epsilon: float | None = 1.0,
+        epsilon: float | Mapping[str, float] | None = 1.0,
         delta: float | None = None,
         unit: str = "task",
         neighbours: str = "replace-one",
@@ -129,6 +131,7 @@ class TaskEstimator(BaseEstimator):
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
         method.check(public, budget)
+        self._check_each_budget(method, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
@@ -159,8 +162,9 @@ class TaskEstimator(BaseEstimator):
         if delta is None:
             size = tasks.n_tasks if unit is Unit.TASK else tasks.n_rows
             delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
+        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
         return Budget(
-            epsilon=self.epsilon,
+            epsilon=max(each) if each is not None else self.epsilon,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),
@@ -169,7 +173,16 @@ class TaskEstimator(BaseEstimator):
             aggregation=self.aggregation,
             variant=self.variant,
             secure=self._secure(tasks.n_tasks),
+            task_epsilons=each,
         )
+
+    def _check_each_budget(self, method: Method, budget: Budget) -> None:
+        """Budgets per task need messages that this process scales one by one."""
+        if budget.task_epsilons is None or method.shares_nothing:
+            return
+        if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
+            where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
+            raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
 
     def _secure(self, n_tasks: int) -> SecureOptions | None:
         if self.aggregation != "secure" or self.epsilon is None:

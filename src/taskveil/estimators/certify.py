@@ -97,6 +97,7 @@ def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: 
         assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan)],
         not_protected=[*not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan)],
         observers=observers(plan.budget, method, prepared.own_units),
+        task_names=prepared.task_names,
     )
     reasons = method.refutations(record.public, plan)
     if not reasons:

@@ -86,7 +86,7 @@ def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
 
 def noise_and_signal(planned: PlannedRelease, public: PublicInfo) -> tuple[float, float]:
     """Of the release, or of the clearer one of two sums that come in one."""
-    what = planned.contribution
+    what = planned.contribution.plain
     if not isinstance(what, MomentSum):
         return noise_level(planned), signal_size(planned, public)
     scale, m, d = planned.mechanism.typical_scale, public.n_tasks, public.n_features
@@ -103,7 +103,7 @@ def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
         "task-gram": m * bound**2 / SHARED_DIRECTIONS,
         "diagonal-sum": m * bound**2 / max(SHARED_DIRECTIONS, 1),
         "task-stack": bound,
-    }.get(planned.contribution.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
+    }.get(planned.contribution.plain.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
 
 
 def verdict(ratio: float) -> str:

@@ -164,8 +164,8 @@ def moment_noise(plan: Plan, n_tasks: int) -> float:
     """Spectral norm of the noise in the second moment, over the number of tasks: public, known before any row is read."""
     planned = next(p for p in plan.releases if p.name in (MOMENT, BOTH))
     deviation, side = noise_deviation(planned, n_tasks, plan.budget.aggregation), planned.contribution.total_shape[0]
-    if isinstance(planned.contribution, MomentSum):
-        deviation, side = deviation / planned.contribution.moment_weight, planned.contribution.n_features
+    if isinstance(planned.contribution.plain, MomentSum):
+        deviation, side = deviation / planned.contribution.plain.moment_weight, planned.contribution.plain.n_features
     return deviation * math.sqrt(2 * side) / n_tasks
 
 
@@ -226,7 +226,7 @@ class SubspaceServer(ServerSide):
             deviation = self._deviation(self.planned[t, MOMENT])
             new.update(self._structure(releases[MOMENT], deviation))
         if BOTH in releases:
-            what, deviation = self.planned[t, BOTH].contribution, self._deviation(self.planned[t, BOTH])
+            what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
             directions, logs, S = what.parts(releases[BOTH])
             found = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
             new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)

@@ -48,6 +48,11 @@ class Contribution(ABC):
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         """How far one unit can move the sum."""
 
+    @property
+    def plain(self) -> Contribution:
+        """What is summed, without the shares of tasks (per_task.py)."""
+        return self
+
     @abstractmethod
     def _total(self, messages: FloatArray) -> FloatArray: ...
 

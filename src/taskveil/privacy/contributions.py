@@ -35,12 +35,13 @@ from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
 from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.per_task import Weighted
 from taskveil.privacy.units import Neighbours, Unit
 from taskveil.threads import gram
 
 __all__ = [
     "CONTRIBUTIONS", "Contribution", "DiagonalSum", "MomentSum", "OuterSum", "RowSum", "Sensitivity", "TaskGram", "TaskStack",
-    "VectorSum", "contribution_from_dict", "seal_clipped_sum",
+    "VectorSum", "Weighted", "contribution_from_dict", "seal_clipped_sum",
 ]  # fmt: skip
 
 
@@ -284,7 +285,7 @@ def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:
 
 
 CONTRIBUTIONS: dict[str, type[Contribution]] = {
-    c.kind: c for c in (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskGram, TaskStack, RowSum)
+    c.kind: c for c in (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskGram, TaskStack, RowSum, Weighted)
 }
 
 
@@ -294,6 +295,8 @@ def contribution_from_dict(data: dict[str, Any]) -> Contribution:
     kind = fields.pop("kind", None)
     if kind not in CONTRIBUTIONS:
         raise DataError(f"unknown contribution {kind!r}: expected one of {', '.join(sorted(CONTRIBUTIONS))}")
+    if "inner" in fields:
+        fields["inner"] = contribution_from_dict(fields["inner"])
     if "shape" in fields:
         fields["shape"] = tuple(fields["shape"])
     return CONTRIBUTIONS[kind](**fields)
