@@ -38,7 +38,7 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --scaling --scaling-share --normalise --seed --strict",
+    model="--method --set --prior --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file",
     results="--out --sign --resume --json --help",
 )
@@ -50,6 +50,8 @@ from taskveil.errors import BudgetExceeded, OptionError
               help="A number, or 'none' to train without privacy.")
 @click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
               help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
+@click.option("--prior", type=click.Path(exists=True), metavar="PATH",
+              help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.")
 @privacy_options
 @scaling_options
 @ledger_options

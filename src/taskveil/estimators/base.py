@@ -18,6 +18,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.prior import read_prior
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.guarantees import check_new_delta
@@ -61,6 +62,7 @@ class TaskEstimator(BaseEstimator):
         bounds: Any = None,
         scaling: str = "auto",
         scaling_share: float = 0.1,
+        prior: Any = None,
         normalise: str | None = None,
         fit_intercept: bool = True,
         task_column: Any = None,
@@ -89,6 +91,7 @@ class TaskEstimator(BaseEstimator):
         self.bounds = bounds
         self.scaling = scaling
         self.scaling_share = scaling_share
+        self.prior = prior
         self.normalise = normalise
         self.fit_intercept = fit_intercept
         self.task_column = task_column
@@ -130,6 +133,7 @@ class TaskEstimator(BaseEstimator):
         block = prepared.own.block
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
+        public = self._with_prior(public, method, budget, tasks, scaling)
         method.check(public, budget)
         self._check_each_budget(method, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
@@ -233,6 +237,14 @@ class TaskEstimator(BaseEstimator):
             seed=self.seed,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
+
+    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
+        """Public sizes and the prior, where one was given and the method has a use for it."""
+        if self.prior is None:
+            return public
+        if not method.weighs_prior(budget):
+            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
+        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:

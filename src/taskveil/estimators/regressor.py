@@ -42,6 +42,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         `law` ("discrete-gaussian" or "skellam").
     bounds : mapping, file name, PublicBounds or None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
+    prior : path or dict, optional
+        Public knowledge about models: the folder of a saved model (its last billboard), or {"coef": ..., "origin": ...} as a
+        table or a file. It costs nothing, is recorded, and every task weighs it by its own rows.
     scaling : {"auto", "own", "declared", "private", "none", "pooled-standard"}
         "auto" uses declared bounds where there are some. "private" spends a share of the budget on a centre and scale common
         to all tasks, where that can pay. "pooled-standard" is refused in private runs.

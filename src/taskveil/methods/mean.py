@@ -125,6 +125,9 @@ class Mean(Method):
             return mean_rounds.FixedServer(public, plan, self.tol)
         return MeanServer(public, plan)
 
+    def weighs_prior(self, budget: Budget) -> bool:
+        return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)
+
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES
 

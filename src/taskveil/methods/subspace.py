@@ -104,6 +104,9 @@ class Subspace(Method):
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return SubspaceServer(public, plan)
 
+    def weighs_prior(self, budget: Budget) -> bool:
+        return True
+
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES
 
