@@ -8,6 +8,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.checks import Entries, Number
 from taskveil.cli import command_file
 from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
@@ -37,8 +38,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --scaling --scaling-share --normalise --seed --strict",
-    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --audit-canaries",
+    model="--method --set --prior --scaling --scaling-share --normalise --seed --strict",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
     results="--out --overwrite --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
@@ -46,6 +47,10 @@ from taskveil.errors import BudgetExceeded, OptionError
 @method_option
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
+@click.option("--prior", type=click.Path(exists=True), metavar="PATH",
+              help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.")
 @privacy_options
 @scaling_options
 @ledger_options
@@ -127,7 +132,9 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
     (method,) = methods_with([options.pop("method")], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
-    epsilon = read_epsilon(options.pop("epsilon"))
+    epsilon: Any = read_epsilon(options.pop("epsilon"))
+    each = options.pop("epsilon_file", None)
+    epsilon = epsilon if each is None else read_epsilons(each)
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
@@ -161,6 +168,14 @@ def read_epsilon(given: str | float | None) -> float | None:
     """A number, or None for the word 'none'; runs of version 0.1 noted numbers as words."""
     rule = FLAGS["--epsilon or none"]
     return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
+
+
+def read_epsilons(path: str) -> dict[str, float]:
+    """{task: epsilon, "*": epsilon of all others} from a .json or .toml file."""
+    from taskveil.saved import read_table
+
+    table = read_table(Path(path))
+    return Entries(Number(above=0)).check(f"{path}: the budgets of tasks", table)
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:

@@ -6,6 +6,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +20,12 @@ from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
+from taskveil.estimators.prior import read_prior
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale, in_best_units
 from taskveil.privacy.guarantees import check_new_delta
+from taskveil.privacy.per_task import REMEDY, epsilons_of
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
@@ -49,7 +52,7 @@ class TaskEstimator(BaseEstimator):
         self,
         method: Any = "together",
         *,
-        epsilon: float | None = 1.0,
+        epsilon: float | Mapping[str, float] | None = 1.0,
         delta: float | None = None,
         unit: Literal["task", "record"] = "task",
         neighbours: Literal["replace-one", "add-remove"] = "replace-one",
@@ -62,6 +65,7 @@ class TaskEstimator(BaseEstimator):
         bounds: Any = None,
         scaling: Literal["auto", "own", "declared", "private", "none", "pooled-standard"] = "auto",
         scaling_share: float = 0.1,
+        prior: Any = None,
         normalise: Literal["row"] | None = None,
         missing: Literal["error", "impute-own", "impute-bounds"] = "error",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -93,6 +97,7 @@ class TaskEstimator(BaseEstimator):
         self.bounds = bounds
         self.scaling = scaling
         self.scaling_share = scaling_share
+        self.prior = prior
         self.normalise = normalise
         self.missing = missing
         self.class_weight = class_weight
@@ -162,7 +167,9 @@ class TaskEstimator(BaseEstimator):
         block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
+        public = self._with_prior(public, method, budget, tasks, scaling)
         method.check(public, budget)
+        self._check_each_budget(method, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
@@ -202,8 +209,9 @@ class TaskEstimator(BaseEstimator):
         unit, delta = Unit(self.unit), self.delta
         if delta is None:
             delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
+        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
         return Budget(
-            epsilon=self.epsilon,
+            epsilon=max(each) if each is not None else self.epsilon,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),
@@ -212,7 +220,16 @@ class TaskEstimator(BaseEstimator):
             aggregation=self.aggregation,
             variant=self.variant,
             secure=self._secure(tasks.n_tasks),
+            task_epsilons=each,
         )
+
+    def _check_each_budget(self, method: Method, budget: Budget) -> None:
+        """Budgets per task need messages that this process scales one by one."""
+        if budget.task_epsilons is None or method.shares_nothing:
+            return
+        if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
+            where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
+            raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
 
     def _secure(self, n_tasks: int) -> SecureOptions | None:
         if self.aggregation != "secure" or self.epsilon is None:
@@ -273,6 +290,14 @@ class TaskEstimator(BaseEstimator):
             seed=self.seed if self.seed is not None else self.random_state,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
+
+    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
+        """Public sizes and the prior, where one was given and the method has a use for it."""
+        if self.prior is None:
+            return public
+        if not method.weighs_prior(budget):
+            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
+        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:

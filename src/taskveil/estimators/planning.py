@@ -8,6 +8,7 @@ from typing import Any
 from taskveil.methods.base import Method, PublicInfo, record_methods
 from taskveil.methods.common_scale import in_best_units
 from taskveil.methods.noise_level import noise_level
+from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
 
 WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above which tasks end up learning alone
@@ -90,7 +91,7 @@ def clearest_ratio(releases: list[dict[str, Any]]) -> float:
 
 
 def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
-    noise, signal = noise_level(planned), signal_size(planned, public)
+    noise, signal = noise_and_signal(planned, public)
     return {
         "name": planned.name,
         "round": planned.round,
@@ -104,6 +105,17 @@ def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
     }
 
 
+def noise_and_signal(planned: PlannedRelease, public: PublicInfo) -> tuple[float, float]:
+    """Of the release, or of the clearer one of two sums that come in one."""
+    what = planned.contribution.plain
+    if not isinstance(what, MomentSum):
+        return noise_level(planned), signal_size(planned, public)
+    scale, m, d = planned.mechanism.typical_scale, public.n_tasks, public.n_features
+    mean = scale / what.mean_weight * math.sqrt(2 * math.log(2 * d * what.n_outputs)), m / math.sqrt(SHARED_DIRECTIONS)
+    moment = scale / what.moment_weight * math.sqrt(2 * d), m / min(SHARED_DIRECTIONS, d)
+    return min(mean, moment, key=lambda pair: pair[0] / pair[1])
+
+
 def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
     """Size of the sum if every task (or row) sends a message of full length and they agree on a few directions."""
     m, bound = units_of(public), planned.contribution.bound
@@ -112,7 +124,7 @@ def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
         "task-gram": m * bound**2 / SHARED_DIRECTIONS,
         "diagonal-sum": m * bound**2 / max(SHARED_DIRECTIONS, 1),
         "task-stack": bound,
-    }.get(planned.contribution.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
+    }.get(planned.contribution.plain.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
 
 
 def units_of(public: PublicInfo) -> int:
