@@ -15,6 +15,7 @@ from taskveil.audits.mechanisms import audit_mechanism
 from taskveil.audits.methods import audit_estimator
 from taskveil.audits.one_run import audit_one_run
 from taskveil.audits.result import AuditResult
+from taskveil.errors import OptionError
 
 __all__ = ["AuditResult", "audit", "audit_configured", "audit_estimator", "audit_mechanism", "audit_one_run"]
 
@@ -37,7 +38,8 @@ def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int
         Of the rehearsal.
     **options
         For a DataFrame or a file those of `load_tasks` (task=, target=, missing=, bounds=, ...). Also jobs, view="releases" and
-        progress.
+        progress. `one_run=True` rehearses one run with canary tasks instead of many runs (canaries, tasks, features, alarm):
+        cheap, and weak at small epsilon. `taskveil fit --audit-canaries K` does it in the run that counts.
 
     Returns
     -------
@@ -50,6 +52,11 @@ def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int
     >>> tv.audit(tv.TaskRegressor("dp-aggr", epsilon=1.0), trials=50, seed=1).verdict
     'consistent'
     """
+    if options.pop("one_run", False):
+        if trials is not None:
+            raise OptionError("one_run=True makes one run; trials is for the audit of many runs")
+        estimator.audit_ = audit_one_run(estimator, data, seed=seed, **options)  # with more tasks: another configuration
+        return estimator.audit_  # type: ignore[no-any-return]
     result = audit_configured(estimator, data, trials=trials, seed=seed, **options)
     estimator.audit_ = result
     if hasattr(estimator, "certificate_"):

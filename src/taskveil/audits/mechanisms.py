@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskveil.audits import statistics
-from taskveil.audits.result import AuditResult, Progress, Statistics, search, verdict
+from taskveil.audits.result import AuditResult, Progress, Statistics, search
 from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution, DiagonalSum, OuterSum, VectorSum
+from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
@@ -178,12 +179,14 @@ def audit_mechanism(
         drawn = _outputs(case, source, world, begin, count)
         return drawn if low_bits or exact else _rounded(drawn, case.planned.mechanism.scale)
 
-    found = search(sampler, scores(case), epsilon, delta, runs, progress=progress)
+    gaussian = isinstance(case.planned.event, GaussianEvent)
+    found = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
     return AuditResult(
         name, epsilon, delta, found.lower_bound, 0.95, found.attack(), found.trials,
-        verdict(found.refutation_bound, epsilon), found.refutation_bound, relation, seed=seed,
+        found.verdict(epsilon), found.refutation_bound, relation, seed=seed,
         variant="paper" if name == "paper-wishart" else "sound", observer="whoever sees the release",
         details={"total_shape": list(case.planned.contribution.total_shape), "scale": case.planned.mechanism.scale},
+        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound,
     )  # fmt: skip
 
 

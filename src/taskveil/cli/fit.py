@@ -38,12 +38,12 @@ from taskveil.errors import BudgetExceeded, OptionError
 @help_panels(
     your_table=DATA_PANEL,
     model="--method --set --scaling --scaling-share --normalise --seed --strict",
-    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --audit-canaries",
     results="--out --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
-@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods,
+@click.option("--method", default="together", show_default=True, shell_complete=complete_methods,
               help="Name of a method, or 'auto', which chooses by public sizes and says why.")
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
@@ -53,6 +53,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @seed_option
 @click.option("--insecure-noise-seed", type=flag("--insecure-noise-seed"),
               help="Reproducible noise for tests. Voids the certificate.")
+@click.option("--audit-canaries", type=flag("--audit-canaries"), metavar="K",
+              help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
@@ -60,7 +62,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
 def command(
-    data: str | None, out: str | None, sign: str | None, resume: str | None, as_json: bool, **given: Any
+    data: str | None, out: str | None, sign: str | None, resume: str | None, audit_canaries: int | None, as_json: bool,
+    **given: Any
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)
@@ -71,7 +74,7 @@ def command(
     elif out is not None:
         begin(Path(out), data, given)
     folder = resume or out
-    estimator = train(data, folder, given)
+    estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
     with progress_bar("each task compares on its own rows"):
         estimator.gain_ if estimator.method_.linear else None  # noqa: B018  (computed here, kept for page and summary)
     if folder:
@@ -101,6 +104,14 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
         estimator.set_params(progress=progress).fit(tasks)
     estimator.progress = None
     return estimator
+
+
+def train_with_canaries(data: str, given: dict[str, Any], canaries: int) -> Any:
+    """The same with canary tasks among the others; their coins are kept nowhere, so such a run cannot be resumed."""
+    from taskveil.audits.one_run import fit_with_canaries
+
+    estimator, tasks = configured(data, None, given)
+    return fit_with_canaries(estimator, tasks, canaries, lambda text: click.echo(text, err=True))
 
 
 def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[Any, Any]:
@@ -170,7 +181,7 @@ def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
         return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
     if tasks.n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
+    return "together", f"method auto ({sizes}): 'together', which shares a model or a few directions and lets each task differ. {end}"
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:
@@ -204,14 +215,16 @@ def document(estimator: Any) -> dict[str, Any]:
 
 def summary(estimator: Any) -> str:
     from taskveil.estimators.planning import outlook
+    from taskveil.report.records import without_canaries
     from taskveil.report.words import gain_verdict
 
     lines = [str(estimator.certificate_)]
     if estimator.method_.linear and not estimator.method_.shares_nothing:
-        kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
+        tasks = without_canaries(estimator.gain_.to_dict())
+        kept, m = sum(t["kept"] == "shared" for t in tasks.values()), len(tasks)
         alone = "the others learn alone" if kept < m else "none learns alone"
         said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
-        gained = gain_verdict(estimator.gain_.to_dict())
+        gained = gain_verdict(tasks)
         lines.append(
             f"{said}{gained[:1].upper()}{gained[1:]} "
             "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"

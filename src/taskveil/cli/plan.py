@@ -20,7 +20,7 @@ MANY_ROUNDS = 10_000
 @click.option("--tasks", "n_tasks", type=flag("--tasks"), required=True, help="Number of tasks.")
 @click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
 @click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
-@click.option("--method", default="subspace", show_default=True, shell_complete=complete_methods)
+@click.option("--method", default="together", show_default=True, shell_complete=complete_methods)
 @click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
 @click.option("--rows", type=flag("--rows"), help="Rows of a task, for the calculators of the papers' theorems.")
 @click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)

@@ -18,7 +18,7 @@ from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.methods.base import Method, Models, PublicInfo
-from taskveil.methods.common_scale import CommonScale
+from taskveil.methods.common_scale import CommonScale, in_best_units
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
@@ -44,7 +44,7 @@ class TaskEstimator(BaseEstimator):
 
     def __init__(
         self,
-        method: Any = "subspace",
+        method: Any = "together",
         *,
         epsilon: float | None = 1.0,
         delta: float | None = None,
@@ -219,7 +219,10 @@ class TaskEstimator(BaseEstimator):
         """The method, how its rows are scaled, and what the user should know about that."""
         method = self._method()
         if self.scaling != "private":
-            return method, self._scaling(tasks), []
+            scaling = self._scaling(tasks)
+            if self.scaling == "auto" and scaling.mode in ("own", "declared") and method.common_units:
+                return self._in_best_units(method, scaling, tasks)
+            return method.in_own_units() if scaling.mode == "own" else method, scaling, []
         if self.normalise is not None:
             raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
         bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
@@ -230,7 +233,14 @@ class TaskEstimator(BaseEstimator):
         if bought.affordable(public, budget):
             return bought, outer, []
         scaling, why = common_units.instead(tasks, self.unit, private)
-        return method, scaling, [why]
+        return method.in_own_units(), scaling, [why]
+
+    def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+        """Common units where the method gains by them and can afford them, else the given ones."""
+        outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
+        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
+        best = in_best_units(method, public, budget)
+        return best, outer if isinstance(best, CommonScale) else given, []
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(
@@ -294,7 +304,7 @@ class TaskEstimator(BaseEstimator):
         public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
-            models = keep_the_better(method, block, record)
+            models = record.models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features

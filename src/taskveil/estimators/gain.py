@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import stdtr
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
@@ -21,7 +22,8 @@ from taskveil.tasks.block import TaskBlock
 
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
-CAUTION = 0.25  # standard errors by which sharing must win; favours learning alone where rows are few
+CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
+LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
 
 @dataclass(frozen=True)
@@ -107,22 +109,34 @@ def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tupl
 
 
 def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:
-    """Each task keeps the shared model only where it beats learning alone on held-out rows of its own."""
+    """Each task's own model and the shared one, weighed by how sure held-out rows of its own are that sharing helps.
+
+    The weight of the shared model is the probability (Student's t, one degree of freedom less than rows) that it is better by
+    CAUTION standard errors: with few rows that is little, and a mixture costs less than a wrong choice. A shared model that
+    is not finite, or no better on held-out rows, has none.
+    """
     alone, shared, held = held_out_losses(method, block, record)
-    difference = shared - alone
+    usable = held.means_by_task((np.isfinite(shared) & np.isfinite(alone)).astype(float)) >= 1.0 - 1e-9
+    difference = np.where(usable[held.task_of_row], np.nan_to_num(shared, posinf=0.0) - np.nan_to_num(alone, posinf=0.0), 0.0)
+    difference = np.clip(difference, -LARGEST_LOSS, LARGEST_LOSS)
     mean = held.means_by_task(difference)
     spread = np.sqrt(np.maximum(held.means_by_task(difference**2) - mean**2, 0.0))
-    error = spread / np.sqrt(np.maximum(held.counts - 1.0, 1.0))
-    keep = mean + CAUTION * error < 0.0  # as good is no gain
-    local = alone_models(block, record)
-    models = record.models
-    pick = keep[:, None]
+    free = np.maximum(held.counts - 1.0, 1.0)
+    ahead = -mean * np.sqrt(free) / np.maximum(spread, 1e-12)
+    models, local = record.models, alone_models(block, record)
+    usable &= np.isfinite(models.coef).all(axis=(1, 2)) & np.isfinite(models.intercept).all(axis=1) & (mean < 0.0)
+    weight = np.where(usable, stdtr(free, ahead - CAUTION), 0.0)
     return Models(
-        np.where(pick[:, :, None], models.coef, local.coef),
-        np.where(pick, models.intercept, local.intercept),
-        keep,
+        _mixed(weight[:, None, None], models.coef, local.coef),
+        _mixed(weight[:, None], models.intercept, local.intercept),
+        weight > 0.5,
         models.extra,
     )
+
+
+def _mixed(weight: np.ndarray, shared: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """The weighted mean; exactly alone where the weight is zero, whatever the shared model is."""
+    return np.where(weight > 0.0, weight * shared + (1.0 - weight) * alone, alone)
 
 
 def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray, TaskBlock]:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from taskveil.methods.base import Method, PublicInfo, record_methods
+from taskveil.methods.common_scale import in_best_units
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
 
@@ -16,6 +17,7 @@ FEW_TASKS = 30
 
 def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[str, Any]:
     """Noise, noise-to-signal and a verdict, from public sizes alone."""
+    method = in_best_units(method, public, budget)
     method.check(public, budget)
     plan = make_plan(method.requests(public, budget), budget)
     releases = [_release(planned, public) for planned in plan.releases]
@@ -50,7 +52,7 @@ def spending(method: Method, public: PublicInfo, budget: Budget, points: int = 8
     """Epsilon spent after 1, 2, 4, ... rounds and after the last one, at the noise of the whole plan."""
     if budget.epsilon is None or budget.variant != "sound":
         return []
-    plan = make_plan(method.requests(public, budget), budget)
+    plan = make_plan(in_best_units(method, public, budget).requests(public, budget), budget)
     last = len(plan.rounds())
     rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
     return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]

@@ -161,6 +161,7 @@ class Method(BaseEstimator):
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
     chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
+    common_units: ClassVar[bool] = False  # messages add up in common units only: bought, where none are declared
     linear: ClassVar[bool] = True  # models are coef and intercept
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
@@ -192,6 +193,14 @@ class Method(BaseEstimator):
 
     def under(self, unit: str) -> Method:
         """What protects this unit under the same name: itself, but where another way of learning is needed."""
+        return self
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
+        return self.common_units
+
+    def in_own_units(self) -> Method:
+        """The method for tasks that have no units in common."""
         return self
 
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:

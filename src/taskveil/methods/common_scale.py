@@ -43,6 +43,7 @@ from taskveil.privacy.units import Unit
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 
+SHARES = (0.1, 0.2, 0.4)  # of the budget that a method may pay which gains by common units; the least that will do
 INHERITED = ("name", "variants", "units", "kinds", "aggregations", "reference", "linear", "schedule", "shares_nothing")
 
 
@@ -134,6 +135,16 @@ class CommonScale(Method):
 
     def chooses(self, budget: Budget) -> bool:
         return self.inner.chooses(budget)
+
+
+def in_best_units(method: Method, public: PublicInfo, budget: Budget) -> Method:
+    """The method with common units bought first where it gains by them and can afford them, else for units of its tasks' own."""
+    if method.common_units and method.gains_by_common_units(public, budget):
+        for share in SHARES:
+            bought = CommonScale(method, share)
+            if bought.affordable(public, budget):
+                return bought
+    return method.in_own_units()
 
 
 def units_for(budget: Budget) -> Units:

@@ -125,6 +125,10 @@ class Mean(Method):
             return mean_rounds.FixedServer(public, plan, self.tol)
         return MeanServer(public, plan)
 
+    def chooses(self, budget: Budget) -> bool:
+        """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
+        return budget.unit is not Unit.RECORD
+
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES
 

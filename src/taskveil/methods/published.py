@@ -54,7 +54,7 @@ class Published:
     def boards(self) -> list[Mapping[str, Shown]]:
         """Of round 0, 1, ... up to the one after which names, shapes and types no longer change."""
         state, board = self._server.start()
-        found = [_shown(board, self._ranges)]
+        found: list[Mapping[str, Shown]] = [_shown(board, self._ranges)]
         if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
             return found
         everybody = np.ones(self.public.n_tasks, dtype=bool)

@@ -24,6 +24,7 @@ from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.profile import Profile, profile
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
@@ -245,6 +246,10 @@ class Certificate:
             problems.append("there is no statement: nothing is claimed and nothing is protected")
         return Verification(not problems, tuple(problems))
 
+    def profile(self, statement: Statement | None = None) -> Profile:
+        """The whole curve of a statement (the first, unless given): mu, rho, delta(epsilon), an attacker's errors."""
+        return profile(self, statement)
+
     def __str__(self) -> str:
         lines = [f"Method {self.method} (variant {self.variant})."]
         lines += [s.sentence() for s in self.statements] or ["No privacy statement is made."]
@@ -257,11 +262,13 @@ class Certificate:
         """Both numbers side by side: what is claimed, and what an attack can show."""
         a = self.audit or {}
         audited = (a.get("configuration") or {}).get("digest")
+        runs, one = a.get("trials"), a.get("trials") == 1
         which = f" of configuration {audited[:8]}" if audited else ""
         return (
-            f"Audit{which} (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"Audit{which} ({'of this run' if one else 'a simulation'}, which proves nothing): claimed epsilon "
+            f"{a.get('claimed_epsilon', float('nan')):.4g}, "
             f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
-            f"confidence in {a.get('trials')} runs of each neighbour: {a.get('verdict')}."
+            f"confidence in {'one run with canary tasks' if one else f'{runs} runs of each neighbour'}: {a.get('verdict')}."
             + "".join(f" Refuted: {leak}." for leak in a.get("leaks", ()))
         )
 

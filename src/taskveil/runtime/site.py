@@ -52,6 +52,7 @@ from taskveil.tasks.block import TaskBlock
 
 NOISE_AT_SITE = ("local", "local-model", "secure")
 SPENT = "this site's own limit does not allow this message; nothing was sent"  # all the server learns of limits
+MOST_NOTES = 2**20  # bytes
 log = logging.getLogger("taskveil.site")
 
 
@@ -83,7 +84,8 @@ def note_at_site(words: str) -> None:
         log.warning("%s", words)
         return
     with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:  # a full disk must not become an answer
-        file.write(words.rstrip() + "\n")
+        if file.tell() < MOST_NOTES:  # nor may a server that asks for ever fill it
+            file.write(words.rstrip() + "\n")
 
 
 class Site:

@@ -23,7 +23,7 @@ from taskveil.saved import read_json
 
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
-START = 60.0
+START = 300.0  # seconds a busy machine may need; a process that ends is noticed at once
 
 
 def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str) -> list[Path]:
