@@ -74,7 +74,7 @@ class Together(Method):
     name = "together"
     chooses_locally = True
     common_units = True
-    reference = "ours; docs/theory/spending.md#messages, docs/theory/model-protected.md#subspace"
+    reference = "ours; docs/theory/model-protected.md#together"
     rules: ClassVar[dict[str, Rule]] = {"messages": optional(Choice("scores", "directions"))}
 
     def __init__(self, messages: str | None = None, rounds: int | None = None, moment_share: float = MOMENT_SHARE):
