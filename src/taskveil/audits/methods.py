@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import clone
 
 from taskveil.audits import statistics
-from taskveil.audits.canaries import Canary, needs_company, worst_neighbour
+from taskveil.audits.canaries import CANARY, Canary, needs_company, worst_neighbour
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread
 from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
@@ -106,6 +106,8 @@ def simulation_of(estimator: TaskEstimator) -> Any:
     if delta is None:
         fitted = getattr(estimator, "record_", None)
         delta = 1e-5 if fitted is None else fitted.plan.budget.delta
+    if isinstance(params["epsilon"], Mapping):  # the canary has the smallest budget, whose statement comes first
+        params["epsilon"] = {f"t{CANARY:03d}": min(params["epsilon"].values()), "*": max(params["epsilon"].values())}
     params.update(
         method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, bounds=None,
         scaling="none", person=None, task_column=None, strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,

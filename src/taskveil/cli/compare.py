@@ -27,6 +27,7 @@ from taskveil.cli.options import (
     scaling_options,
     written_page,
 )
+from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.progress import progress_bar
 
 
@@ -38,10 +39,10 @@ from taskveil.cli.progress import progress_bar
     your_table=DATA_PANEL,
     comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --scaling-share --normalise --seed",
     privacy=PRIVACY_PANEL,
-    results="--out --json --help",
+    results="--out --overwrite --json --help",
 )
 @data_options
-@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,subspace",
+@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,mean,subspace",
               show_default=True, shell_complete=complete_methods,
               help="Comma-separated names.")
 @click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
@@ -50,21 +51,26 @@ from taskveil.cli.progress import progress_bar
               help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse r2 auc accuracy balanced-accuracy error-rate; default from the target.")
+@click.option("--metric", help="nmse mse rmse r2 log-loss auc accuracy balanced-accuracy error-rate; default: nmse or log-loss.")
 @privacy_options
 @scaling_options
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
+@overwrite_option
 @json_option
 def command(data: str, names: str, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
-            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, as_json: bool, **given: Any) -> None:
+            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, overwrite: bool,
+            as_json: bool, **given: Any) -> None:
     """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
     from taskveil.estimators.compare import compare
 
+    if out:
+        prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
     chosen = [n.strip() for n in names.split(",") if n.strip()]
-    methods = methods_with(chosen, parse_settings(settings))
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
+    train, _ = splits(0)
+    methods = methods_with(chosen, parse_settings(settings), (train.n_tasks, train.n_features, given["unit"]))
     with progress_bar("comparing") as progress:
         result = compare(
             splits, methods, parse_epsilons(epsilons), repeats=repeats, metric=metric, seed=seed, progress=progress, **given
@@ -112,13 +118,16 @@ def table(result: dict[str, Any]) -> str:
             f"epsilon protects {WHAT[said['unit']]} ({said['neighbours']} neighbours) against {WHO[said['observer']]}; "
             f"delta {said['delta']:g}\n"
         )
-    lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}  {'holds':<6}"]
+    also = list(rows[0].get("also", {}))
+    heads = "".join(f"{name:>10}" for name in also)
+    lines = [f"{'method':<18}{'variant':<10}{'epsilon':>8}  {result['metric']:>18}{heads}  {'holds':<6}"]
     for r in rows:
         epsilon = "-" if r["epsilon"] is None else f"{r['epsilon']:g}"
         holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
         score = f"{r['mean']:.4f} +- {r['std']:.4f}"
-        lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}  {holds:<6}")
-    return head + "\n".join(lines) + f"\n{explained(result)}"
+        others = "".join(f"{'-' if r['also'][name] is None else format(r['also'][name], '.4g'):>10}" for name in also)
+        lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}{others}  {holds:<6}")
+    return head + "\n".join(lines) + f"\n{explained(result)}\n\n{result['recommendation']}\n{result['cost']}"
 
 
 def explained(result: dict[str, Any]) -> str:
@@ -130,12 +139,12 @@ def explained(result: dict[str, Any]) -> str:
     repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
     return (
         f"{metric}: {METRICS.get(metric, metric)}, {better} is better; mean +- spread over {repeats}.\n"
+        "constant: every task predicts its own mean or its own share of every class.\n"
         "epsilon '-': no noise. holds: whether the privacy claim is true ('-': none is made; learning alone shares nothing)."
     )
 
 
 def write(result: dict[str, Any], folder: Path, quiet: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     (folder / "results.json").write_text(json.dumps(result, indent=1))
     page = written_page(lambda report: report.write_comparison(result, folder))
     if page is not None and not quiet:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from taskveil.checks import Entries, Number
 from taskveil.cli import command_file
 from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
@@ -16,11 +16,11 @@ from taskveil.cli.options import (
     PRIVACY_PANEL,
     READING,
     complete_data,
-    complete_methods,
     help_panels,
     json_option,
     ledger_options,
     load,
+    method_option,
     methods_with,
     parse_settings,
     print_json,
@@ -30,6 +30,7 @@ from taskveil.cli.options import (
     seed_option,
     written_page,
 )
+from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
 
@@ -37,16 +38,19 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --scaling --scaling-share --normalise --seed --strict",
-    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --audit-canaries",
-    results="--out --sign --resume --json --help",
+    model="--method --set --prior --scaling --scaling-share --normalise --seed --strict",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
+    results="--out --overwrite --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
-@click.option("--method", default="together", show_default=True, shell_complete=complete_methods,
-              help="Name of a method, or 'auto', which chooses by public sizes and says why.")
+@method_option
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
+@click.option("--prior", type=click.Path(exists=True), metavar="PATH",
+              help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.")
 @privacy_options
 @scaling_options
 @ledger_options
@@ -57,13 +61,14 @@ from taskveil.errors import BudgetExceeded, OptionError
               help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
+@overwrite_option
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
               help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).")
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
 def command(
-    data: str | None, out: str | None, sign: str | None, resume: str | None, audit_canaries: int | None, as_json: bool,
-    **given: Any
+    data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, audit_canaries: int | None,
+    as_json: bool, **given: Any,
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)
@@ -72,7 +77,7 @@ def command(
     elif data is None:
         raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
     elif out is not None:
-        begin(Path(out), data, given)
+        begin(Path(out), data, given, overwrite)
     folder = resume or out
     estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
     with progress_bar("each task compares on its own rows"):
@@ -82,7 +87,10 @@ def command(
     if as_json:
         print_json(document(estimator))
     else:
-        click.echo(summary(estimator))
+        from taskveil.estimators.summary import summary
+        from taskveil.report.records import without_canaries
+
+        click.echo(summary(estimator, without_canaries(estimator.gain_.to_dict()) if estimator.method_.linear else None))
     return BudgetExceeded.exit_code if estimator.record_.warnings else 0
 
 
@@ -121,12 +129,12 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     with progress_bar(f"reading {Path(data).name}"):
         tasks = read(data, given)
     options = {k: v for k, v in given.items() if k not in READING}
-    chosen, why = choose_method(options.pop("method"), tasks, options["unit"])
-    (method,) = methods_with([chosen], parse_settings(tuple(options.pop("settings"))))
-    if why:
-        click.echo(why, err=True)
+    sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
+    (method,) = methods_with([options.pop("method")], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
-    epsilon = read_epsilon(options.pop("epsilon"))
+    epsilon: Any = read_epsilon(options.pop("epsilon"))
+    each = options.pop("epsilon_file", None)
+    epsilon = epsilon if each is None else read_epsilons(each)
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
@@ -139,18 +147,11 @@ def read(data: Any, given: dict[str, Any]) -> Any:
     return load(data, unusable=rules.unusable, **{k: given[k] for k in READING})
 
 
-def begin(folder: Path, data: str, given: dict[str, Any]) -> None:
-    """Note the command, so that `fit --resume` needs nothing else; a stopped run is never overwritten."""
-    run = folder / "run"
-    if (run / "plan.json").exists() and not (run / "finished").exists():
-        raise OptionError(
-            f"{folder} holds a run that was stopped; go on with `taskveil fit --resume {folder}`, or choose another folder "
-            f"(or remove {run}: what it committed stays charged)"
-        )
-    if run.exists():
-        shutil.rmtree(run)
-    run.mkdir(parents=True)
-    command_file.write(run / "command.json", data, given)
+def begin(folder: Path, data: str, given: dict[str, Any], overwrite: bool = False) -> None:
+    """Note the command, so that `fit --resume` needs nothing else."""
+    prepare_folder(folder, overwrite)
+    (folder / "run").mkdir()
+    command_file.write(folder / "run" / "command.json", data, given)
 
 
 def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -160,7 +161,7 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
         raise OptionError(f"{folder} holds no run to resume: {path} is missing")
     data, options = command_file.read(path)
     given = command_file.as_given(command, options, path)
-    return data, {k: v for k, v in given.items() if k not in ("data", "out", "resume", "as_json")}
+    return data, {k: v for k, v in given.items() if k not in ("data", "out", "overwrite", "sign", "resume", "as_json")}
 
 
 def read_epsilon(given: str | float | None) -> float | None:
@@ -169,19 +170,12 @@ def read_epsilon(given: str | float | None) -> float | None:
     return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
 
 
-def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
-    """'auto' decides from public sizes and declarations alone, and says why."""
-    from taskveil.estimators.planning import FEW_TASKS
+def read_epsilons(path: str) -> dict[str, float]:
+    """{task: epsilon, "*": epsilon of all others} from a .json or .toml file."""
+    from taskveil.saved import read_table
 
-    if name != "auto":
-        return name, ""
-    sizes = f"{tasks.n_tasks} tasks, {tasks.n_features} features, unit {unit}"
-    end = "Decided from these public sizes; no row was looked at."
-    if unit == "record":
-        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
-    if tasks.n_tasks < FEW_TASKS:
-        return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "together", f"method auto ({sizes}): 'together', which shares a model or a few directions and lets each task differ. {end}"
+    table = read_table(Path(path))
+    return Entries(Number(above=0)).check(f"{path}: the budgets of tasks", table)
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:
@@ -211,24 +205,3 @@ def document(estimator: Any) -> dict[str, Any]:
         "gain": gain,
         "warnings": list(estimator.warnings_),
     }
-
-
-def summary(estimator: Any) -> str:
-    from taskveil.estimators.planning import outlook
-    from taskveil.report.records import without_canaries
-    from taskveil.report.words import gain_verdict
-
-    lines = [str(estimator.certificate_)]
-    if estimator.method_.linear and not estimator.method_.shares_nothing:
-        tasks = without_canaries(estimator.gain_.to_dict())
-        kept, m = sum(t["kept"] == "shared" for t in tasks.values()), len(tasks)
-        alone = "the others learn alone" if kept < m else "none learns alone"
-        said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
-        gained = gain_verdict(tasks)
-        lines.append(
-            f"{said}{gained[:1].upper()}{gained[1:]} "
-            "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
-        )
-    lines += [f"outlook from public sizes: {text}" for text in outlook(estimator.record_)]
-    lines += [f"note: {text}" for text in estimator.warnings_]
-    return "\n".join(lines)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +21,7 @@ COMMANDS = {
     "fit": "Train a personal model for every task of a table.",
     "declare": "Draft a declaration of ranges, levels and labels.",
     "predict": "Predict with saved models.",
+    "adapt": "A model for a new task, from what is public, at no cost.",
     "compare": "Methods and epsilons side by side on held-out rows.",
     "plan": "Noise, noise-to-signal and bounds before any data is read.",
     "certify": "Recompute a saved guarantee from its recorded events.",
@@ -85,7 +87,9 @@ def run(arguments: list[str] | None = None) -> None:
     from taskveil.errors import TaskveilError
 
     try:
-        code = main.main(args=arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"taskveil\.")  # commands print them as notes
+            code = main.main(args=arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Abort:
         _fail("stopped", 130)

@@ -91,6 +91,14 @@ privacy_options = stack(
     click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A method's own option, repeatable."),
 )
 
+method_option = click.option(
+    "--method",
+    default="auto",
+    show_default=True,
+    shell_complete=lambda *asked: complete_methods(*asked),
+    help="Name of a method; 'auto' chooses by public sizes and says why.",
+)
+
 scaling_options = stack(
     click.option(
         "--scaling",
@@ -158,11 +166,18 @@ def parse_settings(settings: tuple[str, ...]) -> dict[str, Any]:
     return parsed
 
 
-def methods_with(names: list[str], settings: dict[str, Any]) -> list[Any]:
-    """Method objects with the settings each of them has; an error where no method has a setting."""
-    from taskveil import methods
+def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[int, int, str] = (0, 0, "task")) -> list[Any]:
+    """Method objects with the settings each of them has; an error where no method has a setting.
 
-    objects = [methods.get(name) for name in names]
+    `sizes` are tasks, features and unit: by these 'auto' is decided, and the reason said.
+    """
+    from taskveil import methods
+    from taskveil.estimators.planning import choose_method
+
+    chosen = [choose_method(name, *sizes) for name in names]
+    for why in dict.fromkeys(why for _, why in chosen if why):
+        click.echo(why, err=True)
+    objects = [methods.get(name) for name in dict.fromkeys(name for name, _ in chosen)]
     known = [set(m.get_params(deep=False)) for m in objects]
     for name in settings:
         if not any(name in options for options in known):

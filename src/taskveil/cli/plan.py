@@ -8,10 +8,11 @@ import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import flag
-from taskveil.cli.options import complete_methods, json_option, methods_with, parse_settings, print_json, privacy_options
+from taskveil.cli.options import json_option, method_option, methods_with, parse_settings, print_json, privacy_options
 from taskveil.cli.progress import progress_bar
 
 MANY_ROUNDS = 10_000
+ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing else was said
 
 
 @click.command(
@@ -20,9 +21,9 @@ MANY_ROUNDS = 10_000
 @click.option("--tasks", "n_tasks", type=flag("--tasks"), required=True, help="Number of tasks.")
 @click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
 @click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
-@click.option("--method", default="together", show_default=True, shell_complete=complete_methods)
+@method_option
 @click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
-@click.option("--rows", type=flag("--rows"), help="Rows of a task, for the calculators of the papers' theorems.")
+@click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
 @click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
@@ -30,7 +31,7 @@ MANY_ROUNDS = 10_000
 def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
             theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
-    from taskveil.estimators.planning import describe_plan, spending
+    from taskveil.estimators.planning import default_delta, describe_plan, spending
     from taskveil.methods.base import PublicInfo
     from taskveil.methods.options import check_options
     from taskveil.privacy.guarantees import check_new_delta
@@ -40,19 +41,24 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     options = parse_settings(settings)
     if rounds is not None:
         options["rounds"] = rounds
-    (chosen,) = methods_with([method], options)
+    (chosen,) = methods_with([method], options, (n_tasks, n_features, given["unit"]))
     check_options(chosen)
+    by_record = given["unit"] == "record"
+    if by_record and rows is None:
+        rows = ASSUMED_ROWS
+        click.echo(f"unit record: {rows} rows per task are assumed; --rows says how many there are", err=True)
     if given["delta"] is None:
-        given["delta"] = min(1e-5, 1 / (10 * n_tasks))
+        given["delta"] = default_delta(given["unit"], n_tasks * (rows or 1) if by_record else n_tasks)
     wanted = given.pop("secure", None) or {}
     if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
         given["secure"] = SecureOptions.parse(n_tasks, wanted)
     given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
-    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True)
+    task_rows = (rows or 0,) * n_tasks if by_record else None
+    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows)
     if (options.get("rounds") or 0) > MANY_ROUNDS:
         click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
-    with progress_bar(f"planning {method}"):
+    with progress_bar(f"planning {chosen.name}"):
         result = describe_plan(chosen, public, budget)
         result["spending"] = spending(chosen, public, budget)
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows")
 @click.option("--missing", type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
               help="What to do with empty cells; default: as in `fit`.")
 @click.option("--bad-rows", type=click.Choice(["error", "skip"]), help="Rows that cannot be used; default: as in `fit`.")
-@click.option("--unknown", type=click.Choice(["error", "billboard"]), default="error", show_default=True,
-              help="Rows of a task that was not there in `fit`: refuse, or use the model that is public.")
+@click.option("--unknown", type=click.Choice(["error", "billboard"]), default="billboard", show_default=True,
+              help="Rows of a task that was not there in `fit`: use the model that is public, where there is one, or refuse.")
 @click.option("-o", "--out", type=click.Path(), help="csv file; default: stdout.")
 @json_option
 def command(directory: str, data: str, unknown: str, out: str | None, as_json: bool, **given: Any) -> None:
@@ -43,15 +44,20 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     reading = {k: v if v is not None else fitted.get(k) for k, v in given.items()}
     if fitted.get("targets") and not reading["task"]:
         reading["every_task"] = [t.strip() for t in fitted["targets"].split(",")]
+    elif only_task(estimator, data, reading["task"]):
+        reading["every_task"] = list(estimator.task_names_)
     rows = load_rows(
         data, feature_names=estimator.feature_names_, bounds=estimator.bounds_,
         **{k: v for k, v in reading.items() if v is not None},
     )  # fmt: skip
     if rows.X.shape[0] == 0:
         raise DataError(f"{data} has no rows to predict")
-    table = pd.DataFrame(
-        {"row": rows.row_index, "task": rows.task, "prediction": estimator.predict(rows.X, task=rows.task)}
-    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        predicted = estimator.predict(rows.X, task=rows.task)
+    for note in said:
+        click.echo(f"note: {note.message}", err=True)
+    table = pd.DataFrame({"row": rows.row_index, "task": rows.task, "prediction": predicted})
     if hasattr(estimator, "predict_proba"):
         for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
@@ -65,6 +71,14 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         click.echo(f"{len(table)} predictions: {out}", err=True)
 
 
+def only_task(estimator: Any, data: str, task: str | None) -> bool:
+    """Whether a model of one task (`taskveil adapt`) predicts a table that does not name it."""
+    from taskveil.tasks.files import TABLES, column_names
+
+    table = Path(data).suffix.lower() in TABLES and Path(data).is_file()
+    return len(estimator.task_names_) == 1 and table and (task is None or task not in column_names(Path(data)))
+
+
 def for_spreadsheets(table: Any) -> Any:
     """The table with text that would run as a formula made harmless; columns of numbers are left alone."""
     quoted = table.rename(columns=spreadsheet_cell)
@@ -74,7 +88,7 @@ def for_spreadsheets(table: Any) -> Any:
     return quoted
 
 
-def as_in_fit(folder: Path) -> dict[str, Any]:
+def as_in_fit(folder: Path, names: tuple[str, ...] = REMEMBERED) -> dict[str, Any]:
     """How the command that made the models read its table; nothing where they were made another way."""
     path = folder / "run" / "command.json"
     if not path.exists():
@@ -83,4 +97,4 @@ def as_in_fit(folder: Path) -> dict[str, Any]:
         _, options = command_file.read(path)
     except DataError:
         raise DataError(f"{path} is damaged; remove it and say --task, --missing and --bad-rows yourself") from None
-    return {k: options.get(k) for k in REMEMBERED}
+    return {k: options.get(k) for k in names}

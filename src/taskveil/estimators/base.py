@@ -5,21 +5,27 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
-from taskveil.estimators import certify, common_units, inputs
+from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
+from taskveil.estimators.prior import read_prior
+from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale, in_best_units
 from taskveil.privacy.guarantees import check_new_delta
+from taskveil.privacy.per_task import REMEDY, epsilons_of
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
@@ -29,10 +35,10 @@ from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
+from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.prepare.unusable import SET_ASIDE
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import CLIPPED, TaskSet
 
 
 class TaskEstimator(BaseEstimator):
@@ -46,30 +52,34 @@ class TaskEstimator(BaseEstimator):
         self,
         method: Any = "together",
         *,
-        epsilon: float | None = 1.0,
+        epsilon: float | Mapping[str, float] | None = 1.0,
         delta: float | None = None,
-        unit: str = "task",
-        neighbours: str = "replace-one",
-        observer: str = "other-tasks",
-        variant: str = "sound",
+        unit: Literal["task", "record"] = "task",
+        neighbours: Literal["replace-one", "add-remove"] = "replace-one",
+        observer: Literal["other-tasks", "server", "public"] = "other-tasks",
+        variant: Literal["sound", "paper", "preprint"] = "sound",
         mechanism: str | None = None,
         accountant: str | None = None,
-        aggregation: str = "curator",
+        aggregation: Literal["curator", "local", "secure", "local-model"] = "curator",
         secure: dict[str, Any] | None = None,
         bounds: Any = None,
-        scaling: str = "auto",
+        scaling: Literal["auto", "own", "declared", "private", "none", "pooled-standard"] = "auto",
         scaling_share: float = 0.1,
-        normalise: str | None = None,
+        prior: Any = None,
+        normalise: Literal["row"] | None = None,
+        missing: Literal["error", "impute-own", "impute-bounds"] = "error",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         fit_intercept: bool = True,
         task_column: Any = None,
         person: Any = None,
-        unknown: str = "error",
+        unknown: Literal["billboard", "error"] = "billboard",
         strict: bool = False,
         seed: int | None = None,
+        random_state: int | None = None,
         insecure_noise_seed: int | None = None,
         ledger: Any = None,
         account: str | None = None,
-        runtime: str = "in_process",
+        runtime: Literal["in_process", "flower"] = "in_process",
         run_dir: Any = None,
         progress: Any = None,
     ):
@@ -87,13 +97,17 @@ class TaskEstimator(BaseEstimator):
         self.bounds = bounds
         self.scaling = scaling
         self.scaling_share = scaling_share
+        self.prior = prior
         self.normalise = normalise
+        self.missing = missing
+        self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.task_column = task_column
         self.person = person
         self.unknown = unknown
         self.strict = strict
         self.seed = seed
+        self.random_state = random_state
         self.insecure_noise_seed = insecure_noise_seed
         self.ledger = ledger
         self.account = account
@@ -131,29 +145,31 @@ class TaskEstimator(BaseEstimator):
             A TaskSet brings targets and tasks along.
         y : array of shape (n_rows,), default=None
         task : array of shape (n_rows,), default=None
-            The task of each row. Not needed for a TaskSet or with `task_column`.
-        sample_weight : None
-            Refused: weights would break the bound on what one unit can move.
+            The task of each row. Not needed for a TaskSet or with `task_column`; needed in private runs.
+        sample_weight : array of shape (n_rows,), default=None
+            A weight of 2 is a row that stands there twice (see taskveil.estimators.weights for what privacy allows).
 
         Returns
         -------
         self
         """
-        if sample_weight is not None:
-            raise OptionError(
-                "sample_weight is refused: weights derived from data break the sensitivity bound, and uniform weights "
-                "are the only ones the certificate covers. Leave it out."
-            )
         check_parameters(self)
         rules = self._rules()
-        tasks = inputs.tasks_of(X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable)
-        method, scaling, notes = self._prepared(tasks)
+        if rules.private:
+            inputs.need_tasks(X, task, self.task_column)
+        tasks = inputs.tasks_of(
+            X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
+        )
+        weights = row_weights(self, tasks, sample_weight, tasks.n_rows if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
+        method, scaling, notes = self._prepared(tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
-        block = prepared.own.block
+        block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
+        public = self._with_prior(public, method, budget, tasks, scaling)
         method.check(public, budget)
+        self._check_each_budget(method, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
@@ -166,13 +182,23 @@ class TaskEstimator(BaseEstimator):
             if isinstance(method, CommonScale):
                 scaling, block = common_units.settle_units(block, scaling, record)
             self._keep(method, tasks, scaling, block, record)
+        if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        quiet = {CLIPPED, *(f.note() for f in tasks.facts)}  # taken for granted by every such run; the certificate lists it
+        for note in self.warnings_:
+            if note not in quiet:
+                warnings.warn(note, UserWarning, stacklevel=2)
         return self
 
-    def _method(self) -> Method:
+    def _method(self, tasks: TaskSet | None = None) -> Method:
+        """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
         from taskveil import methods
 
+        if self.method == "auto" and tasks is None and hasattr(self, "method_"):
+            return self.method_
         if isinstance(self.method, str):
-            return methods.get(self.method).under(self.unit)
+            sizes = (2 * FEW_TASKS, 1) if tasks is None else (tasks.n_tasks, tasks.n_features)  # unseen: as for many tasks
+            return methods.get(choose_method(self.method, *sizes, str(self.unit))[0]).under(self.unit)
         if not isinstance(self.method, Method):
             raise OptionError(
                 f"method must be a name ({', '.join(methods.names())}) or a Method object, got {type(self.method).__name__}"
@@ -182,10 +208,10 @@ class TaskEstimator(BaseEstimator):
     def _budget(self, tasks: TaskSet) -> Budget:
         unit, delta = Unit(self.unit), self.delta
         if delta is None:
-            size = tasks.n_tasks if unit is Unit.TASK else tasks.n_rows
-            delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
+            delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
+        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
         return Budget(
-            epsilon=self.epsilon,
+            epsilon=max(each) if each is not None else self.epsilon,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),
@@ -194,7 +220,16 @@ class TaskEstimator(BaseEstimator):
             aggregation=self.aggregation,
             variant=self.variant,
             secure=self._secure(tasks.n_tasks),
+            task_epsilons=each,
         )
+
+    def _check_each_budget(self, method: Method, budget: Budget) -> None:
+        """Budgets per task need messages that this process scales one by one."""
+        if budget.task_epsilons is None or method.shares_nothing:
+            return
+        if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
+            where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
+            raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
 
     def _secure(self, n_tasks: int) -> SecureOptions | None:
         if self.aggregation != "secure" or self.epsilon is None:
@@ -212,14 +247,14 @@ class TaskEstimator(BaseEstimator):
             raw_rows=self._method().raw_rows,
         )
 
-    def _scaling(self, tasks: TaskSet) -> Scaling:
-        return choose_scaling(tasks, self._rules())
+    def _scaling(self, tasks: TaskSet, weights: np.ndarray | None = None) -> Scaling:
+        return choose_scaling(tasks, self._rules(), weights)
 
-    def _prepared(self, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+    def _prepared(self, tasks: TaskSet, weights: np.ndarray | None = None) -> tuple[Method, Scaling, list[str]]:
         """The method, how its rows are scaled, and what the user should know about that."""
-        method = self._method()
+        method = self._method(tasks)
         if self.scaling != "private":
-            scaling = self._scaling(tasks)
+            scaling = self._scaling(tasks, weights)
             if self.scaling == "auto" and scaling.mode in ("own", "declared") and method.common_units:
                 return self._in_best_units(method, scaling, tasks)
             return method.in_own_units() if scaling.mode == "own" else method, scaling, []
@@ -252,9 +287,17 @@ class TaskEstimator(BaseEstimator):
             unit_rows=self.normalise == "row",
             fit_intercept=self.fit_intercept,
             max_rows=int(tasks.sizes.max()) if self.epsilon is None else None,
-            seed=self.seed,
+            seed=self.seed if self.seed is not None else self.random_state,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
+
+    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
+        """Public sizes and the prior, where one was given and the method has a use for it."""
+        if self.prior is None:
+            return public
+        if not method.weighs_prior(budget):
+            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
+        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:
@@ -330,12 +373,13 @@ class TaskEstimator(BaseEstimator):
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
-        rows = inputs.rows_of(X, task, self.task_column, self.feature_names_)
-        unnamed = task is None and self.task_column is None
+        rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
+        unnamed = task is None and inputs.column_there(X, self.task_column, self.task_names_) is None
         if unnamed and len(self.task_names_) == 1:
             rows = replace(rows, task=np.full(len(rows.task), self.task_names_[0], dtype=object))
-        self._check_features(rows)
         position = inputs.task_positions(rows.task, self.task_names_)
+        rows = self._filled(rows, position)
+        self._check_features(rows)
         if unnamed and (position < 0).all():
             raise DataError(
                 f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
@@ -357,28 +401,21 @@ class TaskEstimator(BaseEstimator):
         return gathered_scores(rows, coef, intercept, position)
 
     def _scores_with_unknown(self, rows: inputs.Rows, position: np.ndarray) -> np.ndarray:
-        unknown = sorted({str(v) for v in np.unique(rows.task[position < 0])})
-        shown = ", ".join(unknown[:5]) + (" ..." if len(unknown) > 5 else "")
-        if self.unknown != "billboard":
-            raise DataError(
-                f"unknown task {shown}: the model was trained on {len(self.task_names_)} other tasks. "
-                "Train a model for it with adapt(X, y), or set unknown='billboard' to use what is public."
-            )
-        shared = self.method_.shared_model(self.record_.public, self.record_.plan, self.record_.billboards[-1])
-        if shared is None or self.scaling_.mode == "own":
-            raise DataError(
-                f"unknown task {shown}: the billboard of method {self.method_.name!r} "
-                f"(scaling {self.scaling_.mode!r}) holds no model that fits a task without rows of its own. "
-                "Use adapt(X, y) with some of its rows, or train with declared bounds and method='mean'."
-            )
-        coef, intercept = self.scaling_.take([0]).coef_back(shared.coef[:1], shared.intercept[:1])
-        scores = np.empty((rows.X.shape[0], coef.shape[1]))
         known = position >= 0
+        coef, intercept = newcomers.public_model(self, rows.task[~known])
+        scores = np.empty((rows.X.shape[0], coef.shape[1]))
         if known.any():
             scores[known] = self._scores_at(rows.X[known], position[known])
         zeros = np.zeros(int((~known).sum()), dtype=np.int64)
         scores[~known] = gathered_scores(self.scaling_.inputs(rows.X[~known], zeros), coef, intercept, zeros)
         return scores
+
+    def _filled(self, rows: inputs.Rows, position: np.ndarray) -> inputs.Rows:
+        """Empty cells become the middle of the task's units: its own mean, or the middle of the declared range."""
+        X = rows.X
+        if self.missing == "error" or X.shape[1] != self.n_features_in_ or not np.isnan(X.sum()):
+            return rows
+        return replace(rows, X=np.where(np.isnan(X), self.scaling_.shift[np.maximum(position, 0)], X))
 
     def _check_features(self, rows: inputs.Rows) -> None:
         d = self.n_features_in_
@@ -407,6 +444,13 @@ class TaskEstimator(BaseEstimator):
             gain = self._gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
         return gain
 
+    def summary(self) -> str:
+        """The run in words: outlook, certificate, gain, notes. For someone entitled to all rows."""
+        from taskveil.estimators.summary import summary
+
+        check_is_fitted(self, "task_names_")
+        return summary(self)
+
     def adapt(self, X: Any, y: Any, name: str = "new task") -> TaskEstimator:
         """A model for a task that was not there at training: from the public billboards and its own rows.
 
@@ -424,31 +468,7 @@ class TaskEstimator(BaseEstimator):
             Knows this one task and what is public: no other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
-        if not self.method_.linear:
-            raise OptionError(f"adapt is for linear methods; {self.method_.name!r} has other models")
-        rows = inputs.rows_of(X, np.full(len(X), name), None, self.feature_names_)
-        self._check_features(rows)
-        tasks = TaskSet.from_arrays(
-            rows.X, inputs._target(y, self._kind), rows.task, feature_names=self.feature_names_, kind=self._kind,
-            classes=self.classes_, bounds=inputs.as_bounds(self.bounds) or getattr(self, "bounds_", None),
-        )
-        if self.scaling_.mode == "private":
-            outer = common_units.outer_scaling(tasks, self.unit)
-            scaling, block = common_units.units_of(outer.apply(tasks), outer, self.record_)
-        else:
-            scaling = fit_scaling(tasks, self.scaling_.mode, normalise=self.normalise, private=self.epsilon is not None)
-            block = scaling.apply(tasks)
-        models = in_process.replay(self.method_, block, self.record_.public, self.record_.plan, self.record_.billboards)
-        adapted = type(self)(**{**self.get_params(deep=False), "person": None})  # who the training rows are of stays here
-        adapted.task_names_, adapted.feature_names_ = tasks.task_names, self.feature_names_
-        adapted.n_features_in_, adapted.classes_, adapted.bounds_ = self.n_features_in_, self.classes_, tasks.bounds
-        adapted.preparation_, adapted.task_warnings_ = self.preparation_, {}
-        adapted.method_, adapted.scaling_, adapted.models_ = self.method_, scaling, models
-        adapted.record_ = self.record_.for_newcomer(models)
-        adapted.n_iter_, adapted.certificate_, adapted.warnings_ = self.n_iter_, self.certificate_, []
-        adapted._gain = measure_gain(self.method_, block, self.record_, models, tasks.task_names)
-        adapted._set_coefficients(self.method_, scaling, models)
-        return adapted
+        return newcomers.adapt(self, X, y, name)
 
     # -------------------------------------------------------- save, load
 

@@ -93,6 +93,11 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         p = expit(scores) + 1e-300  # one against the rest, normalised
         return p / p.sum(axis=1, keepdims=True)
 
+    def predict_log_proba(self, X: Any, task: Any = None) -> np.ndarray:
+        """Logarithm of the probability of every class, (rows, classes)."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X, task))
+
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """The most probable class of each row under its own task's model.
 

@@ -18,12 +18,15 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.estimators.certify import simulated_statements
 from taskveil.estimators.classifier import TaskClassifier
-from taskveil.estimators.metrics import check_metric, default_metric, evaluate
+from taskveil.estimators.constant import Constant
+from taskveil.estimators.metrics import SHOWN, check_metric, default_metric, evaluate
+from taskveil.estimators.recommend import cost, recommendation
 from taskveil.estimators.regressor import TaskRegressor
 from taskveil.methods.base import Method
 from taskveil.tasks.task import TaskSet
 
 ONCE = ("local", "pooled")  # baselines without a budget: listed once, epsilon null
+CONSTANT = "constant"
 NOT_PRIVATE = (
     "Figures of a comparison are computed from held-out rows of all tasks without noise: they are not private, and "
     "choosing a method by them is not covered by any epsilon printed here."
@@ -34,11 +37,18 @@ NOT_PRIVATE = (
 class Setting:
     """One row of the table: a method at one epsilon."""
 
-    method: Method
+    method: Method | None  # None: the constant of each task
     epsilon: float | None
     scores: list[float] = field(default_factory=list)
+    also: dict[str, list[float]] = field(default_factory=dict)  # other metrics
     seconds: list[float] = field(default_factory=list)
     last: Any = None  # the estimator of the last repeat
+
+    def measure(self, estimator: Any, test: TaskSet, metric: str) -> None:
+        self.scores.append(evaluate(estimator, test, metric))
+        for name in SHOWN[test.kind]:
+            if name != metric:
+                self.also.setdefault(name, []).append(evaluate(estimator, test, name))
 
 
 def compare(
@@ -56,20 +66,25 @@ def compare(
     if repeats < 1:
         raise OptionError(f"repeats must be at least 1, got {repeats}")
     settings = list(_settings(methods, epsilons))
+    constant = Setting(None, None)
     done, train = 0, None
     for repeat in range(repeats):
         train, test = splits(repeat)
         metric = check_metric(metric or default_metric(train.kind), train.kind)
+        constant.measure(Constant(train), test, metric)
         for setting in settings:
             _one(setting, train, test, metric, seed + repeat, options)
             done += 1
             if progress is not None:
                 progress(done, repeats * len(settings))
-    assert train is not None
+    assert train is not None and metric is not None
+    rows = [_constant_row(constant), *(_row(s, options) for s in settings)]
     return {
         "metric": metric,
         "data": describe(train),
-        "results": [_row(s, options) for s in settings],
+        "results": rows,
+        "recommendation": recommendation(rows, metric),
+        "cost": cost(rows),
         "repeats": repeats,
         "seed": seed,
         "note": NOT_PRIVATE,
@@ -88,6 +103,7 @@ def _one(
 ) -> None:
     from sklearn.base import clone
 
+    assert setting.method is not None
     kind = TaskRegressor if train.kind == "regression" else TaskClassifier
     own = dict(options)
     if "sound" not in setting.method.variants or options.get("variant") not in setting.method.variants:
@@ -100,26 +116,41 @@ def _one(
         clone(setting.method), epsilon=setting.epsilon, seed=seed, insecure_noise_seed=noise_seed, **own
     ).fit(train)
     setting.seconds.append(time.perf_counter() - started)
-    setting.scores.append(evaluate(estimator, test, metric))
+    setting.measure(estimator, test, metric)
     setting.last = estimator
 
 
 def _row(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
-    certificate, scores = setting.last.certificate_, np.asarray(setting.scores)
+    assert setting.method is not None
     plan = setting.last.record_.plan
     return {
         "method": setting.method.name,
-        "variant": certificate.variant,
+        "variant": setting.last.certificate_.variant,
         "mechanism": plan.releases[0].mechanism.name if plan.releases else None,
         "epsilon": setting.epsilon,
         "delta": plan.budget.delta if setting.epsilon is not None else None,
         "neighbours": options.get("neighbours", "replace-one"),
+        **_figures(setting),
+        "seconds": float(np.mean(setting.seconds)),
+        "statements": _statements(setting.last),
+    }
+
+
+def _constant_row(setting: Setting) -> dict[str, Any]:
+    """The constant of each task, which nobody trains and nobody shares."""
+    none = dict.fromkeys(("mechanism", "epsilon", "delta", "neighbours"))
+    return {"method": CONSTANT, "variant": "sound", **none, **_figures(setting), "seconds": 0.0, "statements": []}
+
+
+def _figures(setting: Setting) -> dict[str, Any]:
+    scores = np.asarray(setting.scores)
+    also = {name: float(np.mean(values)) for name, values in setting.also.items()}
+    return {
         "mean": float(scores.mean()),
         "std": float(scores.std(ddof=1)) if scores.size > 1 else 0.0,
         "scores": [float(s) for s in scores],
+        "also": {name: value if np.isfinite(value) else None for name, value in also.items()},
         "repeats": int(scores.size),
-        "seconds": float(np.mean(setting.seconds)),
-        "statements": _statements(setting.last),
     }
 
 
@@ -129,11 +160,11 @@ def _statements(est: Any) -> list[dict[str, Any]]:
 
 def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
     """Per-task gain of the last private setting, for the report's owner page."""
-    private = [s for s in settings if s.epsilon is not None and s.method.linear]
+    private = [s for s in settings if s.epsilon is not None and s.last.method_.linear]
     if not private:
         return None
     chosen = private[-1]
-    return {"method": chosen.method.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
+    return {"method": chosen.last.method_.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
 
 
 def describe(tasks: TaskSet) -> dict[str, Any]:

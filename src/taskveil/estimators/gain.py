@@ -8,6 +8,7 @@ alone. The counts and means over tasks are private statistics of all of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import stdtr
@@ -20,13 +21,16 @@ from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
 CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gain:
     """Held-out error of every task, alone and shared, and which model it kept.
 
@@ -77,6 +81,18 @@ class Gain:
             }
             for name, a, s, k in zip(self.task_names, self.error_alone, self.error_shared, self.kept_shared)
         }
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row per task: error alone and shared, change in percent, what it kept."""
+        import pandas as pd
+
+        frame = pd.DataFrame.from_dict(self.to_dict(), orient="index")
+        frame.insert(2, "change_percent", 100.0 * (frame["error_shared"] / frame["error_alone"].where(frame["error_alone"] > 0) - 1.0))
+        return frame.rename_axis("task")
+
+    def __repr__(self) -> str:
+        kept = int(self.kept_shared.sum())
+        return f"Gain({len(self)} tasks, {kept} keep the shared model; {self.metric}; to_frame() lists them)"
 
     def __len__(self) -> int:
         return len(self.task_names)

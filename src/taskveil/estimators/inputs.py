@@ -69,6 +69,21 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
     return Rows(X, task, names)
 
 
+def need_tasks(X: Any, task: Any, task_column: Any) -> None:
+    """A private run is told what its tasks are: one task of all rows would be protected against nobody."""
+    if task is None and task_column is None and not isinstance(X, TaskSet | dict):
+        raise DataError(
+            "a private fit needs to know which task each row belongs to, because it protects tasks from each other: give task= (one "
+            "identifier per row) or task_column=; if all rows are one task, say so with task=numpy.zeros(len(X)). "
+            "epsilon=None trains without privacy."
+        )
+
+
+def column_there(X: Any, task_column: Any, known: tuple[str, ...]) -> Any:
+    """The task column; None where a model of one task predicts a table that does not name it."""
+    return None if len(known) == 1 and is_table(X) and task_column not in X.columns else task_column
+
+
 def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     """A table without its task column, and the task of every row."""
     if task is None and task_column is not None:
@@ -84,7 +99,8 @@ def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
 
 
 def tasks_of(
-    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None, unusable: str = "error"
+    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None, unusable: str = "error",
+    missing: str = "error",
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
     declared = as_bounds(bounds)
@@ -105,10 +121,13 @@ def tasks_of(
     labelled = declared is not None and declared.classes is not None
     column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled)
     levels = () if declared is None else declared.levels
-    if is_table(X) and any(
+    if missing != "error" and not is_table(X):
+        X, task, task_column = _as_table(X, task, task_column)
+    filled = missing != "error" and is_table(X)
+    if filled or (is_table(X) and any(
         c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
-    ):
-        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable)
+    )):
+        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing)
         return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
@@ -120,15 +139,26 @@ def tasks_of(
 
 
 def _from_table(
-    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: PublicBounds | None, person: Any, unusable: str
+    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: PublicBounds | None, person: Any, unusable: str,
+    missing: str = "error",
 ) -> TaskSet:
     """A table with text columns, or with levels declared for some: encoded as `load_tasks` does."""
     from taskveil.tasks.load import load_tasks
 
     X, task = table_and_task(X, task, task_column)
     task = np.full(len(X), ONE_TASK) if task is None else np.asarray(task)
-    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=MISSING[unusable], unusable=unusable)
+    if missing == "error" and unusable == "set-aside":
+        missing = "keep"
+    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable)
     return tasks if person is None else replace(tasks, person=factorize(person, what="person")[0][np.asarray(tasks.row_index)])
+
+
+def _as_table(X: Any, task: Any, task_column: Any) -> tuple[Any, Any, None]:
+    """An array as a table, whose empty cells can be filled, and the task of every row."""
+    import pandas as pd
+
+    rows = rows_of(X, task, task_column)
+    return pd.DataFrame(rows.X, columns=[f"x{j}" for j in range(rows.X.shape[1])]), rows.task, None
 
 
 def was_sorted(tasks: TaskSet) -> bool:

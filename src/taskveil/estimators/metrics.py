@@ -1,7 +1,8 @@
 """Test metrics over many tasks.
 
-nMSE is the mean squared error over all test rows divided by the variance of the test targets. AUC, accuracy, balanced
-accuracy and error rate are averaged over tasks; a task whose test rows hold one class has no AUC and is left out of it.
+nMSE is the mean squared error over all test rows divided by the variance of the test targets, RMSE its root in the target's own
+units. Log loss is the mean over all test rows: unlike accuracy it tells a model of a rare class from "never". AUC, accuracy,
+balanced accuracy and error rate are averaged over tasks; a task whose test rows hold one class has no AUC and is left out of it.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.tasks.task import TaskSet
 
-REGRESSION = ("nmse", "mse", "r2")
-CLASSIFICATION = ("auc", "accuracy", "balanced-accuracy", "error-rate")
-LOWER_IS_BETTER = frozenset({"nmse", "mse", "error-rate"})
+REGRESSION = ("nmse", "mse", "rmse", "r2")
+CLASSIFICATION = ("log-loss", "auc", "accuracy", "balanced-accuracy", "error-rate")
+LOWER_IS_BETTER = frozenset({"nmse", "mse", "rmse", "log-loss", "error-rate"})
+SHOWN = {"regression": ("nmse", "rmse"), "classification": ("log-loss", "auc", "accuracy")}  # always, beside what was asked for
+SMALLEST = 1e-12  # probability that a log loss takes
 METRICS = REGRESSION + CLASSIFICATION
 
 
 def default_metric(kind: str) -> str:
-    return "nmse" if kind == "regression" else "accuracy"
+    return SHOWN[kind][0]
 
 
 def kind_of_metric(metric: str | None) -> str | None:
@@ -40,6 +43,10 @@ def evaluate(estimator: object, test: TaskSet, metric: str) -> float:
     check_metric(metric, test.kind)
     if test.kind == "regression":
         return _regression(metric, test.y, estimator.predict(test))  # type: ignore[attr-defined]
+    if metric == "log-loss":
+        assert test.classes is not None
+        chances = np.asarray(estimator.predict_proba(test))[np.arange(test.n_rows), test.codes()]  # type: ignore[attr-defined]
+        return float(-np.log(np.maximum(chances, SMALLEST)).mean())
     if metric == "auc":
         scores = estimator.decision_function(test)  # type: ignore[attr-defined]
         return _over_tasks(test, lambda rows: _auc(test, scores, rows))
@@ -50,8 +57,8 @@ def evaluate(estimator: object, test: TaskSet, metric: str) -> float:
 
 def _regression(metric: str, y: np.ndarray, predicted: np.ndarray) -> float:
     mse = float(np.mean((y - predicted) ** 2))
-    if metric == "mse":
-        return mse
+    if metric in ("mse", "rmse"):
+        return mse if metric == "mse" else mse**0.5
     variance = float(np.var(y))
     ratio = mse / variance if variance > 0 else float("nan")
     return ratio if metric == "nmse" else 1.0 - ratio

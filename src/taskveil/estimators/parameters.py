@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskveil.checks import Choice, Flag, Number, Rule, Text, Whole, optional
+from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Rule, Text, Whole, optional
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.guarantees import LARGEST_DELTA
 from taskveil.privacy.plan import VARIANTS
@@ -14,7 +14,7 @@ from taskveil.tasks.prepare.scaling import MODES
 SEED = optional(Whole(0, 2**63 - 1))
 
 PARAMETERS: dict[str, Rule] = {
-    "epsilon": optional(Number(above=0)),
+    "epsilon": AnyOf(Number(above=0), Nothing(), Entries(Number(above=0))),  # one for all tasks, none, or one for each
     "delta": optional(Number(at_least=0, below=LARGEST_DELTA)),
     "unit": Choice(*(u.value for u in Unit)),
     "neighbours": Choice(*(n.value for n in Neighbours)),
@@ -27,9 +27,11 @@ PARAMETERS: dict[str, Rule] = {
     "scaling_share": Number(above=0, below=1),
     "normalise": optional(Choice("row")),
     "fit_intercept": Flag(),
+    "missing": Choice("error", "impute-own", "impute-bounds"),
     "unknown": Choice("error", "billboard"),
     "strict": Flag(),
     "seed": SEED,
+    "random_state": SEED,
     "insecure_noise_seed": SEED,
     "account": optional(Text(200)),
     "runtime": Choice("in_process", "flower"),

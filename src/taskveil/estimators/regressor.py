@@ -19,9 +19,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     Parameters
     ----------
     method : str or Method, default="together"
-        A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
-    epsilon : float or None, default=1.0
-        The budget of this fit. `None` trains without privacy, and the certificate says so.
+        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as the command line does), or
+        `taskveil.methods.get("low-rank", rounds=50)`.
+    epsilon : float, dict or None, default=1.0
+        The budget of this fit. `{"north": 0.5, "*": 2.0}` gives each task its own, "*" all others; the certificate then has a
+        statement for every distinct budget. `None` trains without privacy, and the certificate says so.
     delta : float or None, default=None
         `None` means min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for unit "record".
     unit : {"task", "record"}, default="task"
@@ -44,6 +46,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         `law` ("discrete-gaussian" or "skellam").
     bounds : mapping, file name, PublicBounds or None, default=None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
+    prior : path, dict or None, default=None
+        Public knowledge about models: the folder of a saved model (its last billboard), or {"coef": ..., "origin": ...} as a
+        table or a file. It costs nothing, is recorded, and every task weighs it by its own rows.
     scaling : {"auto", "own", "declared", "private", "none", "pooled-standard"}, default="auto"
         "auto" uses declared bounds where there are some. "private" spends a share of the budget on a centre and scale common
         to all tasks, where that can pay. "pooled-standard" is refused in private runs.

@@ -32,6 +32,7 @@ MODEL: dict[str, Rule] = {
     "options": Entries(),
     "method": Entries(entries=(("name", Text(100)), ("options", Entries()))),
     "task_names": NAMES,
+    "newcomer": Flag(),
     "feature_names": NAMES,
     "classes": optional(ListOf(LABEL)),
     "bounds": optional(Entries()),
@@ -45,10 +46,9 @@ MODEL: dict[str, Rule] = {
     "executed": ListOf(Text(1000), at_least=0),
     "randomness": Entries(),
     "seconds": Number(at_least=0),
-    "adapted": Flag(),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
 }  # fmt: skip
-OPTIONAL = ("bounds", "adapted")
+OPTIONAL = ("bounds", "newcomer")
 
 
 def check_description(about: Any, where: str) -> None:
@@ -62,10 +62,15 @@ def check_description(about: Any, where: str) -> None:
     for name in ("task_names", "feature_names"):
         if len(set(about[name])) != len(about[name]):
             raise DataError(f"{where}: {name} must be different names")
-    if len(about["task_names"]) != about["public"]["n_tasks"] and not about.get("adapted"):
-        raise DataError(f"{where}: task_names must be {about['public']['n_tasks']} names, as the sizes say")
+    if len(about["task_names"]) != n_models(about):
+        raise DataError(f"{where}: task_names must be {n_models(about)} names, as the sizes say")
     if len(about["feature_names"]) != about["public"]["n_features"]:
         raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
+
+
+def n_models(about: Mapping[str, Any]) -> int:
+    """Tasks whose models the folder holds: those of the run, or the one that came later."""
+    return 1 if about.get("newcomer") else int(about["public"]["n_tasks"])
 
 
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:

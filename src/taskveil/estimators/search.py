@@ -152,6 +152,8 @@ class TaskSearch(BaseEstimator):
         """
         if budget.epsilon is None:
             raise OptionError("TaskSearch is for private estimators; with epsilon=None use GridSearchCV")
+        if budget.task_epsilons is not None:
+            raise OptionError("TaskSearch takes one epsilon for all tasks: its score is a release that no task can scale")
         if not 0 < self.score_share < 1:
             raise OptionError(f"score_share must lie strictly between 0 and 1, got {self.score_share!r}")
         mean_runs = float(self.mean_runs or len(self.configurations()))

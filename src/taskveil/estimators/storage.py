@@ -54,6 +54,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "options": _plain_options(estimator),
         "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
         "task_names": list(estimator.task_names_),
+        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks,  # of `adapt`: the run had other tasks
         "feature_names": list(estimator.feature_names_),
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
@@ -69,7 +70,6 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
-        "adapted": len(estimator.task_names_) != record.public.n_tasks,  # newcomers beside the tasks of the run
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
     }
     _seal_and_write(folder, estimator.certificate_, description, arrays)
@@ -239,7 +239,7 @@ def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> li
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds"}
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
     if isinstance(estimator.method_, CommonScale):
         options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose

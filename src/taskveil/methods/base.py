@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 from taskveil.checks import Rule
 from taskveil.errors import OptionError
 from taskveil.methods.options import check_options
+from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
@@ -48,13 +49,19 @@ class PublicInfo:
     max_rows: int | None = None  # declared largest number of rows of a task
     seed: int | None = None  # initialisation and splits only, never noise
     task_rows: tuple[int, ...] | None = None  # rows of every task: fixed and public where the unit is the record
+    prior: PublicPrior | None = None  # public knowledge about models
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prior, dict):
+            object.__setattr__(self, "prior", PublicPrior(**self.prior))
 
     @property
     def loss(self) -> str:
         return "squared" if self.kind == "regression" else "logistic"
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "prior"}
+        return fields if self.prior is None else {**fields, "prior": self.prior.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -158,6 +165,7 @@ class Method(BaseEstimator):
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure", "local-model")
+    weighs_tasks: ClassVar[bool] = True  # False: sums over some tasks only, which shares of tasks would bias (privacy/per_task.py)
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
     chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
@@ -165,6 +173,10 @@ class Method(BaseEstimator):
     linear: ClassVar[bool] = True  # models are coef and intercept
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
+        return False
 
     def adjust(self, budget: Budget) -> Budget:
         """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""

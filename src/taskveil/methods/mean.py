@@ -129,6 +129,9 @@ class Mean(Method):
         """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
         return budget.unit is not Unit.RECORD
 
+    def weighs_prior(self, budget: Budget) -> bool:
+        return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)
+
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES
 

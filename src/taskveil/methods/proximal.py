@@ -114,6 +114,9 @@ class ProximalMethod(Method):
         sound = budget.epsilon is not None and budget.variant == "sound" and budget.aggregation != "local-model"
         return self.one_release and sound and self.n_rounds(budget) == 1
 
+    def weighs_prior(self, budget: Budget) -> bool:
+        return self.weighs(budget)
+
     def chooses(self, budget: Budget) -> bool:
         return self.weighs(budget)
 

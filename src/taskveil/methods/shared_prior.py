@@ -35,6 +35,7 @@ CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
 TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
+STATED = math.log(0.03)  # log weight of knowledge nobody here has tested: with six rows a task cannot tell a wrong one
 RANGES = {  # of what is published
     "share": (0.0, 1.0), "basis": (-1.0, 1.0), "features": (0.0, 1.0),
     "mean_doubt": (-10.0, 0.0), "share_doubt": (-10.0, 0.0), "features_doubt": (-10.0, 0.0),
@@ -191,12 +192,21 @@ def published_priors(view: View, public: PublicInfo) -> list[Prior]:
     )  # fmt: skip
 
 
+def stated_priors(public: PublicInfo) -> list[Prior]:
+    """The priors from public knowledge that was there before the run."""
+    if public.prior is None:
+        return []
+    known = public.prior.arrays
+    return priors(known["mean"], known["share"], known["basis"], (STATED, STATED), (known["features"], STATED))[1:]
+
+
 def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *, own_scale: bool = True) -> Models:
     """Every task's average over the priors, learning alone first, by the evidence of its own rows.
 
     Tasks of very few rows whose units are their own learn alone: a deviation of two rows is no unit, and what others found in
     theirs says nothing here.
     """
+    options = options + stated_priors(public)
     W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=own_scale)
     few = block.counts < FEW_ROWS
     if few.any() and not (isinstance(block, CommonUnits) or public.declared_bounds or public.unit_rows):

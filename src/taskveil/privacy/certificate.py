@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -23,6 +23,7 @@ from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
+from taskveil.privacy.per_task import groups, task_shares
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.profile import Profile, profile
 from taskveil.privacy.units import Observer, Unit
@@ -65,10 +66,13 @@ class Statement:
     reason: str | None = None
     delta_at_least: float | None = None
     colluders: int | None = None  # how many other sites the observer may be; None: all other tasks
+    share: float | None = None  # of the largest budget, where tasks have budgets of their own (per_task.py)
+    tasks: int | None = None  # how many tasks have this share
+    names: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without empty optional fields."""
-        optional = ("reason", "delta_at_least", "colluders")
+        optional = ("reason", "delta_at_least", "colluders", "share", "tasks", "names")
         return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
 
     def sentence(self) -> str:
@@ -84,6 +88,8 @@ class Statement:
         if self.colluders is not None:
             some = f"up to {self.colluders} other sites"
             who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
+        if self.tasks is not None:
+            what += f" of the {self.tasks} with this budget" + (f" ({self.names})" if self.names else "")
         claim = (
             f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
             f"delta = {self.delta:.6g} (accountant: {self.accountant})."
@@ -282,6 +288,7 @@ def build_certificate(
     assumptions: Iterable[str] = (),
     not_protected: Iterable[str] = (),
     observers: Sequence[Observer | str] | None = None,
+    task_names: Sequence[str] | None = None,
 ) -> Certificate:
     """The certificate of a run that made the releases of `plan` with noise described by `randomness`.
 
@@ -298,7 +305,7 @@ def build_certificate(
         open_points.insert(0, "nothing is protected: the run was made without noise (epsilon=None)")
     elif plan.releases and way.server_sees:
         open_points.append(way.server_sees)
-    statements = () if uncertified else tuple(_state(plan, o, randomness) for o in watched)
+    statements = () if uncertified else tuple(s for o in watched for s in _states(plan, o, randomness, task_names))
     basis = _core_assumptions(plan, randomness, public) if statements and plan.releases else []
     return Certificate(
         method,
@@ -330,9 +337,23 @@ def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[s
     return basis
 
 
-def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statement:
+def _states(plan: Plan, observer: Observer, randomness: dict[str, Any], names: Sequence[str] | None) -> list[Statement]:
+    """One statement for every distinct budget."""
+    if plan.budget.task_epsilons is None or not plan.releases:
+        return [_state(plan, observer, randomness)]
+    shares = task_shares(plan.budget.task_epsilons, plan.budget.delta)
+    asked = dict(zip(shares, plan.budget.task_epsilons, strict=True))
+    return [
+        replace(_state(plan, observer, randomness, asked[share], share), share=share, tasks=count, names=some or None)
+        for share, count, some in groups(shares, names)
+    ]
+
+
+def _state(
+    plan: Plan, observer: Observer, randomness: dict[str, Any], asked: float | None = None, share: float = 1.0
+) -> Statement:
     """One statement, computed from the plan's events."""
-    budget = plan.budget
+    budget = plan.budget if asked is None else replace(plan.budget, epsilon=asked, task_epsilons=None)
     sentence = (budget.unit.value, budget.neighbours.value, observer.value)
     if not plan.releases:
         return Statement(*sentence, 0.0, 0.0, "pure", True)
@@ -340,7 +361,7 @@ def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statem
     if any(isinstance(r.event, UncertifiedEvent) for r in plan.releases):
         reason, at_least = refutation(plan.charges(), budget.epsilon)
         return Statement(*sentence, budget.epsilon, budget.delta, "kairouz", False, reason, at_least)
-    reached, accountant = plan.certified()
+    reached, accountant = plan.certified(share=share)
     epsilon = (
         budget.epsilon if (1 - OVERSTATED / 2) * budget.epsilon <= reached <= budget.epsilon else reached
     )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-SENTENCE = ("unit", "neighbours", "observer", "epsilon", "delta", "colluders")
+SENTENCE = ("unit", "neighbours", "observer", "epsilon", "delta", "colluders", "share", "tasks")
 
 
 def fingerprint(content: Any) -> str:

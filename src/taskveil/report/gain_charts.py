@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from taskveil.estimators.summary import change
 from taskveil.report.chart import Chart, axis, number
 from taskveil.report.records import Run
-from taskveil.report.words import change
 
 NAMED = 40  # tasks that still fit under each other with their names
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.estimators.summary import gain_verdict
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
-LOWER_IS_BETTER = ("nmse", "mse", "error-rate")
+LOWER_IS_BETTER = ("nmse", "mse", "rmse", "log-loss", "error-rate")
 METRICS = {
     "nmse": "error (share of variance left)",
     "mse": "mean squared error",
+    "rmse": "typical error in the target's own units (RMSE)",
     "r2": "share of variance explained",
+    "log-loss": "surprise at the true labels (log loss)",
     "auc": "area under the curve of hits over false alarms (AUC)",
     "accuracy": "share of right labels",
     "balanced-accuracy": "share of right labels, each class alike",
@@ -52,25 +55,6 @@ def empty(run: Run) -> bool:
     for raw in ("basis", "second-moment") if values.keys() & {"share", "features"} else ():
         values.pop(raw, None)
     return bool(values) and bool(run.plan and run.plan.releases) and not any(np.any(v) for v in values.values())
-
-
-def gain_verdict(gain: Any) -> str:
-    """How many tasks gain, and how much; each task's own estimate on held-out rows of its own."""
-    changes = np.asarray([change(t) for t in gain.values()])
-    gaining = int((changes < 0).sum())
-    if gaining == 0:
-        return f"none of the {len(changes)} tasks gains from sharing at this noise: each keeps the model it learnt alone."
-    middle = float(np.median(changes))
-    than = f"{abs(middle):.0%} lower than alone" if middle < 0 else "as high as alone"
-    return f"{gaining} of {len(changes)} tasks gain; the median estimated error is {than.replace('%', ' %')}."
-
-
-def change(task: Any) -> float:
-    """Relative change of a task's error by sharing; 0 for a task that learns alone."""
-    alone, shared = float(task["error_alone"]), float(task["error_shared"])
-    if task["kept"] != "shared" or not alone > 0 or not math.isfinite(shared):
-        return 0.0
-    return shared / alone - 1.0
 
 
 def owner_verdict(run: Run, name: str) -> list[str]:

@@ -37,7 +37,7 @@ class CentredRows:
 
     X: Array  # (k, n, d)
     y: Array  # (k, n)
-    free: Array  # (k,) degrees of freedom: rows that count, less one for the intercept, at least 0
+    free: Array  # (k,) degrees of freedom: weights of the rows that count, less one for the intercept, at least 0
 
     @property
     def scale(self) -> Array:
@@ -65,7 +65,7 @@ def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = T
         size = np.abs(np.where(counted, t, 0.0)).max(axis=1, initial=0.0)[:, None]
         t = np.where(counted, t - np.einsum("kn,kn->k", share, t)[:, None], 0.0)
         t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
-    free = np.maximum((counted & usable[:, None]).sum(axis=1) - float(fit_intercept), 0.0)
+    free = np.maximum(np.where(counted & usable[:, None], stack.weights, 0.0).sum(axis=1) - float(fit_intercept), 0.0)
     return CentredRows(X * root[:, :, None], np.where(counted, t, 0.0) * root, free)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from taskveil.errors import DataError, EnvironmentMissing, OptionError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BAD_ROWS", "TABLES", "FileTable", "check_bad_rows", "column_names", "read_npz", "read_table"]
+__all__ = ["BAD_ROWS", "TABLES", "FileTable", "check_bad_rows", "column_names", "read_npz", "read_table", "skipped_rows"]
 
 BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -65,11 +65,13 @@ def read_table(
     text_columns: Iterable[str] = (),
     id_columns: Iterable[str] = (),
     filled_columns: Iterable[str] = (),
+    later_columns: Iterable[str] = (),
 ) -> FileTable:
     """A csv, tsv or parquet file as a DataFrame.
 
     `text_columns` are categorical however their cells look; `id_columns` keep the text of their cells as it
-    stands ('007' is not 7); a csv row with an empty cell in one of the `filled_columns` is a bad row.
+    stands ('007' is not 7); a csv row with an empty cell in one of the `filled_columns` is a bad row. Where bad rows are skipped,
+    those of `later_columns` stay, with an empty cell, for the caller to leave out.
     """
     check_bad_rows(bad_rows)
     _check_file(path)
@@ -78,7 +80,8 @@ def read_table(
     delimiter, header = _header(path)
     _check_header(header, path.name)
     texts, ids = frozenset(text_columns), frozenset(id_columns)
-    return _Csv(path, delimiter, header, bad_rows, texts, ids, tuple(filled_columns)).read()
+    later = frozenset(later_columns) if bad_rows == "skip" else frozenset()
+    return _Csv(path, delimiter, header, bad_rows, texts, ids, tuple(c for c in filled_columns if c not in later), later).read()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -152,6 +155,7 @@ class _Csv:
     text_columns: frozenset[str]
     id_columns: frozenset[str]
     filled_columns: tuple[str, ...] = ()
+    later_columns: frozenset[str] = frozenset()
 
     def read(self) -> FileTable:
         """The fast way first.
@@ -203,15 +207,20 @@ class _Csv:
         """Text columns that are mostly numbers become numeric; their other cells make bad rows."""
         bad = np.zeros(len(frame), dtype=bool)
         numeric: dict[str, Any] = {}
+        reasons = {"with too few or too many fields": len(skipped)}
         for name in frame.columns:
             if (
                 name not in self.text_columns | self.id_columns
                 and (found := _mostly_numbers(frame[name])) is not None
             ):
                 numeric[name] = found[0]
-                bad |= found[1]
+                if name not in self.later_columns:
+                    bad |= found[1]
+                    reasons[f"with text in the numeric column {name!r}"] = int(found[1].sum())
         for name in self.filled_columns:
-            bad |= frame[name].isna().to_numpy()
+            empty = frame[name].isna().to_numpy()
+            bad |= empty
+            reasons[f"with nothing in {name!r}"] = int(empty.sum())
         if (bad.any() or skipped) and self.bad_rows == "error":
             raise self._bad_rows_error(tuple(numeric))
         frame = frame.assign(**numeric) if numeric else frame
@@ -219,7 +228,8 @@ class _Csv:
             return FileTable(frame)
         if bad.all():
             raise DataError(f"{self.path.name} has no row that can be read.")
-        said = f"rows of {self.path.name} that could not be used were skipped (bad_rows='skip')"
+        lost, all_rows = int(bad.sum()) + len(skipped), len(frame) + len(skipped)
+        said = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
         rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
         return FileTable(frame[~bad] if bad.any() else frame, (said,), rows)
 
@@ -250,6 +260,12 @@ class _Csv:
             *(f"line {line} has nothing in the column {n!r}" for n in empty),
             *(f"line {line} has text in the numeric column {n!r}" for n in texts),
         ]
+
+
+def skipped_rows(lost: int, all_rows: int, reasons: Mapping[str, int]) -> str:
+    """How many rows were left out, and how many for each reason."""
+    why = ", ".join(f"{count} {reason}" for reason, count in reasons.items() if count)
+    return f"{lost} of {all_rows} rows were left out: {why}"
 
 
 def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:

@@ -165,6 +165,7 @@ def _from_table_file(path: Path, layout: Layout) -> TaskSet:
         text_columns=(*levels, *layout.groups),
         id_columns=filter(None, (layout.person, *layout.task_columns(columns))),
         filled_columns=layout.filled_columns(columns),
+        later_columns=() if layout.targets is not None else (*layout.task_columns(columns), *layout.target_columns(columns)),
     )
     return tasks_from_frame(table.frame, replace(layout, notes=table.notes))
 

@@ -63,7 +63,7 @@ def load_rows(
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
         task = task or usual_column(column_names(path), TASK_NAMES, "task")
         need_columns(column_names(path), [task])
-        text = _text_in(feature_names)
+        text = (*_text_in(feature_names), *_not_used(column_names(path), feature_names))
         table = read_table(path, bad_rows=bad_rows, text_columns=text, id_columns=[task], filled_columns=[task])
         rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
         return rows if table.rows is None else replace(rows, row_index=table.rows[rows.row_index])
@@ -81,7 +81,8 @@ def _for_every_task(
 ) -> Rows:
     at = None
     if isinstance(source, (str, Path)):
-        table = read_table(Path(source), bad_rows=bad_rows, text_columns=_text_in(names))
+        unused = _not_used(column_names(Path(source)), names)
+        table = read_table(Path(source), bad_rows=bad_rows, text_columns=(*_text_in(names), *unused))
         source, at = table.frame, table.rows
     rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
     place = rows.row_index if at is None else at[rows.row_index]
@@ -109,6 +110,12 @@ def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds 
 
 def _text_in(names: Sequence[str]) -> tuple[str, ...]:
     return (*levels_of(names), *hashed_in(names))
+
+
+def _not_used(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns no feature comes from, such as the target: what they hold makes no row bad."""
+    used = {*names, *_text_in(names)}
+    return [c for c in columns if c not in used]
 
 
 def _table_rows(

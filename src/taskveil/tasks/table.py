@@ -7,14 +7,14 @@ target, rows whose target is missing are dropped from that task.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.files import check_bad_rows
+from taskveil.tasks.files import check_bad_rows, skipped_rows
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
@@ -95,6 +95,7 @@ class _Rows:
     names: tuple[str, ...]
     y: np.ndarray
     position: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
@@ -132,10 +133,13 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     have = list(frame.columns)
     (task,), (target,) = layout.task_columns(have), layout.target_columns(have)
     named, there = _usable_rows(frame, task, target, layout)
+    lost = int((~there).sum())
+    reasons = {f"without a task ({task!r})": int((~named).sum()), f"without a target ({target!r})": int((named & ~there).sum())}
+    notes = (skipped_rows(lost, len(frame), reasons),) if lost else ()
     codes, names = factorize(_plain(frame[task] if named.all() else frame[task][named]), what="task")
     frame = frame if there.all() else frame[there]
     y = target_values(frame[target], target, layout.kind)
-    return _Rows(frame, codes[there[named]], names, y, np.flatnonzero(there)), {task, target}, target
+    return _Rows(frame, codes[there[named]], names, y, np.flatnonzero(there), notes), {task, target}, target
 
 
 def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -193,11 +197,11 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order)
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
-    bounds = encoded.bounds
+    bounds, codes = encoded.bounds, pick(rows.codes)
     return TaskSet.from_arrays(
         X,
         pick(rows.y),
-        pick(rows.codes),
+        codes,
         task_names=rows.names,
         feature_names=encoded.names,
         kind=layout.kind,
@@ -207,10 +211,19 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         person=None if layout.person is None else pick(_plain(rows.frame[layout.person])),
         groups={g: pick(_plain(rows.frame[g])) for g in layout.groups},
         row_index=pick(rows.position),
-        notes=(*layout.notes, *((CLIPPED,) if bounds is not None else ())),
+        notes=(*layout.notes, *rows.notes, *_lost(rows, kept, codes), *((CLIPPED,) if bounds is not None else ())),
         facts=(*layout.facts(), *encoded.facts),
         unusable=layout.unusable,
     )
+
+
+def _lost(rows: _Rows, kept: np.ndarray | None, codes: np.ndarray) -> Iterator[str]:
+    """How many rows missing='drop' left out, and which tasks have no row left."""
+    if kept is not None:
+        yield f"{int((~kept).sum())} of {kept.size} rows were left out for an empty cell (missing='drop')"
+    empty = np.setdiff1d(np.arange(len(rows.names)), codes)
+    if empty.size:
+        yield f"{empty.size} of {len(rows.names)} task(s) have no usable row: {_list([rows.names[i] for i in empty])}"
 
 
 def _picker(order: np.ndarray | None, kept: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:

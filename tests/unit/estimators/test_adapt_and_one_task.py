@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.support.small import related_tasks
 
@@ -24,6 +25,37 @@ def test_many_tasks_and_no_name_is_a_question():
         est.predict(TASKS.X[:6])
 
 
-def test_a_fit_without_tasks_says_that_nothing_is_shared():
-    est = tv.TaskRegressor("subspace", epsilon=1.0).fit(TASKS.X, TASKS.y)
-    assert any("only one task" in note for note in est.warnings_)
+def test_an_adapted_estimator_with_a_task_column_predicts_a_table_without_one():
+    frame = pd.DataFrame(TASKS.X, columns=["a", "b", "c"])
+    named = frame.assign(site=np.repeat(TASKS.task_names, TASKS.sizes))
+    est = tv.TaskRegressor("subspace", epsilon=1.0, task_column="site").fit(named, TASKS.y)
+    adapted = est.adapt(frame[:6], TASKS.y[:6], name="late")
+    assert np.isfinite(adapted.predict(frame[:6])).all()
+
+
+BOUNDS = {"features": {n: [-4, 4] for n in TASKS.feature_names}, "target": [-20, 20]}
+
+
+@pytest.mark.parametrize(("options", "works"), [
+    ({"epsilon": 1.0, "bounds": BOUNDS, "method": "mean"}, True),  # declared units: the billboard's mean fits anybody
+    ({"epsilon": None, "method": "mean"}, True),  # nothing to protect: the mean of all models
+    ({"epsilon": 1.0, "method": "mean"}, False),  # every task has units of its own
+    ({"epsilon": None, "method": "local"}, False),  # nothing is shared
+])  # fmt: skip
+def test_an_unseen_task_is_predicted_wherever_something_public_fits_it(options, works):
+    est = tv.TaskRegressor(**options).fit(TASKS)
+    if works:
+        with pytest.warns(UserWarning, match="task late was not there in fit"):
+            assert np.isfinite(est.predict(TASKS.X[:6], task=["late"] * 6)).all()
+    else:
+        with pytest.raises(DataError, match="taskveil adapt MODEL"):
+            est.predict(TASKS.X[:6], task=["late"] * 6)
+
+
+def test_an_unseen_task_costs_other_tasks_nothing():
+    """Planted twin: a prediction made from all tasks' private models would move with one of them."""
+    one, two = (tv.TaskRegressor("mean", bounds=BOUNDS, insecure_noise_seed=0).fit(TASKS) for _ in range(2))
+    two.models_.coef[0] += 5.0
+    two._set_coefficients(two.method_, two.scaling_, two.models_)
+    with pytest.warns(UserWarning):
+        np.testing.assert_array_equal(one.predict(TASKS.X[:3], task=["late"] * 3), two.predict(TASKS.X[:3], task=["late"] * 3))

@@ -12,7 +12,7 @@
 normalised rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then
 only undoes the target.
 
-Constant columns get scale 1. Held-out rows (mask) do not enter a task's own statistics.
+Constant columns get scale 1. Held-out rows (mask) do not enter a task's own statistics; a mask of weights counts rows by them.
 """
 
 from __future__ import annotations
@@ -204,11 +204,12 @@ def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tup
     for a, b in task_chunks(offsets):
         rows, part = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
         w = np.ones(part[-1]) if mask is None else mask[rows].astype(np.float64)
-        n = np.maximum(sums_by_group(w, part), 1.0)[:, None]
+        total = sums_by_group(w, part)
+        n = np.where(total > 0.0, total, 1.0)[:, None]
         chunk = X[rows] if mask is None else X[rows] * w[:, None]
         mean[a:b] = sums_by_group(chunk, part) / n
-        centred = (X[rows] - np.repeat(mean[a:b], np.diff(part), axis=0)) * w[:, None]
-        std[a:b] = np.sqrt(sums_by_group(centred**2, part) / n)
+        centred = X[rows] - np.repeat(mean[a:b], np.diff(part), axis=0)
+        std[a:b] = np.sqrt(sums_by_group(centred**2 * w[:, None], part) / n)
     tiny = 1e-10 * np.maximum(np.abs(mean), 1e-300)  # rounding of a constant column is not a spread
     return mean, np.where(std > tiny, std, 1.0)
 

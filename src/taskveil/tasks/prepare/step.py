@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from taskveil.errors import OptionError
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.facts import Fact, check_facts
@@ -81,10 +83,10 @@ def prepare_tasks(
     return Prepared(public, OwnPart(scaling.apply(tasks, reuse=reuse), scaling, warnings))
 
 
-def choose_scaling(tasks: TaskSet, rules: PrepareRules) -> Scaling:
-    """Units for every task, by the rules."""
+def choose_scaling(tasks: TaskSet, rules: PrepareRules, weights: np.ndarray | None = None) -> Scaling:
+    """Units for every task, by the rules; a task's own statistics count rows by `weights` (N,)."""
     mode = scaling_mode(rules, tasks.kind, tasks.bounds, tasks.feature_names)
-    return fit_scaling(tasks, mode, normalise=rules.normalise, private=rules.private)
+    return fit_scaling(tasks, mode, normalise=rules.normalise, private=rules.private, mask=weights)
 
 
 def scaling_mode(rules: PrepareRules, kind: str, bounds: PublicBounds | None, names: Sequence[str]) -> str:

@@ -1,0 +1,89 @@
+"""taskveil adapt: a model for a task that was not there in `fit`, from what is public and its own rows, at no cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from taskveil.cli import command_file
+from taskveil.cli.options import json_option, print_json
+from taskveil.cli.out_folder import overwrite_option, prepare_folder
+from taskveil.cli.predict import as_in_fit
+from taskveil.errors import DataError, OptionError
+
+READ_AS_IN_FIT = ("task", "target", "positive", "missing", "bad_rows")
+
+
+@click.command("adapt", epilog="Example: taskveil adapt model/ new_hospital.csv --task-name north -o north/")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("data", type=click.Path(exists=True, dir_okay=False))
+@click.option("--task-name", required=True, help="Name of the new task; of a table of several tasks, its rows are used.")
+@click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.")
+@click.option("--target", help="Column to predict; default: as in `fit`.")
+@click.option("-o", "--out", type=click.Path(), required=True, help="Folder for the new task's model.")
+@overwrite_option
+@json_option
+def command(directory: str, data: str, task_name: str, out: str, overwrite: bool, as_json: bool, **given: Any) -> None:
+    """Train a model for a new task from the rows of DATA and what the models in DIRECTORY made public.
+
+    Nothing is sent and nothing is charged. The folder knows the new task alone: no other task's model goes with it.
+    """
+    from taskveil.estimators.storage import load
+
+    estimator = load(directory)
+    reading = {**as_in_fit(Path(directory), READ_AS_IN_FIT), **{k: v for k, v in given.items() if v is not None}}
+    X, y = rows_of_newcomer(data, task_name, estimator, reading)
+    adapted = estimator.adapt(X, y, name=task_name)
+    prepare_folder(Path(out), overwrite)
+    adapted.save(out)
+    (Path(out) / "run").mkdir()
+    command_file.write(Path(out) / "run" / "command.json", data, {k: v for k, v in reading.items() if v is not None})
+    (found,) = adapted.gain_.to_dict().values()
+    if as_json:
+        print_json({"task": task_name, "gain": found, "out": out})
+    else:
+        click.echo(
+            f"{task_name}: estimated error {found['error_shared']:.3g} with what is public, {found['error_alone']:.3g} alone "
+            f"({adapted.gain_.metric}). Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
+        )
+
+
+def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any]) -> tuple[Any, Any]:
+    """Features and targets of the new task's rows, prepared as the models' own rows were."""
+    from taskveil.tasks.files import read_table
+    from taskveil.tasks.prepare.labels import filled_targets
+    from taskveil.tasks.rows import load_rows
+
+    bad_rows, missing = reading.get("bad_rows") or "error", reading.get("missing") or "error"
+    task, target = reading.get("task"), reading.get("target") or estimator.preparation_.target_name
+    ids = [task] if task else []
+    frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=(target,) if reading.get("positive") else ()).frame
+    if target not in frame.columns:
+        raise OptionError(f"{data} has no column {target!r}; say which column is predicted with --target")
+    if task in frame.columns:
+        frame = _own_rows(frame, task, name, data)
+    filled = filled_targets(frame[target])
+    if not filled.all() and bad_rows != "skip":
+        raise DataError(f"the target column {target!r} has missing values; fill them, or fit with --bad-rows skip")
+    frame = frame[filled].reset_index(drop=True)
+    rows = load_rows(
+        frame.assign(__task__=name), estimator.feature_names_, task="__task__", bounds=estimator.bounds_, missing=missing
+    )
+    y = frame[target].to_numpy()[rows.row_index]
+    if reading.get("positive") is not None:
+        y = (y.astype(str) == str(reading["positive"])).astype(int)
+    if len(y) == 0:
+        raise DataError(f"{data} has no row of the task {name!r} that can be used")
+    return rows.X, y
+
+
+def _own_rows(frame: Any, task: str, name: str, data: str) -> Any:
+    """The rows of the new task; a table of one task may call it otherwise."""
+    called = frame[task].astype(str)
+    if (called == name).any():
+        return frame[called == name]
+    if called.nunique() > 1:
+        raise OptionError(f"{data} holds {called.nunique()} tasks, none of them {name!r}; say --task-name as in the column {task!r}")
+    return frame

@@ -1,0 +1,87 @@
+"""Tasks that were not there in fit: a prediction from what is public, or a model of their own at no cost.
+
+Neither sends anything. A prediction uses the billboard's model where it fits a task without rows: under declared or released units.
+Where every task scales by its own statistics there is no such model in a private run; without privacy it is the mean of all models.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError
+from taskveil.estimators import common_units, inputs
+from taskveil.estimators.gain import measure_gain
+from taskveil.runtime import in_process
+from taskveil.tasks.prepare.scaling import fit_scaling
+from taskveil.tasks.task import TaskSet
+
+if TYPE_CHECKING:
+    from taskveil.estimators.base import TaskEstimator
+
+__all__ = ["adapt", "public_model"]
+
+
+def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (1, r, d) and intercept (1, r) in the user's units for tasks nobody has seen; a warning says so."""
+    names = sorted({str(v) for v in np.unique(unknown)})
+    shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+    model = _from_billboard(estimator) if estimator.unknown == "billboard" else None
+    if model is None:
+        known, method, units = len(estimator.task_names_), estimator.method_.name, estimator.scaling_.mode
+        why = (
+            f"what method {method!r} (scaling {units!r}) made public holds no model for a task without rows of its own"
+            if estimator.unknown == "billboard"
+            else "unknown='error' was asked for"
+        )
+        raise DataError(
+            f"unknown task {shown}: the model was trained on {known} other tasks, and {why}. Train one for it, at no cost, with "
+            "adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`), or fit with declared bounds and method 'mean'. "
+            "In cross-validation, split within tasks: taskveil.TaskKFold."
+        )
+    warnings.warn(f"task {shown} was not there in fit: predicted by the model that is public", UserWarning, stacklevel=5)
+    return model
+
+
+def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray] | None:
+    record, method = estimator.record_, estimator.method_
+    shared = method.shared_model(record.public, record.plan, record.billboards[-1])
+    if shared is not None and not estimator.scaling_.data_dependent:
+        return estimator.scaling_.take([0]).coef_back(shared.coef[:1], shared.intercept[:1])
+    if record.plan.budget.epsilon is None and method.linear and not method.shares_nothing and estimator.scaling_.linear:
+        coef, intercept = estimator.scaling_.coef_back(estimator.models_.coef, estimator.models_.intercept)
+        return coef.mean(axis=0, keepdims=True), intercept.mean(axis=0, keepdims=True)
+    return None
+
+
+def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
+    """See `TaskEstimator.adapt`."""
+    if not estimator.method_.linear:
+        raise OptionError(f"adapt is for linear methods; {estimator.method_.name!r} has other models")
+    rows = inputs.rows_of(X, np.full(len(X), name), estimator.task_column, estimator.feature_names_)
+    estimator._check_features(rows)
+    tasks = TaskSet.from_arrays(
+        rows.X, inputs._target(y, estimator._kind), rows.task, feature_names=estimator.feature_names_, kind=estimator._kind,
+        classes=estimator.classes_, bounds=inputs.as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None),
+    )  # fmt: skip
+    record = estimator.record_
+    if estimator.scaling_.mode == "private":
+        outer = common_units.outer_scaling(tasks, estimator.unit)
+        scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
+    else:
+        private = estimator.epsilon is not None
+        scaling = fit_scaling(tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private)
+        block = scaling.apply(tasks)
+    models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
+    adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None})  # who the training rows are of stays there
+    adapted.task_names_, adapted.feature_names_ = tasks.task_names, estimator.feature_names_
+    adapted.n_features_in_, adapted.classes_, adapted.bounds_ = estimator.n_features_in_, estimator.classes_, tasks.bounds
+    adapted.preparation_, adapted.task_warnings_ = estimator.preparation_, {}
+    adapted.method_, adapted.scaling_, adapted.models_ = estimator.method_, scaling, models
+    adapted.record_ = record.for_newcomer(models)
+    adapted.n_iter_, adapted.certificate_, adapted.warnings_ = estimator.n_iter_, estimator.certificate_, []
+    adapted._gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
+    adapted._set_coefficients(estimator.method_, scaling, models)
+    return adapted

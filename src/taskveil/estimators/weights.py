@@ -1,0 +1,70 @@
+"""Weights of rows: sample_weight and class_weight.
+
+A weight of 2 is a row that stands there twice, a weight of 0 one that does not. With unit = task weights are the task's own
+business: whatever they do to its message, the message is clipped afterwards. With unit = record they would let one row count for
+many, which no bound covers, so private runs refuse them there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.class_weight import compute_sample_weight
+
+from taskveil.errors import DataError, OptionError
+from taskveil.tasks.task import TaskSet
+
+__all__ = ["row_weights"]
+
+LARGEST = 1e9
+
+
+def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int) -> np.ndarray | None:
+    """The weight of every row of `tasks` (N,), or None where all count alike. `n_given`: rows the caller passed."""
+    classes = estimator.class_weight
+    if sample_weight is None and classes is None:
+        return None
+    private = estimator.epsilon is not None
+    if private and str(estimator.unit) == "record":
+        raise OptionError(
+            "sample_weight and class_weight are refused with unit='record': a row that counts for several would break the bound "
+            "on what one row changes. Leave them out, or use unit='task'."
+        )
+    if not estimator._method(tasks).linear:
+        raise OptionError(f"method {estimator._method(tasks).name!r} takes no weights of rows; leave sample_weight out")
+    weights = np.ones(tasks.n_rows) if sample_weight is None else _given(sample_weight, n_given, private)[np.asarray(tasks.row_index)]
+    if classes is not None:
+        weights = weights * _of_classes(tasks, classes)
+    if not private and not (weights > 0).any():
+        raise DataError("every row has sample_weight zero; at least one weight must be above zero")
+    return weights
+
+
+def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:
+    weights = np.asarray(sample_weight)
+    if weights.ndim == 0:
+        weights = np.full(n, weights)
+    if weights.shape != (n,) or weights.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight must be one number per row: expected shape ({n},), got {weights.shape}")
+    weights = weights.astype(np.float64)
+    if private:  # a refusal would tell others about one task's weights
+        return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST)
+    if not (np.isfinite(weights) & (weights >= 0)).all():
+        raise DataError("sample_weight must hold finite numbers that are not negative")
+    return weights
+
+
+def _of_classes(tasks: TaskSet, classes: Any) -> np.ndarray:
+    """'balanced' within each task, by its own rows alone; or a weight per label."""
+    if tasks.classes is None:
+        raise OptionError("class_weight is for TaskClassifier; a regression target has no classes")
+    if not (classes == "balanced" or isinstance(classes, dict)):
+        raise OptionError("class_weight must be None, 'balanced' or a dict of label to weight")
+    weights = np.ones(tasks.n_rows)
+    for i in range(tasks.n_tasks):
+        rows = tasks.rows(i)
+        if tasks.sizes[i]:
+            own = classes if classes == "balanced" else {k: v for k, v in classes.items() if k in set(tasks.y[rows].tolist())}
+            weights[rows] = compute_sample_weight(own, tasks.y[rows])
+    return weights
