@@ -83,7 +83,7 @@ def by_stage(walk: Walk) -> dict[str, list[str]]:
 def fit() -> Callable[[], object]:
     data = tv.get_synthetic("hospitals", seed=0).train
     names = [data.task_names[i] for i in data.task_of_row()]
-    return lambda: tv.TaskRegressor(epsilon=5.0).fit(data.X, data.y, names)
+    return lambda: tv.TaskRegressor("subspace", epsilon=5.0).fit(data.X, data.y, names)
 
 
 def fit_with_ledger(folder: str) -> Callable[[], object]:

@@ -114,6 +114,12 @@ def test_a_parameter_without_a_word_is_found():
     assert parameters_without_a_word(f, inspect.getdoc(f)) == ["second"]
 
 
+@pytest.mark.parametrize("kind", ESTIMATORS[:2], ids=lambda k: k.__name__)
+def test_the_stated_method_is_the_default(kind):
+    stated = re.search(r'^method : .*default="(.+)"$', inspect.getdoc(kind), re.M)
+    assert stated and stated[1] == inspect.signature(kind).parameters["method"].default
+
+
 @pytest.mark.parametrize("default", ["epsilon", "unit", "neighbours", "observer", "aggregation", "scaling", "scaling_share"])
 def test_stated_defaults_are_the_defaults(default):
     stated = re.search(rf"^{default} : .*default=(\S+)$", inspect.getdoc(taskveil.TaskRegressor), re.M)

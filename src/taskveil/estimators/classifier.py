@@ -19,7 +19,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
 
     Parameters
     ----------
-    method : str or Method, default="subspace"
+    method : str or Method, default="together"
         A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon : float or None, default=1.0
         The budget of this fit. `None` trains without privacy, and the certificate says so.

@@ -74,7 +74,7 @@ class Together(Method):
     name = "together"
     chooses_locally = True
     common_units = True
-    reference = "ours; scores at a public model, one strength for all tasks (THEORY section 9), or private subspace (section 1)"
+    reference = "ours; docs/theory/model-protected.md#together"
     rules: ClassVar[dict[str, Rule]] = {"messages": optional(Choice("scores", "directions"))}
 
     def __init__(self, messages: str | None = None, rounds: int | None = None, moment_share: float = MOMENT_SHARE):

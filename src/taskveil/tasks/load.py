@@ -65,8 +65,8 @@ def load_tasks(
         Column that names the person behind a row, across tasks.
     bounds : path, mapping or PublicBounds, default=None
         Declared public ranges. Values outside are clipped.
-    kind : {"regression", "classification"}, default=None
-        Without it numbers are regression; text, booleans and categories are classification.
+    kind : str or None, default=None
+        "regression" or "classification". Without it numbers are regression; text, booleans and categories are classification.
     positive : label, default=None
         The label that counts as 1; every other label is 0.
     features : list of str, default=None
