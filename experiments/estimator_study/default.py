@@ -11,10 +11,10 @@ import argparse
 import warnings
 
 import numpy as np
-
-import taskveil as tv
 from experiments.estimator_study.baselines import Constant, Pooled, error
 from experiments.estimator_study.tables import stored, synthetic
+
+import taskveil as tv
 
 TABLES = {
     "chem97": stored("chem97", 0.3),

@@ -170,7 +170,7 @@ def choose_method(name: str, tasks: Any, unit: str) -> tuple[str, str]:
         return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
     if tasks.n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "together", f"method auto ({sizes}): 'together', which shares a model or a few directions and lets each task differ. {end}"
+    return "together", f"method auto ({sizes}): 'together', which shares a model or directions and lets each task differ. {end}"
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:
