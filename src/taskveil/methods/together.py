@@ -33,7 +33,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaincc
 
-from taskveil.checks import Choice, Rule, optional
+from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
@@ -75,7 +75,10 @@ class Together(Method):
     chooses_locally = True
     common_units = True
     reference = "ours; docs/theory/model-protected.md#together"
-    rules: ClassVar[dict[str, Rule]] = {"messages": optional(Choice("scores", "directions"))}
+    rules: ClassVar[dict[str, Rule]] = {
+        "messages": optional(Choice("scores", "directions")),
+        "moment_share": Number(at_least=0, at_most=0.8),
+    }
 
     def __init__(self, messages: str | None = None, rounds: int | None = None, moment_share: float = MOMENT_SHARE):
         self.messages = messages
@@ -123,7 +126,7 @@ class Together(Method):
         return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
 
     def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
-        """Norm of the noise of one release of the score, and what noise hides in one of the strength, over the number of tasks."""
+        """Norm of the noise of one score, and what noise hides in a release of the strength, over the number of tasks."""
         found = {}
         for planned in make_plan(self._requests(public, 1), budget).releases:
             factor = CLEAR * EVIDENCE_SIZE if planned.name == STRENGTH else math.sqrt(planned.contribution.vector_size)
@@ -213,7 +216,8 @@ class TogetherTasks(TaskSide):
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        loss, message = self.public.loss, {}
+        loss = self.public.loss
+        message: Message = {}
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
         if (view.round + 1, SCORE) in self.asked:
@@ -257,7 +261,7 @@ def finite(messages: np.ndarray) -> np.ndarray:
 
 
 def without_noise(mean: np.ndarray, deviation: float) -> tuple[np.ndarray, float]:
-    """A noisy mean, shrunk by the noise's share of its length (James & Stein 1961), and its log doubt; zero where it may be noise."""
+    """A noisy mean, zero where it may be noise, else shrunk by the noise's share of its length (James-Stein); its log doubt."""
     length, noise = float(np.square(mean).sum()), mean.size * deviation**2
     if noise == 0.0:
         return mean, 0.0
