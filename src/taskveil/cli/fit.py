@@ -9,6 +9,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.checks import Entries, Number
 from taskveil.cli import command_file
 from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
@@ -30,7 +31,6 @@ from taskveil.cli.options import (
     seed_option,
     written_page,
 )
-from taskveil.checks import Entries, Number
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
 

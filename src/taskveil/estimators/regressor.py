@@ -21,8 +21,9 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     method : str or Method, default="subspace"
         A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon, delta : float or None
-        The budget of this fit. `epsilon={"north": 0.5, "*": 2.0}` gives each task its own, "*" all others; the certificate then
-        has a statement for every distinct budget. `epsilon=None` trains without privacy, and the certificate says so. `delta=None` means
+        The budget of this fit. `epsilon={"north": 0.5, "*": 2.0}` gives each task its own, "*" all others; the certificate
+        then has a statement for every distinct budget.
+        `epsilon=None` trains without privacy, and the certificate says so. `delta=None` means
         min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for unit "record".
     unit : {"task", "record"}
         What is protected: all rows of a task, or one row.
