@@ -65,7 +65,7 @@ def _billboard(folder: Path, public: PublicInfo, names: Sequence[str], scaling: 
         same = (list(about["feature_names"]) == list(names), about["public"]["kind"] == public.kind, mode == scaling)
     if not all(same):
         what = ("features", "kind", "scaling")[same.index(False)]
-        raise OptionError(f"the prior's model has other {what} than this run; train with the same, or give coefficients in a file")
+        raise OptionError(f"the prior's model has other {what} than this run; use the same, or give coefficients in a file")
     path = folder / "arrays.npz"
     with total(str(path)), np.load(path, allow_pickle=False) as stored:
         shared = set(board["names"]) - set(board["per_task"])

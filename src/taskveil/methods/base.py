@@ -165,7 +165,7 @@ class Method(BaseEstimator):
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure", "local-model")
-    weighs_tasks: ClassVar[bool] = True  # False: sums over some tasks only, which shares of tasks would bias (privacy/per_task.py)
+    weighs_tasks: ClassVar[bool] = True  # False: sums over some tasks only, which budgets per task would bias
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
     chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +46,6 @@ class MomentSum(Contribution):
     """Sums over tasks of (a M, e q, b M'M); a message is M flattened, then q."""
 
     kind = "moment-sum"
-    bound: ClassVar[float] = 1.0
     n_features: int
     mean_weight: float  # a
     extra_weight: float  # e
@@ -58,6 +57,10 @@ class MomentSum(Contribution):
             if not 1 / LARGEST_WEIGHT <= weight <= LARGEST_WEIGHT:
                 raise OptionError(f"the weights of a moment-sum must be positive and finite; got {weight!r}")
         super().__post_init__()
+
+    @property
+    def bound(self) -> float:  # type: ignore[override]
+        return 1.0
 
     @property
     def message_shape(self) -> tuple[int, ...]:

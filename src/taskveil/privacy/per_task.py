@@ -1,7 +1,7 @@
 """A budget for each task: its summand is scaled down by what it allows less than the others (THEORY section 10).
 
-Task i declares epsilon_i, publicly and without looking at rows; mu_i = mu(epsilon_i, delta) is the Gaussian privacy it allows, and
-f_i = mu_i / max mu its share. The sum released is
+Task i declares epsilon_i, publicly and without looking at rows; mu_i = mu(epsilon_i, delta) is the Gaussian privacy it allows,
+and f_i = mu_i / max mu its share. The sum released is
 
     (m / sum f)  *  sum_i f_i s_i        s_i the summand of the contribution inside, clipped as ever
 

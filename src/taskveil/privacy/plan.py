@@ -71,7 +71,8 @@ class Budget:
                 table.get(name)
         AGGREGATIONS.get(self.aggregation)
         if self.task_epsilons is not None:
-            object.__setattr__(self, "task_epsilons", tuple(ListOf(Number(above=0)).check("task_epsilons", list(self.task_epsilons))))
+            each = ListOf(Number(above=0)).check("task_epsilons", list(self.task_epsilons))
+            object.__setattr__(self, "task_epsilons", tuple(each))
             if self.epsilon is None or max(self.task_epsilons) != self.epsilon:
                 raise OptionError("where tasks have budgets of their own, epsilon is the largest of them")
         if isinstance(self.secure, dict):
