@@ -25,6 +25,7 @@ from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
 from taskveil.audits.one_run_bounds import (
+    THEOREM_SHARE,
     Outlook,
     count_correct,
     fdp_epsilon,
@@ -257,17 +258,18 @@ def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook,
     mu = _mu(est.record_.plan)
     guesses, correct = expected.guesses, int(count_correct(scores, coins, expected.guesses))
     both = mu is not None and k <= expected.directions
-    level = expected.alarm / (2 if both else 1)
+    level = expected.alarm * (THEOREM_SHARE if both else 1.0)
     bound, sure = (fdp_epsilon(k, guesses, correct, delta, a, mu is not None) for a in (1 - CONFIDENCE, level))
     chance = recorded_p_value(scores, coins, mu) if both and mu is not None else None
-    refuted = sure > epsilon or (chance is not None and chance <= level)
+    unlikely = chance is not None and chance <= expected.alarm - level
+    refuted = sure > epsilon or unlikely
     details = {
         "canaries": k, "guesses": guesses, "correct": correct, "outlook": expected.to_dict(),
         "threshold_bound": one_run_bound(k, guesses, correct, delta, 1 - CONFIDENCE),
         "estimate": gaussian_estimate(scores, coins, delta), "as_recorded": chance,
     }  # fmt: skip
     leaks = []
-    if chance is not None and chance <= level and not sure > epsilon:
+    if unlikely and not sure > epsilon:
         leaks = [f"had the noise been what is recorded, scores so far apart would have probability {chance:.1g}"]
     return AuditResult(
         str(est.record_.plan and est.certificate_.method), epsilon, delta, bound, CONFIDENCE, _attack(details), 1,
