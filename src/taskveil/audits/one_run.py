@@ -1,8 +1,8 @@
 """One run, many canary tasks: a lower bound on epsilon from the run itself, without repeating it.
 
 K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the
-canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so its
-message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number
+canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so
+its message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number
 of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one) and scores
 every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
 
@@ -195,7 +195,8 @@ def vector_releases(plan: Plan, n_features: int, known: bool) -> list[Any]:
     """
     found = [
         p for p in plan.releases
-        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum) and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
+        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum)
+        and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
     ]  # fmt: skip
     if not found:
         raise OptionError(

@@ -73,7 +73,9 @@ def test_correct_runs_are_refuted_at_most_at_the_stated_rate():
     assert refuted(scores, coins, MU, outlook(300, 700, 512, MU, MU, (4.0, 1e-5)).guesses).sum() <= 20
 
 
-@pytest.mark.parametrize("fault, mu", [("half the noise", 2 * MU), ("five rounds paid as one", np.sqrt(5) * MU), ("no clipping", 1e6)])
+@pytest.mark.parametrize(
+    "fault, mu", [("half the noise", 2 * MU), ("five rounds paid as one", np.sqrt(5) * MU), ("no clipping", 1e6)]
+)
 def test_faulty_runs_are_refuted_in_more_than_four_of_five(fault, mu):
     scores, coins = runs(mu, 100, 300, 512, seed=2)
     assert refuted(scores, coins, MU, outlook(300, 700, 512, MU, MU, (4.0, 1e-5)).guesses).mean() >= 0.8

@@ -30,7 +30,7 @@ def spent(tmp_path_factory):
 def test_the_board_gets_who_whom_spending_attack_and_code(spent):
     folder, url = spent
     text = write_board(folder, url).read_text()
-    for part in ("All data of one task", "delta = 1e-05", "account clinics", "of 3 at delta 1e-05", "in 2 run(s)", "not attacked"):
+    for part in ("All data of one task", "delta = 1e-05", "account clinics", "of 3 at delta 1e-05", "in 2 run(s)", "attacked"):
         assert part in text
     assert "What is not protected" in text and "Not signed" in text and "certify DIR --code" in text
 
