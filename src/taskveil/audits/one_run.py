@@ -2,9 +2,9 @@
 
 K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the
 canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so
-its message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number
-of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one) and scores
-every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
+its message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public
+number of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one)
+and scores every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
 
 Coins must be fair and independent; outputs may depend on each other as they like. Little can be shown at small epsilon, or where
 the release has fewer coordinates than there are canaries; `Outlook` says so before the run.
