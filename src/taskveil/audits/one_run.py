@@ -1,10 +1,10 @@
 """One run, many canary tasks: a lower bound on epsilon from the run itself, without repeating it.
 
 K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the
-canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so its
-message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number
-of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one) and scores
-every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
+canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so
+its message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public
+number of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one)
+and scores every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
 
 Coins must be fair and independent; outputs may depend on each other as they like. Little can be shown at small epsilon, or where
 the release has fewer coordinates than there are canaries; `Outlook` says so before the run.
@@ -25,6 +25,7 @@ from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
 from taskveil.audits.one_run_bounds import (
+    THEOREM_SHARE,
     Outlook,
     count_correct,
     fdp_epsilon,
@@ -194,7 +195,8 @@ def vector_releases(plan: Plan, n_features: int, known: bool) -> list[Any]:
     """
     found = [
         p for p in plan.releases
-        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum) and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
+        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum)
+        and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
     ]  # fmt: skip
     if not found:
         raise OptionError(
@@ -257,17 +259,18 @@ def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook,
     mu = _mu(est.record_.plan)
     guesses, correct = expected.guesses, int(count_correct(scores, coins, expected.guesses))
     both = mu is not None and k <= expected.directions
-    level = expected.alarm / (2 if both else 1)
+    level = expected.alarm * (THEOREM_SHARE if both else 1.0)
     bound, sure = (fdp_epsilon(k, guesses, correct, delta, a, mu is not None) for a in (1 - CONFIDENCE, level))
     chance = recorded_p_value(scores, coins, mu) if both and mu is not None else None
-    refuted = sure > epsilon or (chance is not None and chance <= level)
+    unlikely = chance is not None and chance <= expected.alarm - level
+    refuted = sure > epsilon or unlikely
     details = {
         "canaries": k, "guesses": guesses, "correct": correct, "outlook": expected.to_dict(),
         "threshold_bound": one_run_bound(k, guesses, correct, delta, 1 - CONFIDENCE),
         "estimate": gaussian_estimate(scores, coins, delta), "as_recorded": chance,
     }  # fmt: skip
     leaks = []
-    if chance is not None and chance <= level and not sure > epsilon:
+    if unlikely and not sure > epsilon:
         leaks = [f"had the noise been what is recorded, scores so far apart would have probability {chance:.1g}"]
     return AuditResult(
         str(est.record_.plan and est.certificate_.method), epsilon, delta, bound, CONFIDENCE, _attack(details), 1,

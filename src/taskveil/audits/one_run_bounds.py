@@ -33,6 +33,7 @@ Inverse = Callable[[float], float]  # r -> smallest h with r <= 1 - f(h)
 LARGEST_MU, LARGEST_EPSILON = 40.0, 60.0
 SIMULATIONS = 200
 SHARES = tuple(k / 40 for k in range(4, 41))  # of the canaries that may be guessed
+THEOREM_SHARE = 0.8  # of the false-alarm probability; the rest is for the exact test of the recorded noise
 WEAK = 0.5  # chance of refuting half the noise below which an audit says that it cannot
 
 
@@ -182,7 +183,7 @@ def outlook(
     coins = rng.integers(0, 2, (SIMULATIONS, canaries)).astype(bool)
     well, half = (simulated_scores(coins, directions, f * seen_mu, rng) for f in (1.0, 2.0))
     both = claimed_mu is not None and canaries <= directions
-    level = alarm / 2 if both else alarm
+    level = alarm * THEOREM_SHARE if both else alarm
     inverse = two_lines(*claim) if claimed_mu is None else gaussian_curve(claimed_mu)
     best = (-1.0, 0, 0)
     for share in SHARES:
@@ -194,7 +195,7 @@ def outlook(
     refuted = count_correct(half, coins, guesses) >= needed
     power = by_guesses = float(refuted.mean())
     if both and claimed_mu is not None:
-        power = float((refuted | [recorded_p_value(s, c, claimed_mu) <= level for s, c in zip(half, coins)]).mean())
+        power = float((refuted | [recorded_p_value(s, c, claimed_mu) <= alarm - level for s, c in zip(half, coins)]).mean())
     middle = int(np.median(count_correct(well, coins, guesses)))
     typical = fdp_epsilon(canaries, guesses, middle, claim[1], 0.05, claimed_mu is not None)
     growth = math.sqrt(1 + (seen_mu / 2) ** 2 * canaries / directions)

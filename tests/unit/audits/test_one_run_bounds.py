@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 from taskveil.audits.one_run_bounds import (
+    THEOREM_SHARE,
     count_correct,
     fdp_epsilon,
     gaussian_curve,
@@ -33,8 +34,8 @@ def runs(mu: float, number: int, canaries: int, directions: int, seed: int) -> t
 def refuted(scores: np.ndarray, coins: np.ndarray, mu: float, guesses: int) -> np.ndarray:
     """The verdict of audits.one_run.conclude, for many runs."""
     k = coins.shape[1]
-    by_guesses = count_correct(scores, coins, guesses) >= least_correct(gaussian_curve(mu), k, guesses, ALARM / 2)
-    return by_guesses | np.array([recorded_p_value(s, c, mu) <= ALARM / 2 for s, c in zip(scores, coins)])
+    by_guesses = count_correct(scores, coins, guesses) >= least_correct(gaussian_curve(mu), k, guesses, THEOREM_SHARE * ALARM)
+    return by_guesses | np.array([recorded_p_value(s, c, mu) <= (1 - THEOREM_SHARE) * ALARM for s, c in zip(scores, coins)])
 
 
 def test_inverse_curves_undo_their_trade_off():
@@ -72,7 +73,9 @@ def test_correct_runs_are_refuted_at_most_at_the_stated_rate():
     assert refuted(scores, coins, MU, outlook(300, 700, 512, MU, MU, (4.0, 1e-5)).guesses).sum() <= 20
 
 
-@pytest.mark.parametrize("fault, mu", [("half the noise", 2 * MU), ("five rounds paid as one", np.sqrt(5) * MU), ("no clipping", 1e6)])
+@pytest.mark.parametrize(
+    "fault, mu", [("half the noise", 2 * MU), ("five rounds paid as one", np.sqrt(5) * MU), ("no clipping", 1e6)]
+)
 def test_faulty_runs_are_refuted_in_more_than_four_of_five(fault, mu):
     scores, coins = runs(mu, 100, 300, 512, seed=2)
     assert refuted(scores, coins, MU, outlook(300, 700, 512, MU, MU, (4.0, 1e-5)).guesses).mean() >= 0.8
