@@ -1,6 +1,7 @@
 """Public knowledge about models, there before the run: one more belief every task weighs by the evidence of its own rows.
 
-A run's own charge is the same for any fixed prior (THEORY section 9). What holds in total depends on where the prior came from:
+A run's own charge is the same for any fixed prior
+(docs/theory/spending.md#priors). What holds in total depends on where the prior came from:
 its origin and a digest are recorded, and `conditional` says that it was computed from protected rows outside this account: the
 certificate is then conditional on it. Which weight a task gives it is the task's own work after the last release, and free.
 

@@ -4,7 +4,7 @@ A task sends M (outputs x features, |M|_F <= 1) and one more number q in [-1, 1]
 
     s(M, q) = (a M, e q, b M'M)        M'M in the isometry of symmetric matrices; a, e, b public weights
 
-**Theorem** (THEORY section 9). Squared l2 sensitivity, add-remove: a^2 + e^2 + b^2. Replace-one: 4 e^2 plus
+**Theorem** (docs/theory/spending.md#joint-release). Squared l2 sensitivity, add-remove: a^2 + e^2 + b^2. Replace-one: 4 e^2 plus
 
     4 a^2                             where b^2 <= a^2 / 2: the second moment is free
     2 a^2 + 2 b^2 + a^4 / (2 b^2)     else, instead of 4 a^2 + 2 b^2 for two releases

@@ -1,4 +1,5 @@
-"""A budget for each task: its summand is scaled down by what it allows less than the others (THEORY section 10).
+"""A budget for each task: its summand is scaled down by what it allows less than the others
+(docs/theory/spending.md#budget-per-task).
 
 Task i declares epsilon_i, publicly and without looking at rows; mu_i = mu(epsilon_i, delta) is the Gaussian privacy it allows,
 and f_i = mu_i / max mu its share. The sum released is

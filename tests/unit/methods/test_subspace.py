@@ -79,7 +79,7 @@ def variances(neighbours: str) -> dict[str, float]:
 
 
 def test_one_release_lowers_the_noise_of_the_mean_by_two_fifths_and_raises_no_other():
-    """The closed form of THEORY section 9; add-remove has nothing to gain."""
+    """The closed form of docs/theory/spending.md#joint-release; add-remove has nothing to gain."""
     assert variances("replace-one") == pytest.approx({"mean": 0.575, "length": 0.575, "moment": 1.0}, abs=5e-4)
     assert variances("add-remove") == pytest.approx({"mean": 1.0, "length": 1.0, "moment": 1.0}, rel=1e-6)
 

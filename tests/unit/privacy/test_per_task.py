@@ -81,7 +81,10 @@ def test_every_budget_has_a_statement_that_is_recomputed_from_its_own_events(ins
 
 
 def test_rounding_is_counted_in_full_for_small_shares():
-    """+0.8 % of epsilon at f = 0.1 on a coarse grid (THEORY section 10); the fine grid of releases keeps it below 1e-6."""
+    """+0.8 % of epsilon at f = 0.1 on a coarse grid (docs/theory/spending.md#budget-per-task).
+
+    The fine grid of releases keeps it below 1e-6.
+    """
     plan = plan_of(VectorSum((435,), 1.0))
     for share, epsilon in zip(task_shares(EPSILONS, 1e-5), EPSILONS):
         assert epsilon * (1 - 1e-4) < plan.certified(share=share)[0] <= epsilon
