@@ -1,9 +1,9 @@
 """`make faults-network`: kills and damaged messages over real Flower. Nothing lost, nothing spent twice, no run dead.
 
 25 kills of a site and 25 of the server, in three runs of six rounds: at a random moment after something has happened a site and
-the server die, a few seconds apart in either order, and both come back together. A killed node is let in again by Flower after
-some 40 s and a message takes 7 to 11 s, so a pair of kills costs about a minute and all of them half an hour on two quiet cores.
-Then a server that sends damaged questions beside the right ones, and a site that answers with rubbish, 50 messages and more.
+the server die, a few seconds apart in either order, and both come back together: a killed node is let in again by Flower after
+some 40 s, and a message takes 7 to 11 s, so that kills one by one would take twice as long. Then a server that sends damaged
+questions beside the right ones, and a site that answers with rubbish, 50 messages and more.
 """
 
 from __future__ import annotations

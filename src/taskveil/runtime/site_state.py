@@ -43,8 +43,8 @@ class SiteState:
             folder.mkdir(parents=True, exist_ok=True)
             os.chmod(folder, 0o700)
         except OSError as error:
-            why = error.strerror
-            raise DataError(f"the state folder {folder} cannot be made or used: {why}; name another in site.toml") from None
+            words = f"the state folder {folder} cannot be made or used: {error.strerror}; name another in site.toml"
+            raise DataError(words) from None
 
     # ------------------------------------------------------- what was agreed
 

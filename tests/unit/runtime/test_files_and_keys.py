@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests.support.federation import Trial
 
 from taskveil.errors import DataError, InputError
 from taskveil.runtime.federation import join, keys, serve
 from taskveil.runtime.federation.config import load_federation
+from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment
 from taskveil.runtime.federation.run_folder import KEEP, check_same, clean, open_run
 
@@ -128,3 +131,26 @@ def test_new_private_keys_are_0600_whatever_the_umask(tmp_path):
     finally:
         os.umask(old)
     assert mode(tmp_path / "north.key") == 0o600
+
+
+def test_a_machine_too_busy_to_answer_flower_does_not_end_the_server(tmp_path, monkeypatch):
+    """The timeout of a call of Flower's command line went through `serve` as a defect."""
+    federation = load_federation(Trial(tmp_path, 'method = "mean"\nepsilon = 1.0').folder / "federation.toml")
+    (federation.folder / "run").mkdir()
+
+    def busy(command, **options):
+        raise subprocess.TimeoutExpired(command, options["timeout"])
+
+    monkeypatch.setattr(serve.subprocess, "run", busy)
+    monkeypatch.setattr(serve, "tool", lambda name: name)
+    said: list[str] = []
+    serve._start_run(federation, said.append)
+    assert len(said) == 1 and said[0].endswith("trying again")
+
+
+def test_a_run_that_died_with_its_server_is_known_by_its_lock_not_by_its_age(tmp_path):
+    federation = load_federation(Trial(tmp_path, 'method = "mean"\nepsilon = 1.0').folder / "federation.toml")
+    assert not serve._training(federation)
+    with only_one(federation.folder / "run" / "training", "a run"):
+        assert serve._training(federation)
+    assert not serve._training(federation)

@@ -113,14 +113,11 @@ def register(federation: Federation, say: Say) -> None:
 
 def flwr(federation: Federation, *arguments: str) -> dict[str, str]:
     """One call of Flower's command line against this server, answered in JSON."""
-    done = subprocess.run(
-        [tool("flwr"), *arguments],
-        env=_environment(federation),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    command, env = [tool("flwr"), *arguments], _environment(federation)
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=START, check=False)
+    except subprocess.TimeoutExpired:  # `serve` tries again
+        raise EnvironmentMissing(f"flwr {' '.join(arguments[:2])} did not answer within {START:.0f} s") from None
     start = done.stdout.find("{")
     try:
         answer = json.loads(done.stdout[start:]) if start >= 0 else {}
