@@ -102,7 +102,8 @@ def tasks_of(
         raise DataError(
             "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
         )
-    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, declared is not None and declared.classes is not None)
+    labelled = declared is not None and declared.classes is not None
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled)
     levels = () if declared is None else declared.levels
     if is_table(X) and any(
         c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column

@@ -17,8 +17,8 @@ HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
 UNUSABLE = ("error", "set-aside")
 SET_ASIDE = (
-    "it holds missing, infinite or huge values, or labels outside the declared ones, and was set aside: it sends nothing and gets the shared or a constant model. "
-    "Correct them, or fill missing cells with missing= (--missing)"
+    "it holds missing, infinite or huge values, or labels outside the declared ones, and was set aside: it sends nothing and "
+    "gets the shared or a constant model. Correct them, or fill missing cells with missing= (--missing)"
 )
 
 
