@@ -12,7 +12,7 @@ import taskveil as tv
 from taskveil.estimators import gain, search
 from taskveil.methods import alone
 from taskveil.solvers import padding
-from taskveil.tasks import block as block_module
+from taskveil.tasks.prepare.step import PrepareRules
 from taskveil.tasks.split import split_rows
 
 
@@ -145,14 +145,14 @@ def test_padding_to_the_widest_is_seen(monkeypatch):
     assert moved_by_a_task(setup, "more rows", sizes)
 
 
-def test_a_value_that_overflows_everybody_is_seen(monkeypatch):
-    setup = Setup("subspace", "classification", options={"scaling": "none"})
-    assert not moved_by_a_task(setup, "tiny")
-
-    def solver_of_old(values):
-        if (np.abs(values[values != 0]) < 1e-100).any():
-            raise np.linalg.LinAlgError("eigenvalues did not converge")
-        return values
-
-    monkeypatch.setattr(block_module, "within_reach", solver_of_old)
-    assert moved_by_a_task(setup, "tiny")
+@pytest.mark.parametrize(
+    ("kind", "column", "value"),
+    [("regression", "a", 1e300), ("regression", "target", np.nan), ("classification", "target", None)],
+)
+def test_an_unusable_value_that_raises_for_everybody_is_seen(kind, column, value, monkeypatch):
+    setup, table = Setup("mean", kind, arrays=True), raw_table(kind, [6, 9, 7, 8], 3)
+    changed = table.copy()
+    changed.loc[2, column] = value
+    assert not task_law(setup, table, changed, "east")
+    monkeypatch.setattr(PrepareRules, "unusable", "error")
+    assert task_law(setup, table, changed, "east")

@@ -127,8 +127,8 @@ class TaskSet:
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
         classes = bounds.classes if classes is None and bounds is not None else classes
-        labels = silent and kind == "classification"
-        y, lost = stand_ins(y, classes) if labels else (as_target(y, kind), np.zeros(len(y), dtype=bool))
+        given, labels = y, silent and kind == "classification"
+        y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
@@ -137,6 +137,7 @@ class TaskSet:
         usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
+            y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
         if kind == "classification" and classes is None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 import pytest
 
 from taskveil.errors import DataError, OptionError
@@ -60,3 +63,33 @@ def test_a_signature_covers_every_file_below_the_folder(keys, tmp_path):
     assert signing.signature_problems(folder, public)[0] == [] and signing.unsigned_files(folder) == ["later"]
     (folder / "deep" / "a").write_text("3")
     assert signing.signature_problems(folder, public)[0] == ["deep/a was changed or removed after it was signed"]
+
+
+def forged_list(document, folder):
+    """The forger brings the list of hashes up to date, and cannot sign it."""
+    document["files"]["a"] = hashlib.sha256((folder / "a").read_bytes()).hexdigest()
+
+
+def other_name(document, folder):
+    """The signature is as it was; who signed is said otherwise."""
+    document["key"] = signing.make_key(folder.parent / "forger")[1].read_text()
+
+
+@pytest.mark.parametrize(("forge", "words"), [(forged_list, "not of this key over this list"), (other_name, "another key")])
+def test_a_forged_signature_is_none(keys, tmp_path, forge, words):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "a").write_text("epsilon 1")
+    signed = signing.sign_folder(folder, signing.private_key(keys[0]))
+    document = json.loads(signed.read_text())
+    if forge is forged_list:
+        (folder / "a").write_text("epsilon 0.1")
+    forge(document, folder)
+    signed.write_text(json.dumps(document))
+    problems, _ = signing.signature_problems(folder, signing.public_key(keys[1]))
+    assert len(problems) == 1 and words in problems[0]
+
+
+def test_a_folder_without_a_signature_is_not_signed_by_a_key_that_is_given(keys, tmp_path):
+    assert signing.signature_problems(tmp_path, None) == ([], None)
+    assert "not signed by that key" in signing.signature_problems(tmp_path, signing.public_key(keys[1]))[0][0]

@@ -222,3 +222,13 @@ def test_narrow_numbers_stay_narrow():
 def test_the_printed_form_names_no_private_count():
     text = repr(TaskSet.from_arrays(*shuffled(n=12_345)))
     assert "12" not in text and "345" not in text
+
+
+def test_values_out_of_reach_are_cut_off_one_by_one_and_others_are_not_touched():
+    """Eighth powers must stay numbers; a cell is cut by public numbers alone."""
+    from taskveil.tasks.block import REACH, within_reach
+
+    plain = np.array([[1.0, -2.0], [0.0, 3e-29]])
+    assert within_reach(plain) is plain
+    cut = within_reach(np.array([[1e149, -2.0], [1e-160, -1e40]]))
+    np.testing.assert_array_equal(cut, [[REACH, -2.0], [0.0, -REACH]])

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
@@ -27,6 +25,7 @@ from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
+from taskveil.tasks.prepare.labels import label_set
 from taskveil.tasks.prepare.step import prepare_tasks
 from taskveil.tasks.task import TaskSet
 
@@ -111,7 +110,7 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
     chosen = tasks.take_tasks([tasks.index_of(name) for name in member.tasks])
     if federation.data["kind"] == "classification":  # the label set is declared; a site may lack some labels
         facts = tuple(f for f in chosen.facts if f.what != "labels")
-        chosen = replace(chosen, classes=np.unique(federation.data["classes"]), facts=facts)
+        chosen = replace(chosen, classes=label_set(chosen.y, federation.data["classes"]), facts=facts)
     if member.rows is not None and tuple(int(n) for n in chosen.sizes) != member.rows:
         raise DataError(
             f"site {member.name!r} declared other numbers of rows; sizes are public and fixed. Correct federation.toml."
