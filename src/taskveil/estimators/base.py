@@ -133,7 +133,8 @@ class TaskEstimator(BaseEstimator):
         tasks = inputs.tasks_of(
             X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
         )
-        weights = row_weights(self, tasks, sample_weight, tasks.n_rows if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
+        given = tasks.n_rows if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
+        weights = row_weights(self, tasks, sample_weight, given)
         method, scaling, notes = self._prepared(tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)

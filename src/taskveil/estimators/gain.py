@@ -53,7 +53,8 @@ class Gain:
         import pandas as pd
 
         frame = pd.DataFrame.from_dict(self.to_dict(), orient="index")
-        frame.insert(2, "change_percent", 100.0 * (frame["error_shared"] / frame["error_alone"].where(frame["error_alone"] > 0) - 1.0))
+        alone = frame["error_alone"].where(frame["error_alone"] > 0)
+        frame.insert(2, "change_percent", 100.0 * (frame["error_shared"] / alone - 1.0))
         return frame.rename_axis("task")
 
     def __repr__(self) -> str:

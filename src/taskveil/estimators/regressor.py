@@ -19,7 +19,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     Parameters
     ----------
     method : str or Method, default="subspace"
-        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as the command line does), or `taskveil.methods.get("low-rank", rounds=50)`.
+        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as on the command line), or
+        `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon, delta : float or None
         The budget of this fit. `epsilon=None` trains without privacy, and the certificate says so. `delta=None` means
         min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for unit "record".
@@ -48,12 +49,17 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         Share of the budget that scaling="private" spends.
     normalise : {None, "row"}
         Scale every row to unit length, as the papers do.
+    missing : {"error", "impute-own", "impute-bounds"}
+        Empty cells: refuse, the median of the task's own rows, or the middle of the declared range. In predict the task's own
+        centre, or that middle.
+    class_weight : dict, "balanced" or None
+        For classifiers: weights of labels; "balanced" within each task by its own rows.
     task_column : str or int or None
         Column of X that holds the task, for pipelines and grid searches.
-    unknown : {"error", "billboard"}
-        What predict does for a task it has not seen.
-    seed : int or None
-        Initialisation and splits. Never noise.
+    unknown : {"billboard", "error"}
+        What predict does for a task it has not seen: use what is public, with a warning, where that fits; or refuse.
+    seed, random_state : int or None
+        Initialisation and splits, under two names. Never noise.
     insecure_noise_seed : int or None
         Makes the noise reproducible and therefore voids the certificate. For tests and simulations only.
     ledger, account : str or None

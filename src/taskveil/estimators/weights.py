@@ -33,7 +33,9 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         )
     if not estimator._method(tasks).linear:
         raise OptionError(f"method {estimator._method(tasks).name!r} takes no weights of rows; leave sample_weight out")
-    weights = np.ones(tasks.n_rows) if sample_weight is None else _given(sample_weight, n_given, private)[np.asarray(tasks.row_index)]
+    weights = np.ones(tasks.n_rows)
+    if sample_weight is not None:
+        weights = _given(sample_weight, n_given, private)[np.asarray(tasks.row_index)]
     if classes is not None:
         weights = weights * _of_classes(tasks, classes)
     if not private and not (weights > 0).any():

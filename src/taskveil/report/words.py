@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.estimators.summary import change, gain_verdict
+from taskveil.estimators.summary import gain_verdict
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
