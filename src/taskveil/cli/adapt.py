@@ -63,7 +63,7 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=texts).frame
     if target not in frame.columns:
         raise OptionError(f"{data} has no column {target!r}; say which column is predicted with --target")
-    if task in frame.columns:
+    if task is not None and task in frame.columns:
         frame = _own_rows(frame, task, name, data)
     filled = filled_targets(frame[target])
     if not filled.all() and bad_rows != "skip":
