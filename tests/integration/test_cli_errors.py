@@ -126,7 +126,7 @@ CASES = {
     "mechanism that is not private": ([*FIT, "--mechanism", "paper-wishart"], 2, "not private"),
     "unknown mechanism": ([*FIT, "--mechanism", "dice"], 2, "gaussian"),
     "pure mechanism needed": ([*FIT, "--delta", "0", "--mechanism", "gaussian"], 2, "pure mechanism"),
-    "record unit for a task method": ([*FIT, "--unit", "record"], 2, "record"),
+    "record unit for a task method": ([*FIT, "--unit", "record", "--method", "subspace"], 2, "record"),
     "own scaling for records": ([*FIT, "--unit", "record", "--method", "mean", "--scaling", "own"], 2, "own statistics"),
     "nothing to fit": (["fit"], 2, "DATA"),
     "nothing to resume": (["fit", "--resume", "{}/nothing"], 2, "no run to resume"),

@@ -22,7 +22,7 @@ def call(*arguments: object) -> int:
 
 @pytest.fixture(scope="module")
 def messy(tmp_path_factory):
-    """40 hospitals of ten rows: four have no outcome at all, ten rows no hospital, one outcome is a word, three ages are missing."""
+    """40 hospitals of ten rows: four have no outcome at all, ten rows no hospital, one outcome a word, three ages are missing."""
     rng, n = np.random.default_rng(0), 400
     table = pd.DataFrame({"hospital": [f"h{i // 10:02d}" for i in range(n)], "age": np.round(rng.uniform(18, 95, n), 1)})
     table["days"] = np.round(table["age"] / 10 + rng.normal(size=n), 2).astype(object)

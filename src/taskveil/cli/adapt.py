@@ -59,10 +59,11 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     bad_rows, missing = reading.get("bad_rows") or "error", reading.get("missing") or "error"
     task, target = reading.get("task"), reading.get("target") or estimator.preparation_.target_name
     ids = [task] if task else []
-    frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=(target,) if reading.get("positive") else ()).frame
+    texts = (target,) if reading.get("positive") else ()
+    frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=texts).frame
     if target not in frame.columns:
         raise OptionError(f"{data} has no column {target!r}; say which column is predicted with --target")
-    if task in frame.columns:
+    if task is not None and task in frame.columns:
         frame = _own_rows(frame, task, name, data)
     filled = filled_targets(frame[target])
     if not filled.all() and bad_rows != "skip":
@@ -85,5 +86,5 @@ def _own_rows(frame: Any, task: str, name: str, data: str) -> Any:
     if (called == name).any():
         return frame[called == name]
     if called.nunique() > 1:
-        raise OptionError(f"{data} holds {called.nunique()} tasks, none of them {name!r}; say --task-name as in the column {task!r}")
+        raise OptionError(f"{data} holds several tasks, none of them {name!r}; say --task-name as in the column {task!r}")
     return frame

@@ -31,7 +31,7 @@ class AuditCommand(click.RichCommand):
     epilog="Examples: taskveil audit paper-wishart --epsilon 1;  taskveil audit low-rank --variant paper --epsilon 1;  "
     "taskveil audit fit visits.csv --task hospital --target days --epsilon 1  (your own configuration: audit fit --help)",
 )
-@click.argument("target")
+@click.argument("target", shell_complete=lambda *asked: complete_targets(*asked))
 @click.option("--epsilon", type=flag("--epsilon"), default=1.0, show_default=True, help="The claim under attack.")
 @click.option("--delta", type=flag("--delta"), default=None, help="Default: 1e-5.")
 @click.option("--trials", type=flag("--trials"), default=None, help="Runs of each of the two neighbours; default: by target.")
@@ -73,6 +73,14 @@ def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json
     else:
         click.echo(str(result))
     return 1 if result.refuted else 0
+
+
+def complete_targets(context: Any, option: Any, begun: str) -> list[str]:
+    """What can be attacked: `fit` (your own configuration), mechanisms, methods."""
+    from taskveil import methods
+    from taskveil.audits.mechanisms import TARGETS
+
+    return [name for name in ("fit", *TARGETS, *methods.names()) if name.startswith(begun)]
 
 
 def attack(target: str, options: dict[str, Any], progress: Any, **given: Any) -> Any:

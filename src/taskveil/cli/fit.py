@@ -15,6 +15,7 @@ from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
     READING,
+    asked_method,
     complete_data,
     help_panels,
     json_option,
@@ -130,7 +131,8 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
         tasks = read(data, given)
     options = {k: v for k, v in given.items() if k not in READING}
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
-    (method,) = methods_with([options.pop("method")], parse_settings(tuple(options.pop("settings"))), sizes)
+    asked = asked_method(options.pop("method"), options["unit"])
+    (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
     epsilon: Any = read_epsilon(options.pop("epsilon"))
     each = options.pop("epsilon_file", None)

@@ -93,11 +93,19 @@ privacy_options = stack(
 
 method_option = click.option(
     "--method",
-    default="auto",
+    default="subspace",
     show_default=True,
     shell_complete=lambda *asked: complete_methods(*asked),
-    help="Name of a method; 'auto' chooses by public sizes and says why.",
+    help="Name of a method; 'auto' chooses by public sizes and says why, as it does for --unit record where nothing is said.",
 )
+
+
+def asked_method(name: str, unit: str) -> str:
+    """The method that was asked for. The default protects tasks: where rows are to be protected and none was named, 'auto'."""
+    context = click.get_current_context(silent=True)
+    left_out = context is not None and context.get_parameter_source("method") is click.core.ParameterSource.DEFAULT
+    return "auto" if left_out and unit == "record" else name
+
 
 scaling_options = stack(
     click.option(

@@ -11,11 +11,12 @@ from taskveil.errors import OptionError
 
 # What commands write; anything else in the folder is the user's and stays.
 OURS = (
-    "arrays.npz", "audit*.json", "certificate.json", "gain.json", "model.json", "report*.html", "results.json", "run", "signature.json",
+    "arrays.npz", "audit*.json", "certificate.json", "gain.json", "model.json", "report*.html", "results.json", "run",
+    "signature.json",
 )  # fmt: skip
 
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Clear results, pages and audits of an older run from -o DIR first; without it they are refused."
+    "--overwrite", is_flag=True, help="Clear results, pages and audits of an older run from -o DIR first."
 )
 
 
@@ -30,7 +31,9 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
     old = sorted({path for pattern in OURS for path in folder.glob(pattern)})
     used = [path.name for path in old if path.name != "run"]  # a refused command leaves nothing but its note in run/
     if used and not overwrite:
-        raise OptionError(f"{folder} holds results of an older run ({used[0]}); choose another folder, or clear it with --overwrite")
+        raise OptionError(
+            f"{folder} holds results of an older run ({used[0]}); choose another folder, or clear it with --overwrite"
+        )
     for path in old:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     folder.mkdir(parents=True, exist_ok=True)

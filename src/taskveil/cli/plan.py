@@ -8,7 +8,15 @@ import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import flag
-from taskveil.cli.options import json_option, method_option, methods_with, parse_settings, print_json, privacy_options
+from taskveil.cli.options import (
+    asked_method,
+    json_option,
+    method_option,
+    methods_with,
+    parse_settings,
+    print_json,
+    privacy_options,
+)
 from taskveil.cli.progress import progress_bar
 
 MANY_ROUNDS = 10_000
@@ -41,7 +49,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     options = parse_settings(settings)
     if rounds is not None:
         options["rounds"] = rounds
-    (chosen,) = methods_with([method], options, (n_tasks, n_features, given["unit"]))
+    (chosen,) = methods_with([asked_method(method, given["unit"])], options, (n_tasks, n_features, given["unit"]))
     check_options(chosen)
     by_record = given["unit"] == "record"
     if by_record and rows is None:

@@ -16,7 +16,7 @@ from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 
 
 @click.command("reproduce", epilog="Example: taskveil reproduce mp-mtl-fig6 --quick")
-@click.argument("name")
+@click.argument("name", shell_complete=lambda *asked: complete_items(*asked))
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
@@ -50,6 +50,14 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | N
         print_json(documents if name == "all" else documents[0])
     if missing:
         raise EnvironmentMissing(f"{len(missing)} of {len(chosen)} items could not run here: {', '.join(missing)}")
+
+
+def complete_items(context: Any, option: Any, begun: str) -> list[str]:
+    """Names of figures and tables, where the experiments are at hand."""
+    try:
+        return [name for name in ("list", "all", *experiments().ITEMS) if name.startswith(begun)]
+    except EnvironmentMissing:
+        return []
 
 
 def one(

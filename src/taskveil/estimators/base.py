@@ -160,7 +160,7 @@ class TaskEstimator(BaseEstimator):
         tasks = inputs.tasks_of(
             X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
         )
-        weights = row_weights(self, tasks, sample_weight, tasks.n_rows if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
+        weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
         method, scaling, notes = self._prepared(tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
@@ -441,7 +441,8 @@ class TaskEstimator(BaseEstimator):
         if gain is None:
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
-            gain = self._gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
+            gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
+            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._kind == "regression" else gain
         return gain
 
     def summary(self) -> str:

@@ -65,29 +65,31 @@ class Gain:
     error_shared: np.ndarray
     kept_shared: np.ndarray
     metric: str
+    target_scale: np.ndarray | None = None  # (m,) of regression: one unit of the scaled target, in the target's own units
 
     def to_dict(self) -> dict[str, dict[str, float | str]]:
-        """Plain data: for every task `error_alone`, `error_shared` and `kept` ("shared" or "alone").
+        """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
 
         Returns
         -------
         dict of dict
         """
-        return {
-            name: {
-                "error_alone": float(a),
-                "error_shared": float(s),
-                "kept": "shared" if k else "alone",
-            }
+        found: dict[str, dict[str, float | str]] = {
+            name: {"error_alone": float(a), "error_shared": float(s), "kept": "shared" if k else "alone"}
             for name, a, s, k in zip(self.task_names, self.error_alone, self.error_shared, self.kept_shared)
         }
+        for task, unit in zip(found.values(), self.target_scale if self.target_scale is not None else ()):
+            for which in ("alone", "shared"):
+                task[f"typical_error_{which}"] = float(unit * np.sqrt(np.maximum(float(task[f"error_{which}"]), 0.0)))
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """A row per task: error alone and shared, change in percent, what it kept."""
         import pandas as pd
 
         frame = pd.DataFrame.from_dict(self.to_dict(), orient="index")
-        frame.insert(2, "change_percent", 100.0 * (frame["error_shared"] / frame["error_alone"].where(frame["error_alone"] > 0) - 1.0))
+        alone = frame["error_alone"].where(frame["error_alone"] > 0)
+        frame.insert(2, "change_percent", 100.0 * (frame["error_shared"] / alone - 1.0))
         return frame.rename_axis("task")
 
     def __repr__(self) -> str:

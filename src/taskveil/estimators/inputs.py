@@ -73,8 +73,8 @@ def need_tasks(X: Any, task: Any, task_column: Any) -> None:
     """A private run is told what its tasks are: one task of all rows would be protected against nobody."""
     if task is None and task_column is None and not isinstance(X, TaskSet | dict):
         raise DataError(
-            "a private fit needs to know which task each row belongs to, because it protects tasks from each other: give task= (one "
-            "identifier per row) or task_column=; if all rows are one task, say so with task=numpy.zeros(len(X)). "
+            "a private fit needs to know which task each row belongs to, because it protects tasks from each other: give task= "
+            "(one identifier per row) or task_column=; if all rows are one task, say so with task=numpy.zeros(len(X)). "
             "epsilon=None trains without privacy."
         )
 
@@ -126,7 +126,7 @@ def tasks_of(
     filled = missing != "error" and is_table(X)
     if filled or (is_table(X) and any(
         c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
-    )):
+    )):  # fmt: skip
         tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing)
         return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
     rows = rows_of(X, task, task_column)

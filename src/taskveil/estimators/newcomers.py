@@ -1,7 +1,8 @@
 """Tasks that were not there in fit: a prediction from what is public, or a model of their own at no cost.
 
-Neither sends anything. A prediction uses the billboard's model where it fits a task without rows: under declared or released units.
-Where every task scales by its own statistics there is no such model in a private run; without privacy it is the mean of all models.
+Neither sends anything. A prediction uses the billboard's model where it fits a task without rows: under declared or released
+units. Where every task scales by its own statistics there is no such model in a private run; without privacy it is the mean of
+all models.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
             else "unknown='error' was asked for"
         )
         raise DataError(
-            f"unknown task {shown}: the model was trained on {known} other tasks, and {why}. Train one for it, at no cost, with "
-            "adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`), or fit with declared bounds and method 'mean'. "
+            f"unknown task {shown}: the model was trained on {known} other tasks, and {why}. Train one for it, at no cost, "
+            "with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`), or fit with declared bounds and method "
+            "'mean'. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
     warnings.warn(f"task {shown} was not there in fit: predicted by the model that is public", UserWarning, stacklevel=5)

@@ -22,7 +22,8 @@ def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
     if better:
         low = min(r["epsilon"] for r in better)
         best = min((r for r in better if r["epsilon"] == low), key=lambda r: sign * r["mean"])
-        return f"Recommendation: {best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})."
+        found = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
+        return f"Recommendation: {found}."
     if alone["method"] == "constant":
         return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
     why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
@@ -43,7 +44,10 @@ def cost(rows: list[dict[str, Any]]) -> str:
     """What the comparison itself used up: nothing is charged, because nothing of it is covered."""
     private = [r for r in rows if r["epsilon"] is not None]
     fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
-    said = f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to all rows."
+    said = (
+        f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
+        "all rows."
+    )
     if private:
         total = sum(r["repeats"] * r["epsilon"] for r in private)
         said += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."

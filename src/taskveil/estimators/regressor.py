@@ -56,6 +56,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         Share of the budget that scaling="private" spends.
     normalise : {None, "row"}, default=None
         Scale every row to unit length, as the papers do.
+    missing : {"error", "impute-own", "impute-bounds"}, default="error"
+        Empty cells: refuse, the median of the task's own rows, or the middle of the declared range. In predict the task's own
+        centre, or that middle.
+    class_weight : dict, "balanced" or None, default=None
+        For classifiers: weights of labels; "balanced" within each task by its own rows.
     fit_intercept : bool, default=True
         Give every task an intercept of its own.
     task_column : str or int or None, default=None
@@ -63,12 +68,14 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     person : str, array of shape (n_rows,) or None, default=None
         Who is behind each row, across tasks: a column of X or one identifier per row. The certificate then says what a person in
         several tasks means for epsilon.
-    unknown : {"error", "billboard"}, default="error"
-        What predict does for a task it has not seen.
+    unknown : {"billboard", "error"}, default="billboard"
+        What predict does for a task it has not seen: use what is public, with a warning, where that fits; or refuse.
     strict : bool, default=False
         Refuse to train where there would be a warning, for example about a task with a single row.
     seed : int or None, default=None
         Initialisation and splits. Never noise.
+    random_state : int or None, default=None
+        The same under scikit-learn's name.
     insecure_noise_seed : int or None, default=None
         Makes the noise reproducible and therefore voids the certificate. For tests and simulations only.
     ledger : str or None, default=None

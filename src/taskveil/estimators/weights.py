@@ -20,8 +20,11 @@ __all__ = ["row_weights"]
 LARGEST = 1e9
 
 
-def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int) -> np.ndarray | None:
-    """The weight of every row of `tasks` (N,), or None where all count alike. `n_given`: rows the caller passed."""
+def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int | None) -> np.ndarray | None:
+    """The weight of every row of `tasks` (N,), or None where all count alike.
+
+    `n_given`: rows of the table the caller passed, in whose order the weights come; None: in the order of `tasks`.
+    """
     classes = estimator.class_weight
     if sample_weight is None and classes is None:
         return None
@@ -33,7 +36,10 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         )
     if not estimator._method(tasks).linear:
         raise OptionError(f"method {estimator._method(tasks).name!r} takes no weights of rows; leave sample_weight out")
-    weights = np.ones(tasks.n_rows) if sample_weight is None else _given(sample_weight, n_given, private)[np.asarray(tasks.row_index)]
+    weights = np.ones(tasks.n_rows)
+    if sample_weight is not None:
+        weights = _given(sample_weight, tasks.n_rows if n_given is None else n_given, private)
+        weights = weights if n_given is None else weights[np.asarray(tasks.row_index)]
     if classes is not None:
         weights = weights * _of_classes(tasks, classes)
     if not private and not (weights > 0).any():

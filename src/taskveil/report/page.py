@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import UTC, datetime
 from importlib.resources import files
 from typing import Any
 
 import taskveil
 from taskveil.errors import EnvironmentMissing
+from taskveil.estimators.summary import change
 from taskveil.report.audience import Audience
 from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
@@ -26,7 +28,9 @@ def render(run: Run, audience: Audience) -> str:
         audience=audience,
         banner=audience.banner(),
         verdict=verdict(run, audience),
-        good=run.certificate is None or run.holds,
+        tone=tone(run),
+        written=f"{datetime.now(UTC):%Y-%m-%d}",
+        table=run.table,
         first=paired([chart for chart in drawn if chart.name in FIRST]),
         charts=paired([chart for chart in drawn if chart.name not in FIRST]),
         plain_words=plain_words(run),
@@ -45,6 +49,13 @@ def render(run: Run, audience: Audience) -> str:
         warnings=run.warnings,
         note=run.comparison["note"] if run.comparison is not None else "",
     )
+
+
+def tone(run: Run) -> str:
+    """Colour of the verdict: red where a claim fails, green where sharing brings something, neither where it does not."""
+    if run.certificate is not None and not run.holds:
+        return "bad"
+    return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
 
 
 def title(run: Run, audience: Audience) -> str:

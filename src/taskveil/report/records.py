@@ -56,6 +56,7 @@ class Run:
     warnings: tuple[str, ...] = ()
     task_warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # each for the owner of that task
     seconds: float | None = None
+    table: str = ""  # name of the file or data set
     comparison: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
 
@@ -121,7 +122,7 @@ def read(folder: Path) -> Run:
         if (place / "model.json").exists():
             from taskveil.estimators.storage import load
 
-            return from_estimator(load(place), read_json(place / GAIN), **more)
+            return from_estimator(load(place), read_json(place / GAIN), table=_table(place), **more)
     if (folder / "certificate.json").exists():
         return _federation(folder, audits)
     if audits:
@@ -131,6 +132,13 @@ def read(folder: Path) -> Run:
             f"{folder} holds nothing to report: expected what `taskveil fit -o`, `compare -o`, `demo` or `serve` writes there"
         )
     return Run(**more)
+
+
+def _table(folder: Path) -> str:
+    """The table that `fit` read, without its place on the machine; empty where the models were made another way."""
+    began = read_json(folder / "run" / "command.json")
+    data = began.get("data") if isinstance(began, dict) else None
+    return Path(data).name if isinstance(data, str) else ""
 
 
 def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:

@@ -63,9 +63,13 @@ def owner_verdict(run: Run, name: str) -> list[str]:
         return [f"Task {name}: no estimate of the gain is stored with this run."]
     alone, shared = float(mine["error_alone"]), float(mine["error_shared"])
     kept = "keeps the shared model" if mine["kept"] == "shared" else "keeps the model it learnt alone"
+    metric = run.gain_metric
+    if "typical_error_alone" in mine:  # in the units the owner knows
+        alone, shared = float(mine["typical_error_alone"]), float(mine["typical_error_shared"])
+        metric = "typical error in the target's own units"
     return [
         f"Task {name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
-        f"({run.gain_metric}; estimated on its own rows)."
+        f"({metric}; estimated on its own rows)."
         + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else "")
     ]
 

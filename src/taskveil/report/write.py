@@ -18,7 +18,7 @@ def write_report(estimator: Any, folder: str | Path) -> Path:
     place.mkdir(parents=True, exist_ok=True)
     gain = measured_gain(estimator)
     _write(place / GAIN, json.dumps(gain, indent=1))
-    return write_page(from_estimator(estimator, gain, audits=read(place).audits), Audience(), place)
+    return write_page(from_estimator(estimator, gain, audits=(there := read(place)).audits, table=there.table), Audience(), place)
 
 
 def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: Any = None) -> Path:

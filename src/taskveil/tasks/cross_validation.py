@@ -75,7 +75,13 @@ class TaskShuffleSplit(_WithinTasks):
     """Random test parts of the rows of every task; at least one row of each is trained on."""
 
     def __init__(
-        self, n_splits: int = 10, *, test_size: float = 0.2, task_column: Any = None, group_column: Any = None, random_state: int = 0
+        self,
+        n_splits: int = 10,
+        *,
+        test_size: float = 0.2,
+        task_column: Any = None,
+        group_column: Any = None,
+        random_state: int = 0,
     ):
         super().__init__(n_splits, task_column, group_column, random_state)
         if not 0 < test_size < 1:

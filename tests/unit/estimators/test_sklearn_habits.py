@@ -76,6 +76,17 @@ def test_a_weight_of_two_is_a_row_that_stands_there_twice(table, epsilon):
     np.testing.assert_allclose(weighted.record_.models.coef, repeated.record_.models.coef, atol=1e-8)
 
 
+def test_weights_follow_their_rows_whatever_the_order_of_the_table(table):
+    """A TaskSet keeps its own order; a table's rows are brought together by task."""
+    mixed = table.sample(frac=1.0, random_state=0)
+    weights = mixed["f0"].abs().to_numpy()
+    tasks = tv.load_tasks(mixed, task="hospital", target="days")
+    est = tv.TaskRegressor("local", epsilon=None)
+    by_set = clone(est).fit(tasks, sample_weight=weights[np.asarray(tasks.row_index)])
+    by_table = clone(est).set_params(task_column="hospital").fit(features(mixed), mixed["days"], sample_weight=weights)
+    np.testing.assert_allclose(by_set.coef_, by_table.coef_)
+
+
 def test_weights_are_refused_where_single_rows_are_protected(table):
     bounds = {"features": {f"f{j}": [-4, 4] for j in range(table.shape[1] - 2)}, "target": [-20, 20]}
     est = tv.TaskRegressor("mean", unit="record", bounds=bounds, task_column="hospital")
