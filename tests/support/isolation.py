@@ -152,7 +152,7 @@ def watched(trace: Trace, played: list[tuple[str, Any]] | None) -> Iterator[None
         return float(taped("score", score, trace.tape, played)(run, held, *rest))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskEstimator, "_method", lambda self: recorder.watch(method(self)))
+        patch.setattr(TaskEstimator, "_method", lambda self, *tasks: recorder.watch(method(self, *tasks)))
         patch.setattr(search, "_noisy_score", scored)
         yield
 

@@ -209,9 +209,11 @@ class TaskEstimator(BaseEstimator):
         unit, delta = Unit(self.unit), self.delta
         if delta is None:
             delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
-        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
+        own = self.epsilon if isinstance(self.epsilon, Mapping) else None
+        each = None if own is None else epsilons_of(own, tasks.task_names)
+        same = None if isinstance(self.epsilon, Mapping) else self.epsilon
         return Budget(
-            epsilon=max(each) if each is not None else self.epsilon,
+            epsilon=max(each) if each is not None else same,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),
@@ -253,9 +255,11 @@ class TaskEstimator(BaseEstimator):
     def _prepared(self, tasks: TaskSet, weights: np.ndarray | None = None) -> tuple[Method, Scaling, list[str]]:
         """The method, how its rows are scaled, and what the user should know about that."""
         method = self._method(tasks)
+        if self.prior is not None:  # what others know is in units every task has: its own, or declared ones
+            method = method.in_own_units()
         if self.scaling != "private":
             scaling = self._scaling(tasks, weights)
-            if self.scaling == "auto" and scaling.mode in ("own", "declared") and method.common_units:
+            if self.scaling == "auto" and self.prior is None and scaling.mode in ("own", "declared") and method.common_units:
                 return self._in_best_units(method, scaling, tasks)
             return method.in_own_units() if scaling.mode == "own" else method, scaling, []
         if self.normalise is not None:

@@ -57,7 +57,7 @@ class Gain:
     >>> len(gain), gain.error_alone.shape
     (10, (10,))
     >>> sorted(gain.to_dict()["hospital-003"])
-    ['error_alone', 'error_shared', 'kept']
+    ['error_alone', 'error_shared', 'kept', 'typical_error_alone', 'typical_error_shared']
     """
 
     task_names: tuple[str, ...]

@@ -127,7 +127,7 @@ class Mean(Method):
 
     def chooses(self, budget: Budget) -> bool:
         """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
-        return budget.unit is not Unit.RECORD
+        return budget.unit is not Unit.RECORD or not self.personalise
 
     def weighs_prior(self, budget: Budget) -> bool:
         return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)

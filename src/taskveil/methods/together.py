@@ -88,6 +88,10 @@ class Together(Method):
     def in_own_units(self) -> Method:
         return Together("directions", self.rounds, self.moment_share)
 
+    def weighs_prior(self, budget: Budget) -> bool:
+        """Directions do; a run with a prior takes them (see TaskEstimator)."""
+        return self.messages == "directions"
+
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
         if not self.gains_by_common_units(public, budget):

@@ -1,6 +1,6 @@
 """Values no computer can calculate with: missing, infinite, or so large that their square overflows; labels nobody declared.
 
-In a private run for unit = task a refusal would tell everybody about one task's rows (THEORY section 0, consequence 2). So
+In a private run for unit = task a refusal would tell everybody about one task's rows (docs/theory/index.md#local-work). So
 such a task is set aside: it keeps its place with no rows, sends the zero message, gets the shared or a constant model, and only
 its owner reads why. Everywhere else, and where there is no other task to tell, it is an ordinary error.
 """
