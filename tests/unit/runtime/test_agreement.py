@@ -46,6 +46,16 @@ def test_an_asynchronous_site_of_several_tasks_is_refused_when_it_joins_and_when
         load_federation(trial.folder / "federation.toml").plan()
 
 
+@pytest.mark.parametrize("method", ["relationship", "dp-mtrl"])
+def test_methods_whose_noise_no_site_can_add_alone_are_refused_before_anything_is_charged(tmp_path, method):
+    """Sites joined, were charged for every message, and could send none."""
+    trial = Trial(tmp_path, f'method = "{method}"\nepsilon = 2.0\naggregation = "local"')
+    with pytest.raises(OptionError, match="use 'curator'"):
+        prepare(trial.folder / "sites" / "north" / "site.toml", trial.folder / "north.csv")
+    change(trial, '"local"', '"curator"')
+    assert load_federation(trial.folder / "federation.toml").plan().releases
+
+
 def test_what_a_site_has_spent_and_may_spend_stays_on_its_machine(agreed):
     """A limit lowered below what the run needs: the server reads one fixed sentence, the owner reads the figures."""
     config = agreed.folder / "sites" / "north" / "site.toml"

@@ -18,11 +18,13 @@ from taskveil import methods
 from taskveil.checks import check_table
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
+from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
+from taskveil.runtime.site import NOISE_AT_SITE
 from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -150,7 +152,14 @@ class Federation:
                 f"method {method.name!r} has no rounds: a site answers for one task. Site {several[0]!r} lists several; "
                 "start one site for each task"
             )
-        return make_plan(method.requests(public, budget), budget)
+        plan = make_plan(method.requests(public, budget), budget)
+        whole = any(isinstance(r.contribution, TaskStack) for r in plan.releases)
+        if whole and len(self.members) > 1 and budget.aggregation in NOISE_AT_SITE:
+            raise OptionError(
+                f"method {method.name!r} releases all tasks' messages as one, so a site alone cannot add its noise under "
+                f"aggregation {budget.aggregation!r}; use 'curator', or another method"
+            )
+        return plan
 
 
 @dataclass(frozen=True)
