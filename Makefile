@@ -9,8 +9,14 @@ export TASKVEIL_DATA ?= $(wildcard ../shared/data)
 export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# A first answer in less than a minute: data, mathematics, bounds, certificates, citations, and examples that fit and certify.
+QUICK := tests/unit/losses tests/unit/structures tests/unit/calculators tests/unit/tasks tests/unit/test_names.py \
+  tests/unit/test_errors_and_registry.py tests/unit/privacy/test_bounds.py tests/unit/privacy/test_contributions.py \
+  tests/unit/privacy/test_release.py tests/unit/privacy/test_certificate.py tests/contract/test_losses.py \
+  tests/contract/test_structures.py tests/contract/test_references.py tests/property/test_clipping.py \
+  tests/property/test_theory.py tests/integration/test_api.py
 
-.PHONY: setup demo test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
+.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -37,6 +43,9 @@ setup: $(VENV)/.stamp-test
 demo: $(VENV)/.stamp-demo
 	@$(BIN)/taskveil demo --out demo-report
 
+quick: $(VENV)/.stamp-test
+	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q $(QUICK) $(ARGS)
+
 test: $(VENV)/.stamp-test lint
 	@CHROMIUM="$$(bash tools/find_chromium.sh)" OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
@@ -45,6 +54,7 @@ lint: $(VENV)/.stamp-test
 	@$(BIN)/ruff check src tests benchmarks experiments tools
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tools.cycles
 
 bench: $(VENV)/.stamp-test
 	@$(BIN)/python -m benchmarks.run

@@ -1,6 +1,6 @@
-"""experiments/README.md and docs/reproduction.md, generated from the results: what holds, what does not, what we ship instead.
+"""docs/reproduction.md, generated from the results: what holds, what does not, what we ship instead.
 
-`python -m experiments.readme` writes both; `--check` only says whether they are what the results make (exit 1 where not); `--redraw`
+`python -m experiments.readme` writes it; `--check` only says whether it is what the results make (exit 1 where not); `--redraw`
 draws all pictures again from the JSON files first. Text that is typed here explains; every number comes from the JSON files.
 """
 
@@ -17,7 +17,7 @@ from experiments.registry import FOLDERS, ITEMS, folder_of
 from experiments.svg import write_chart
 
 HERE = Path(__file__).parent
-README, PAGE = HERE / "README.md", HERE.parent / "docs" / "reproduction.md"
+PAGE = HERE.parent / "docs" / "reproduction.md"
 
 TITLES = {
     "mp-mtl": "MP-MTL: Liang et al. 2020, model-protected multi-task learning",
@@ -101,24 +101,22 @@ def redraw() -> None:
 def main(arguments: list[str]) -> int:
     if "--redraw" in arguments:
         redraw()
-    pages = {README: page("experiments"), PAGE: page("docs")}
     if "--check" in arguments:
-        stale = [p.name for p, text in pages.items() if not p.exists() or p.read_text() != text]
-        print(f"out of date: {', '.join(stale)}; run python -m experiments.readme" if stale else "up to date")
-        return bool(stale)
-    for path, text in pages.items():
-        path.write_text(text)
+        stale = not PAGE.exists() or PAGE.read_text() != page()
+        print(f"out of date: {PAGE.name}; run python -m experiments.readme" if stale else "up to date")
+        return stale
+    PAGE.write_text(page())
     return 0
 
 
-def page(where: str) -> str:
-    """The whole page; `where` says from which folder pictures are linked."""
+def page() -> str:
+    """The whole page."""
     found = results()
     parts = [
         HEAD, headline(found), counted(found), overview(found), claims(found), SHIPPED, not_as_good(found), tables(found),
-        pictures(found, where), made(found),
+        pictures(found), made(found),
     ]  # fmt: skip
-    wide = "---\nhide: [toc]\n---\n\n" if where == "docs" else ""  # the tables need the room
+    wide = "---\nhide: [toc]\n---\n\n"  # the tables need the room
     return wide + "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
 
@@ -286,15 +284,13 @@ def tables(found: list[Found]) -> str:
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
 
-def pictures(found: list[Found], where: str) -> str:
+def pictures(found: list[Found]) -> str:
     parts = ["## Pictures"]
     for f in found:
         if f.picture.exists():
             link = f.picture.relative_to(HERE).as_posix()
             # the site's build puts experiments/*/results/*.svg under reproduction/ (experiments/mkdocs_pictures.py)
-            parts.append(f"**{f.name}**: {f.document['claim']}\n\n" + (
-                f"![{f.name}]({link})" if where == "experiments" else f'<img src="reproduction/{link}" alt="{f.name}" loading="lazy">'
-            ))  # fmt: skip
+            parts.append(f"**{f.name}**: {f.document['claim']}\n\n" f'<img src="reproduction/{link}" alt="{f.name}" loading="lazy">')
     return "\n\n".join(parts)
 
 

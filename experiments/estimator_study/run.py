@@ -10,29 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.estimator_study.tables import stored, synthetic
 
 import taskveil as tv
 from taskveil.estimators.metrics import evaluate
-
-Split = tuple[tv.TaskSet, tv.TaskSet]
-
-
-def synthetic(name: str, **options: Any) -> Callable[[int], Split]:
-    def draw(seed: int) -> Split:
-        data = tv.get_synthetic(name, seed, **options)
-        return data.train, data.test
-
-    return draw
-
-
-def stored(name: str, fraction: float, **options: Any) -> Callable[[int], Split]:
-    return lambda seed: tv.split_rows(tv.load_tasks(name, **options), fraction, seed)
-
 
 STUDIES: dict[str, dict[str, Any]] = {
     "low-rank": {"split": synthetic("low-rank"), "delta": 0.00054, "epsilons": (0.05, 0.3, 1.0, 3.0, 10.0)},

@@ -141,7 +141,7 @@ def learned_alone(method: Any, public: Any, block: Any, test: tuple[np.ndarray, 
     clients = Clients(block, FeatureMap(None, public.n_features), model, public.seed)
     nothing = np.zeros((1, model.n_parameters), np.float32)
     params, _, _ = clients.personalise(
-        tuner_of(model, method.tuning()), (Option("alone"),), nothing, np.ones((block.n_tasks, 1)), model.start(0), 2
+        tuner_of(model, method.tuning(public)), (Option("alone"),), nothing, np.ones((block.n_tasks, 1)), model.start(0), 2
     )
     return correct_by_writer(method, SimpleNamespace(public=public), params, test)
 
@@ -182,7 +182,7 @@ def personalised(
     from taskveil.engine.personalise import Option, choose
 
     public = record.public
-    model, tuner = method.built(public), tuner_of(method.built(public), method.tuning())
+    model, tuner = method.built(public), tuner_of(method.built(public), method.tuning(public))
     clients = Clients(block, FeatureMap(None, public.n_features), model, public.seed)
     anchor = np.repeat(np.asarray(record.billboards[-1].values["mean"], np.float32)[None], block.n_tasks, 0)
     options = [Option("alone")]

@@ -37,11 +37,11 @@ def attack_table(quick: bool) -> list[dict[str, Any]]:
         for k in watched:
             members, others = split.train.X[split.train.rows(k)], split.test.X[split.test.rows(k)]
             updates = watched_updates(method, block, k, budget, max(lengths), seed=k)
-            for t in found:
+            for t, figures in found.items():
                 seen = membership(updates[:t], members, others)
                 some = range(0, len(members), 12)
                 exact = np.mean([row_recovery(updates[:t], members, i) > 0.99 for i in some])
-                found[t].append((seen.auc, seen.tpr_at_1_percent, float(exact)))
+                figures.append((seen.auc, seen.tpr_at_1_percent, float(exact)))
         for t, figures in found.items():
             auc, tpr, exact = np.mean(figures, axis=0)
             table.append(

@@ -63,7 +63,7 @@ def stratified_runs(recording: np.ndarray, stratum: np.ndarray, fraction: float,
     for s in np.unique(stratum):
         runs = np.unique(recording[stratum == s])
         rng.shuffle(runs)
-        count = max(1, min(runs.size - 1, int(round(fraction * runs.size))))
+        count = max(1, min(runs.size - 1, round(fraction * runs.size)))
         chosen |= np.isin(recording, runs[:count])
     return chosen
 

@@ -33,13 +33,13 @@ def private_table(quick: bool) -> list[dict[str, Any]]:
         scores: dict[str, list[float]] = {"svm": [], "mocha": [], "local": []}
         for seed in range(1 if quick else 2):
             train, test = related(seed)
-            for name in scores:
+            for name, found in scores.items():
                 method = (
                     methods.get("svm", scope="local", C1=0.3, C2=1.0, tol=1e-3)
                     if name == "local"
                     else methods.get(name, C1=0.1, C2=1.0, tol=1e-3)
                 )
                 est = tv.TaskClassifier(method, epsilon=epsilon, insecure_noise_seed=None if epsilon is None else seed)
-                scores[name].append(evaluate(est.fit(train), test, "balanced-accuracy"))
+                found.append(evaluate(est.fit(train), test, "balanced-accuracy"))
         rows.append({"epsilon": epsilon, **{n: float(np.mean(s)) for n, s in scores.items()}})
     return rows

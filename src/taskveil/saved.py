@@ -6,6 +6,7 @@ first, so that a wrong value is named and not merely survived.
 
 from __future__ import annotations
 
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +30,14 @@ def read_json(path: Path) -> Any:
         return parse_json(path.read_bytes(), str(path), DataError)
     except FileNotFoundError:
         raise DataError(f"{path} is missing") from None
+
+
+def read_table(path: Path) -> Any:
+    """The content of a .toml file, or of a JSON document."""
+    if path.suffix.lower() != ".toml":
+        return read_json(path)
+    with total(str(path)):
+        return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

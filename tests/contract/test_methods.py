@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.support.small import related_tasks
@@ -94,7 +96,7 @@ def test_a_saved_model_predicts_the_same(name, tmp_path):
     est.save(tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(est.predict(tasks), again.predict(tasks))
-    assert again.certificate_.to_dict() == est.certificate_.to_dict()
+    assert replace(again.certificate_, seal=None) == replace(est.certificate_, seal=None)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if "classification" in methods.get(n).kinds])

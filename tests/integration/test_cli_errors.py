@@ -148,7 +148,7 @@ CASES = {
     "predict with a damaged model": (["predict", "{}/damaged", "{}/new.csv", "--task", "site"], 2, "damaged"),
     "model of another version": (["predict", "{}/future", "{}/new.csv", "--task", "site"], 2, "format 99"),
     "certificate that lies": (["certify", "{}/lying"], 1, ""),
-    "certificate that cannot be read": (["certify", "{}/unread"], 2, "not a certificate"),
+    "certificate that cannot be read": (["certify", "{}/unread"], 2, "not valid JSON"),
     "certificate that is not there": (["certify", "{}/nothing"], 2, "missing"),
     "report about nothing": (["report", "{}/nothing"], 2, "nothing to report"),
     "report for an unknown owner": (["report", "{}/model", "--for", "owner", "nobody"], 2, "no task 'nobody'"),

@@ -63,7 +63,7 @@ def test_from_the_table_to_predictions_and_pages(visits, tmp_path, capsys):
     assert call("fit", str(visits), *reading, "--method", "auto", "-o", model) == 0
     out, err = capsys.readouterr()
     assert "of 800 rows were left out: 1 with text in the numeric column 'age'" in out
-    assert "method auto (40 tasks, 18 features, unit task): 'subspace'" in err and "no row was looked at" in err
+    assert "method auto (40 tasks, 18 features, unit task): 'together'" in err and "no row was looked at" in err
     assert call("predict", model, str(visits), "-o", str(tmp_path / "p.csv")) == 0  # reads the table as `fit` did
     predicted = pd.read_csv(tmp_path / "p.csv")
     assert len(predicted) == 798  # without the row that has no hospital and the one that has text; a target is not needed

@@ -48,7 +48,7 @@ def race(url: str) -> dict[str, float]:
     total = Rdp().epsilon([Charge(event) for event in commits], DELTA)
     most = next(n for n in range(1, 10_000) if Rdp().epsilon([Charge(GaussianEvent(NOISE), n + 1)], DELTA) > LIMIT)
     figures = {"attempts": PROCESSES * ATTEMPTS, "spent": len(commits), "most": most, "epsilon": total, "limit": LIMIT}
-    print(f"\n{url.split(':')[0]}: {figures}")
+    print(f"\n{url.split(':', 1)[0]}: {figures}")
     assert len(commits) == sum(counts), "a process believes in a commit that is not there"
     assert total <= LIMIT
     assert len(commits) == most, "budget was lost"

@@ -15,6 +15,7 @@ from tests.support.federation import SITES, Trial
 
 from taskveil.cli.main import run
 from taskveil.privacy.ledger import Book
+from taskveil.runtime.federation.config import load_site
 
 PAGE = Path(__file__).parents[2] / "docs" / "runbook.md"
 BLOCKS = re.findall(r"^```(python|console|bash)\n(.*?)^```", PAGE.read_text(), re.S | re.M)
@@ -48,6 +49,7 @@ def test_every_step_that_needs_no_network_runs_and_does_what_it_says(tmp_path, m
     assert not Path("trial/certificates/ca.key").exists()
     (account,) = Book(f"sqlite:///{tmp_path}/trial/sites/north/ledger.db").accounts()
     assert account.epsilon == 1.1
+    assert load_site("trial/sites/north/site.toml").limit["epsilon"] == 1.5
     assert Path("drawer/ledger-backup.json").exists() and Path("trial/results-1").is_dir()
 
 

@@ -54,7 +54,7 @@ def held(pid: int) -> int:
 def test_thirty_sites_of_which_three_are_slow_two_die_and_one_lies_finish(tmp_path):
     require("flower")
     started, log = time.monotonic(), tmp_path / "lies"
-    with Trial(tmp_path, SUBSPACE, deadline=420, min_sites=20, sites=SITES) as trial, Watch(trial) as watch:
+    with Trial(tmp_path, SUBSPACE, deadline=300, min_sites=20, sites=SITES) as trial, Watch(trial) as watch:
         trial.serve()
         trial.wait(lambda: "run started" in trial.words("serve"), 300)
         for site in SITES:

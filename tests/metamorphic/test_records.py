@@ -1,4 +1,7 @@
-"""Replace one raw row: at most one encoded row changes, one summand of each message, and nothing else (THEORY section 6)."""
+"""Replace one raw row: at most one encoded row changes, one summand of each message, and nothing else.
+
+The law: docs/theory/preparation.md#isolation-record.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Replace all rows of a task: with the billboards held fixed nobody else's numbers move, to the last bit (THEORY section 6)."""
+"""Replace all rows of a task: with the billboards held fixed nobody else's numbers move, to the last bit.
+
+The law: docs/theory/preparation.md#isolation-task.
+"""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def test_the_check_rejects_a_sensitivity_that_is_a_third_too_small(contribution)
 
 
 def test_a_task_gram_without_the_growth_in_tasks_is_rejected():
-    """Twin of THEORY section 1: the papers use K^2 for W'W."""
+    """docs/theory/model-protected.md#gram: the papers use K^2 for W'W."""
     gram = TaskGram(20, 3, 1.0)
     from taskveil.privacy.contributions import Sensitivity
 

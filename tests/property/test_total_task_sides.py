@@ -1,7 +1,7 @@
 """Whatever an admissible view holds and whatever the rows are, a task side answers with numbers and raises nothing.
 
-A row-dependent exception would be a release nobody paid for (THEORY section 7); the site's guard turns it into a zero message,
-and these tests say that it never has to.
+A row-dependent exception would be a release nobody paid for (docs/theory/servers-and-sums.md#lying-server); the site's guard
+turns it into a zero message, and these tests say that it never has to.
 """
 
 from __future__ import annotations

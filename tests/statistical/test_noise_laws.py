@@ -73,7 +73,7 @@ def test_matrix_gaussian_noise_is_standard_in_the_frobenius_isometry():
 
 
 def test_matrix_gaussian_has_the_stated_spectral_norm():
-    """About s sqrt(2 d): THEORY section 1, within 15 % at d = 60."""
+    """About s sqrt(2 d) (docs/theory/model-protected.md#symmetric-gaussian), within 15 % at d = 60."""
     norms = [np.linalg.norm(MatrixGaussian(1.0).noise((60, 60), s), 2) for s in streams(20)]
     assert np.mean(norms) == pytest.approx(math.sqrt(120), rel=0.15)
 
@@ -162,7 +162,7 @@ def test_the_reference_density_of_the_two_sided_wishart_falls_exponentially_alon
 def test_one_sided_wishart_noise_shows_an_absent_task_with_probability_one_minus_exp_minus_epsilon(
     d, epsilon
 ):
-    """THEORY section 1. 4000 draws; the exact binomial test at 1e-6."""
+    """docs/theory/model-protected.md#wishart. 4000 draws; the exact binomial test at 1e-6."""
     contribution = OuterSum(d, 1.3)
     mechanism = PaperWishart.calibrated(contribution, "replace-one", epsilon, "paper")
     v = np.zeros(d)

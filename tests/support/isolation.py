@@ -1,7 +1,7 @@
 """Run an estimator from the raw table, write down what every task computes, and hold the billboards fixed in a second run.
 
-THEORY section 6 states the law: replace what one unit holds, and nothing but clipped messages may change. To test it the
-server is replaced by a recording of the first run, so that the second run sees the same billboards whatever it sends.
+docs/theory/preparation.md#isolation states the law: replace what one unit holds, and nothing but clipped messages may change. To
+test it the server is replaced by a recording of the first run, so that the second run sees the same billboards whatever it sends.
 `Trace` keeps, task by task, everything that task computed: encoded rows, messages, states, models, figures, pages.
 """
 

@@ -1,4 +1,4 @@
-"""The two laws of THEORY section 6 as checks over a configured estimator, from the raw table to the last page.
+"""The two laws of docs/theory/preparation.md#isolation as checks over a configured estimator, from raw table to last page.
 
 `check_task_law` and `check_record_law` fit twice, the second time with the first run's billboards (support/isolation.py), and say
 what differs that must not. A configuration (`Setup`) is a method, a unit, a kind and preparation options; the suites in

@@ -1,4 +1,4 @@
-"""The two laws of preparation (THEORY section 6), as checks over two prepared tables. They start at the raw table."""
+"""The two laws of preparation (docs/theory/preparation.md#isolation), as checks over two prepared raw tables."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from tests.support import views
 N_TASKS = 4
 
 
-def run_of(name: str = "subspace", aggregation: str = "local", kind: str = "regression", **options: Any):
+def run_of(name: str = "subspace", aggregation: str = "local", kind: str = "regression", secure: Any = None, **options: Any):
     """(method, public, plan) of a small private run over N_TASKS tasks."""
     public = PublicInfo(N_TASKS, views.FEATURES, 1, kind, declared_bounds=True)
     method = methods.get(name, **options)
-    secure = {"secure": SecureOptions.for_tasks(N_TASKS)} if aggregation == "secure" else {}
-    budget = method.adjust(Budget(1.0, 1e-5, "task", aggregation=aggregation, **secure))
+    figures = {"secure": SecureOptions.for_tasks(N_TASKS, **(secure or {}))} if aggregation == "secure" else {}
+    budget = method.adjust(Budget(1.0, 1e-5, "task", aggregation=aggregation, **figures))
     return method, public, make_plan(method.requests(public, budget), budget)
 
 

@@ -20,7 +20,7 @@ from itertools import product
 
 import numpy as np
 
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskGram
+from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskGram
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.task import TaskSet
 
@@ -89,6 +89,11 @@ def worst_neighbour(plan: Plan) -> str:
         second_moment = isinstance(planned.contribution, OuterSum | DiagonalSum)
         scale = max(planned.mechanism.scale, 1e-300)
         bound = planned.contribution.bound
+        if isinstance(planned.contribution.plain, MomentSum):
+            a, b = planned.contribution.plain.mean_weight, planned.contribution.plain.moment_weight
+            lengths["opposite"] += 4 * a**2 / scale**2
+            lengths["orthogonal"] += 2 * (a**2 + b**2) / scale**2
+            continue
         lengths["opposite"] += 0.0 if second_moment else (2 * bound / scale) ** 2
         lengths["orthogonal"] += 2 * (bound**2 if second_moment else bound) ** 2 / scale**2
     return max(lengths, key=lambda name: lengths[name])

@@ -24,13 +24,13 @@ from taskveil.audits.canaries import CANARY
 from taskveil.audits.configuration import configuration, differences
 from taskveil.audits.isolation import leaks
 from taskveil.audits.lower_bound import Test
-from taskveil.audits.methods import SELECTION, TRIALS, claim_of, scores
+from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
 from taskveil.audits.neighbours import Runs, furthest, opener, repeated
 from taskveil.audits.parallel import spread
 from taskveil.audits.raw_canaries import RawCanary, raw_canaries
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
-from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search, verdict
+from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search
 from taskveil.errors import OptionError
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.load import load_tasks
@@ -117,7 +117,9 @@ def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], ev
     if pair is not None:
         evidence.neighbours = pair.name
         runs = repeated(est, table, pair, looks.observer, looks.key)
-        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks)
+        evidence.finding = _statistics(
+            runs, first.logs[0].plan, claim, looks, claims_mu(first.estimator.certificate_)
+        )
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -178,14 +180,16 @@ def affordable(runs: Runs, key: int, jobs: int) -> int:
     return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
 
 
-def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks) -> Finding:
+def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gaussian: bool) -> Finding:
     def sampler(world: int, begin: int, count: int) -> np.ndarray:
         numbers = [2 * (looks.key * 1_000_003 + i) + world for i in range(begin, begin + count)]
         return np.stack(spread(lambda n: runs.vector(world, n), numbers, looks.jobs))
 
     trials = looks.trials or affordable(runs, looks.key, looks.jobs)
     made = scores(runs.layout, plan)
-    return search(sampler, made, claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=looks.progress)
+    return search(
+        sampler, made, claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=looks.progress, gaussian=gaussian
+    )
 
 
 def _result(
@@ -194,12 +198,13 @@ def _result(
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
     found = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
-    said = REFUTED if evidence.leaks else verdict(found.refutation_bound, stated["epsilon"])
+    said = REFUTED if evidence.leaks else found.verdict(stated["epsilon"])
     return AuditResult(
         first.estimator.certificate_.method, stated["epsilon"], stated["delta"], found.lower_bound, 0.95, found.attack(),
         found.trials, said if claim is not None else CONSISTENT, found.refutation_bound, str(base.neighbours), str(base.unit),
         str(base.observer), base.variant, key,
         {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
         ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
-        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about,
+        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about, found.gaussian_bound,
+        found.gaussian_refutation_bound,
     )  # fmt: skip

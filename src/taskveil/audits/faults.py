@@ -16,7 +16,7 @@ Each is a context manager that breaks one thing everybody has got wrong somewher
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +24,7 @@ from unittest.mock import patch
 import numpy as np
 
 from taskveil.estimators import base as estimator
-from taskveil.privacy import contributions, randomness
+from taskveil.privacy import contribution, contributions, moments, randomness
 from taskveil.privacy.bounds import _seal
 from taskveil.privacy.events import ZeroEvent
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
@@ -47,7 +47,9 @@ def noise_halved() -> Iterator[None]:
 
 @contextmanager
 def clipping_off() -> Iterator[None]:
-    with patch.object(contributions, "clip_rows", lambda values, norm, xp=np: values):
+    with ExitStack() as patches:
+        for module in (contribution, contributions, moments):
+            patches.enter_context(patch.object(module, "clip_rows", lambda values, norm, xp=np: values))
         yield
 
 
@@ -84,7 +86,9 @@ def sample_count_weights() -> Iterator[None]:
 
 @contextmanager
 def wrong_neighbours() -> Iterator[None]:
-    with patch.object(contributions, "_factor", lambda neighbours, add_remove, replace_one: add_remove):
+    with ExitStack() as patches:
+        for module in (contributions, moments):
+            patches.enter_context(patch.object(module, "factor", lambda neighbours, add_remove, replace_one: add_remove))
         yield
 
 

@@ -1,4 +1,5 @@
-"""The law of isolation, tested on one configuration: what one unit holds reaches others through releases only (THEORY section 6).
+"""The law of isolation, tested on one configuration: what one unit holds reaches others through releases only
+(docs/theory/preparation.md#isolation).
 
 Two worlds are trained with the same noise. The second one's server publishes the first one's billboards, whatever it is sent:
 with the billboards held fixed, nothing that others get may differ by a single bit. What differs is a leak that no noise covers,

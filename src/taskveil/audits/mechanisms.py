@@ -14,15 +14,17 @@ vectors, orthogonal ones for second moments (|e1 e1' - e2 e2'|_F = sqrt 2).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from taskveil.audits import statistics
-from taskveil.audits.result import AuditResult, Progress, Statistics, search, verdict
+from taskveil.audits.result import AuditResult, Progress, Statistics, search
 from taskveil.errors import OptionError
-from taskveil.privacy.contributions import Contribution, DiagonalSum, OuterSum, VectorSum
+from taskveil.privacy.contributions import Contribution, DiagonalSum, MomentSum, OuterSum, VectorSum
+from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
@@ -39,6 +41,7 @@ ROUNDING = 2.0**-24  # of the scale
 TARGETS: dict[str, tuple[Callable[[int], Contribution], tuple[int, int], int]] = {
     "gaussian": (lambda d: VectorSum((d,), 1.0), (1, 1), 1_000_000),
     "matrix-gaussian": (lambda d: OuterSum(d, 1.0), (2, 2), 1_000_000),
+    "moments": (lambda d: MomentSum(d, 0.8, 0.1, 0.6), (2, 2), 1_000_000),  # Gaussian noise on a mean and a second moment
     "two-sided-wishart": (lambda d: OuterSum(d, 1.0), (1, 2), 300_000),
     "paper-wishart": (lambda d: OuterSum(d, 1.0), (3, 3), 100_000),
     "laplace": (lambda d: DiagonalSum(d, 1.0), (2, 2), 1_000_000),
@@ -105,7 +108,8 @@ def setting(
     variant = variant if variant is not None and (paper or variant == "sound") else ("paper" if paper else "sound")
     if paper and variant == "sound":
         variant = "paper"
-    budget = Budget(epsilon, delta, neighbours=Neighbours(neighbours), mechanism=name, variant=variant)
+    law = "gaussian" if name == "moments" else name
+    budget = Budget(epsilon, delta, neighbours=Neighbours(neighbours), mechanism=law, variant=variant)
     (planned,) = make_plan([Request("audited", 1, what)], budget).releases
     return Setting(planned, (_total(what, other_message(what, neighbours)), _total(what, first_message(what))))
 
@@ -114,6 +118,8 @@ def first_message(what: Contribution) -> np.ndarray:
     """K times FAR along the first coordinate."""
     message = np.zeros(what.message_shape)
     message.flat[0] = FAR * what.bound
+    if isinstance(what, MomentSum):
+        message[-1] = FAR
     return message
 
 
@@ -124,6 +130,10 @@ def other_message(what: Contribution, neighbours: str) -> np.ndarray:
     message = first_message(what)
     if isinstance(what, OuterSum | DiagonalSum):
         return np.roll(message, 1, axis=-1) if what.n_features > 1 else np.zeros(what.message_shape)
+    if isinstance(what, MomentSum):
+        cosine = what.worst_angle if what.n_features > 1 else -1.0
+        message[0], message[1], message[-1] = FAR * cosine, FAR * math.sqrt(1 - cosine**2), -FAR
+        return message
     return -message
 
 
@@ -178,12 +188,14 @@ def audit_mechanism(
         drawn = _outputs(case, source, world, begin, count)
         return drawn if low_bits or exact else _rounded(drawn, case.planned.mechanism.scale)
 
-    found = search(sampler, scores(case), epsilon, delta, runs, progress=progress)
+    gaussian = isinstance(case.planned.event, GaussianEvent)
+    found = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
     return AuditResult(
         name, epsilon, delta, found.lower_bound, 0.95, found.attack(), found.trials,
-        verdict(found.refutation_bound, epsilon), found.refutation_bound, relation, seed=seed,
+        found.verdict(epsilon), found.refutation_bound, relation, seed=seed,
         variant="paper" if name == "paper-wishart" else "sound", observer="whoever sees the release",
         details={"total_shape": list(case.planned.contribution.total_shape), "scale": case.planned.mechanism.scale},
+        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,17 @@ import numpy as np
 from sklearn.base import clone
 
 from taskveil.audits import statistics
-from taskveil.audits.canaries import Canary, needs_company, worst_neighbour
+from taskveil.audits.canaries import CANARY, Canary, needs_company, worst_neighbour
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread
 from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
-from taskveil.audits.result import CONSISTENT, AuditResult, Progress, search, verdict
+from taskveil.audits.result import CONSISTENT, AuditResult, Progress, search
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
+from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.profile import Curve, charges_of
 
 TRIALS = 1600
 SELECTION = 0.35  # of the runs: learned scores need more of them than a threshold does
@@ -86,12 +88,13 @@ def audit_estimator(
 
     found = search(
         sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
-        trials or TRIALS, selection=SELECTION, progress=progress,
+        trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),
     )  # fmt: skip
     return AuditResult(
         str(est._method().name), claim["epsilon"], claim["delta"], found.lower_bound, 0.95, found.attack(), found.trials,
-        verdict(found.refutation_bound, claim["epsilon"]), found.refutation_bound, claim["neighbours"], claim["unit"],
+        found.verdict(claim["epsilon"]), found.refutation_bound, claim["neighbours"], claim["unit"],
         claim["observer"], est.variant, key, {"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
+        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound,
     )  # fmt: skip
 
 
@@ -103,6 +106,8 @@ def simulation_of(estimator: TaskEstimator) -> Any:
     if delta is None:
         fitted = getattr(estimator, "record_", None)
         delta = 1e-5 if fitted is None else fitted.plan.budget.delta
+    if isinstance(params["epsilon"], Mapping):  # the canary has the smallest budget, whose statement comes first
+        params["epsilon"] = {f"t{CANARY:03d}": min(params["epsilon"].values()), "*": max(params["epsilon"].values())}
     params.update(
         method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, bounds=None,
         scaling="none", person=None, task_column=None, strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
@@ -128,6 +133,11 @@ def _trained(est: Any, tasks: Any) -> Trained:
     if trained.error is not None:
         raise trained.error
     return trained
+
+
+def claims_mu(certificate: Certificate) -> bool:
+    """Whether what is claimed is a Gaussian curve: nothing but unsampled Gaussian releases."""
+    return bool(certificate.events) and Curve(charges_of(certificate)).mu() is not None
 
 
 def claim_of(fitted: Any) -> dict[str, Any] | None:

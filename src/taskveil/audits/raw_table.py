@@ -1,9 +1,9 @@
 """The table an audit starts from: raw cells, as the user has them, and the user's own way from there to a fitted estimator.
 
-An audit that begins after preparation cannot see what preparation leaks (THEORY section 6). So canaries are written into the raw
-cells, and every world is opened exactly as the user opens the table: a file is written again beside it and loaded with the same
-options, a DataFrame goes through `load_tasks`, arrays go to `fit(X, y, task=...)`. Only sources that exist in encoded form alone
-(a TaskSet, an npz, built-in data, one task per target column) are edited there.
+An audit that begins after preparation cannot see what preparation leaks (docs/theory/audits.md#raw-table). So canaries are
+written into the raw cells, and every world is opened exactly as the user opens the table: a file is written again beside it and
+loaded with the same options, a DataFrame goes through `load_tasks`, arrays go to `fit(X, y, task=...)`. Only sources that exist
+in encoded form alone (a TaskSet, an npz, built-in data, one task per target column) are edited there.
 """
 
 from __future__ import annotations

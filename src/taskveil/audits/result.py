@@ -13,8 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.lower_bound import CONFIDENCE, FALSE_ALARM, Test, choose_test, epsilon_bound, held_out_bound
+from taskveil.audits.lower_bound import (
+    CONFIDENCE,
+    FALSE_ALARM,
+    Bound,
+    Test,
+    choose_test,
+    epsilon_bound,
+    held_out_bound,
+    mu_bound,
+)
 from taskveil.errors import OptionError
+from taskveil.privacy.guarantees import gaussian_epsilon
 
 CONSISTENT, REFUTED = "consistent", "refuted"
 EARLY_SHARE = 0.005
@@ -53,19 +63,26 @@ class AuditResult:
     leaks: list[str] = field(default_factory=list)  # differences outside of releases: no noise covers them
     power: float | None = None  # the largest epsilon that so many runs could have shown with confidence 1 - 1e-6
     configuration: dict[str, Any] | None = None  # what was attacked (audits.configuration)
+    gaussian_bound: float | None = None  # epsilon at delta of the least mu-GDP curve not refuted; None: no such claim
+    gaussian_refutation_bound: float | None = None  # the same with the confidence of the verdict
+    alarm: float = FALSE_ALARM  # how often a correct run is called refuted, at most
 
     @property
     def refuted(self) -> bool:
+        """Whether the attack contradicts the claim."""
         return self.verdict == REFUTED
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
         return asdict(self)
 
     def __str__(self) -> str:
         what = f"{self.target} ({self.variant}, {self.neighbours} neighbours, one {self.unit} against {self.observer})"
         claim = f"claimed epsilon {self.claimed_epsilon:.4g}, delta {self.delta:.3g}"
         found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
-        how = f"attack: {self.attack}; {self.trials} runs of each neighbour"
+        if self.gaussian_bound is not None:
+            found += f" by Clopper-Pearson; {self.gaussian_bound:.4g} if the curve is Gaussian, as is claimed here"
+        how = f"attack: {self.attack}" + (f"; {self.trials} runs of each neighbour" if self.trials != 1 else "")
         lines = [what, claim, found, how]
         if self.power is not None:
             few = "" if self.power > self.claimed_epsilon else ": too few for this claim, give more trials"
@@ -73,7 +90,9 @@ class AuditResult:
         if not self.refuted:
             lines.append("consistent: this attack found no contradiction (that proves nothing)")
         if self.refutation_bound > self.claimed_epsilon:
-            lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - 1e-6")
+            lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - {self.alarm:g}")
+        elif (self.gaussian_refutation_bound or 0.0) > self.claimed_epsilon:
+            lines.append(f"REFUTED as a Gaussian curve: its epsilon is at least {self.gaussian_refutation_bound:.4g}")
         lines += [f"REFUTED: {leak}" for leak in self.leaks]
         return "\n  ".join([*lines, self.note])
 
@@ -86,6 +105,12 @@ class Finding:
     refutation_bound: float
     test: Test
     trials: int
+    gaussian_bound: float | None = None
+    gaussian_refutation_bound: float | None = None
+
+    def verdict(self, claimed: float) -> str:
+        """Either bound may refute; the error probability is shared between them."""
+        return verdict(max(self.refutation_bound, self.gaussian_refutation_bound or 0.0), claimed)
 
     def attack(self) -> str:
         side = "above" if self.test.above else "at or below"
@@ -101,8 +126,12 @@ def search(
     *,
     selection: float = 0.25,
     progress: Progress | None = None,
+    gaussian: bool = False,
 ) -> Finding:
-    """Draw in stages; at each one choose a test on the selection part and count on the rest; stop when refuted."""
+    """Draw in stages; at each one choose a test on the selection part and count on the rest; stop when refuted.
+
+    `gaussian`: what is claimed is Gaussian DP, so that the bound on mu counts too.
+    """
     if trials < 20:
         raise OptionError(f"an audit needs at least 20 trials, got {trials}")
     ends = stages(trials)
@@ -115,8 +144,9 @@ def search(
         first, second = (np.concatenate(parts) for parts in outputs)
         last = end == trials
         alpha = 1 - CONFIDENCE - EARLY_SHARE * (len(ends) - 1) if last else EARLY_SHARE
-        found = _look(first, second, statistics, delta, (alpha, FALSE_ALARM / len(ends)), selection)
-        if found.refutation_bound > claimed or last:
+        sure = FALSE_ALARM / len(ends) / (2 if gaussian else 1)
+        found = _look(first, second, statistics, delta, (alpha, sure), selection, gaussian)
+        if found.verdict(claimed) == REFUTED or last:
             return found
     raise AssertionError("the last stage returns")
 
@@ -132,18 +162,23 @@ def stages(trials: int) -> tuple[int, ...]:
 
 
 def _look(
-    first: np.ndarray, second: np.ndarray, statistics: Statistics, delta: float, alphas: Sequence[float], share: float
-) -> Finding:
+    first: np.ndarray, second: np.ndarray, statistics: Statistics, delta: float, alphas: Sequence[float], share: float,
+    gaussian: bool = False,
+) -> Finding:  # fmt: skip
     cut = max(int(share * len(first)), 2)
     scores = statistics(first[:cut], second[:cut])
     chosen = [{n: s(part) for n, s in scores.items()} for part in (first[:cut], second[:cut])]
     counted = [{n: s(part) for n, s in scores.items()} for part in (first[cut:], second[cut:])]
-    bounds, tests = [], []
-    for alpha in alphas:
-        test = choose_test(chosen[0], chosen[1], delta, alpha * CAUTION)
-        tests.append(test)
-        bounds.append(held_out_bound(test, counted[0], counted[1], delta, alpha))
-    return Finding(bounds[0], bounds[1], tests[0], len(first))
+
+    def look(alpha: float, bound: Bound) -> tuple[Test, float]:
+        test = choose_test(chosen[0], chosen[1], delta, alpha * CAUTION, bound)
+        return test, held_out_bound(test, counted[0], counted[1], delta, alpha, bound)
+
+    (test, stated), (_, sure) = (look(alpha, epsilon_bound) for alpha in alphas)
+    if not gaussian:
+        return Finding(stated, sure, test, len(first))
+    curves = [gaussian_epsilon(delta, look(alpha, mu_bound)[1]) for alpha in alphas]
+    return Finding(stated, sure, test, len(first), *curves)
 
 
 def verdict(refutation_bound: float, claimed: float) -> str:

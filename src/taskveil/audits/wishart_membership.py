@@ -2,7 +2,7 @@
 
 Score: the smallest eigenvalue of (output - the task's part). Noise that is positive semidefinite cannot make it negative when
 the task is there, so a negative one is certainty that it is not. In theory that happens with probability 1 - exp(-epsilon) in
-every dimension (THEORY section 1).
+every dimension (docs/theory/model-protected.md#wishart).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def attack_method(target: str, options: dict[str, Any], progress: Any, **given: 
     )  # fmt: skip
     view = "releases" if given["view"] == "releases" else None
     if given["canary"] == "one-run":
-        return audit_one_run(est, seed=given["seed"], view=given["view"])
+        return audit_one_run(est, seed=given["seed"], announce=lambda text: click.echo(text, err=True))
     jobs = given["jobs"] or os.cpu_count() or 1
     return audit_estimator(
         est, trials=given["trials"], seed=given["seed"], canary=given["canary"], view=view, jobs=jobs, progress=progress

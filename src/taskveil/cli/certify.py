@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
+from taskveil.privacy.fingerprint import same_code, short_code
 
 UNSIGNED = (
     "unsigned: evidence, not proof. The files fit together, but whoever can write all of them can write others. "
@@ -25,8 +29,16 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 @click.option("--key", type=click.Path(exists=True, dir_okay=False), help="Public key that must have signed the folder.")
 @click.option("--ledger", help="Compare with the books too, for example sqlite:///budget.db.")
 @click.option("--make-key", metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
+@click.option("--at-delta", type=flag("--at-delta"), metavar="D", help="Restate every guarantee at this delta, to compare runs.")
+@click.option("--code", help="The short code of a printed page: is it this certificate's?")
+@click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
+              help="Write the evidence as a NIST SP 800-226 check list, an OpenDP registry record or a CycloneDX model card.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="File of --export; default: stdout.")
 @json_option
-def command(directory: str | None, key: str | None, ledger: str | None, make_key: str | None, as_json: bool) -> int:
+def command(
+    directory: str | None, key: str | None, ledger: str | None, make_key: str | None, at_delta: float | None, code: str | None,
+    form: str | None, out: str | None, as_json: bool,
+) -> int:  # fmt: skip
     """Make the certificate in DIRECTORY again from its run and compare; exit 1 when it does not hold."""
     if make_key is not None:
         return _make_key(make_key, as_json)
@@ -38,13 +50,25 @@ def command(directory: str | None, key: str | None, ledger: str | None, make_key
     if not path.is_dir() and (key or ledger):
         raise OptionError("--key and --ledger need the folder of a run, not a certificate by itself")
     checked, notes, signer = _checked(path, key, ledger) if path.is_dir() else _alone(path)
+    own_code = short_code(checked.certificate.to_dict())
+    if code is not None and not same_code(code, own_code):
+        other = f"the code {code} is not this certificate's, which is {own_code}"
+        checked = replace(checked, problems=(*checked.problems, other))
     holds, problems = not checked.problems, list(checked.problems)
-    if as_json:
+    restated = at_delta_of(checked.certificate, at_delta) if at_delta is not None else None
+    if form is not None:
+        _export(form, path, out, checked, ledger, signer, as_json)
+    elif as_json:
         document = json.loads(checked.certificate.to_json())
-        print_json({"holds": holds, "problems": problems, "signed_by": signer, "notes": notes, "certificate": document})
+        more = {} if restated is None else {"at_delta": restated}
+        told = {"holds": holds, "problems": problems, "signed_by": signer, "code": own_code, "notes": notes, **more}
+        print_json({**told, "profiles": curves(checked.certificate), "certificate": document})
     else:
         click.echo(str(checked.certificate))
+        click.echo("\n".join(said for s in checked.certificate.statements for said in checked.certificate.profile(s).lines()))
+        click.echo("\n".join(_restated(r) for r in restated or ()), nl=bool(restated))
         click.echo("verified: every statement follows from the recorded run" if holds else "DOES NOT HOLD:")
+        notes = [*notes, f"code {own_code}"]
         for text in [f"  {p}" for p in problems] + [f"note: {n}" for n in notes]:
             click.echo(text)
     return 0 if holds else 1
@@ -52,8 +76,6 @@ def command(directory: str | None, key: str | None, ledger: str | None, make_key
 
 def _checked(folder: Path, key: str | None, ledger: str | None) -> tuple[Any, list[str], str | None]:
     """The folder's files against each other, the signature and the ledger."""
-    from dataclasses import replace
-
     from taskveil.estimators.check_folder import check_folder
     from taskveil.privacy import signing
 
@@ -66,6 +88,50 @@ def _checked(folder: Path, key: str | None, ledger: str | None) -> tuple[Any, li
         later = signing.unsigned_files(folder) if signer is not None else []
         notes += [f"not covered by the signature: {', '.join(later[:5])}"] if later else []
     return replace(checked, problems=(*wrong, *checked.problems)), notes, signer
+
+
+def curves(certificate: Any) -> list[dict[str, Any]]:
+    """The curve of every statement; nothing that is not finite."""
+    made = [certificate.profile(s).to_dict() for s in certificate.statements]
+    return [{k: [p for p in v if isfinite(p[1])] if k == "epsilons" else v for k, v in c.items()} for c in made]
+
+
+def at_delta_of(certificate: Any, delta: float) -> list[dict[str, Any]]:
+    from taskveil.privacy.profile import at_delta
+
+    return at_delta(certificate, delta)
+
+
+def _restated(r: dict[str, Any]) -> str:
+    epsilon = "no finite epsilon" if r["epsilon"] is None else f"epsilon {r['epsilon']:.6g}"
+    void = "" if r["holds"] else " (the claim does not hold)"
+    return f"Restated: {epsilon} at delta {r['delta']:g} for one {r['unit']} ({r['neighbours']}) against {r['observer']}{void}."
+
+
+def _export(form: str, path: Path, out: str | None, checked: Any, ledger: str | None, signer: str | None, as_json: bool) -> None:
+    """The evidence in another form, whatever it says; the exit code says whether it holds."""
+    from taskveil.report.exports import EXPORTS, gather
+
+    if not path.is_dir():
+        raise OptionError("--export needs the folder of a run, not a certificate by itself")
+    if as_json and out is None:
+        raise OptionError("--export prints a document of its own; give -o FILE beside --json")
+    accounts = None
+    if ledger is not None:
+        from taskveil.privacy.ledger import Book
+        from taskveil.privacy.ledger.overview import describe
+
+        book = Book(ledger)
+        accounts = [describe(book, row) for row in book.accounts()]
+    text = EXPORTS[form](gather(path, checked.certificate, checked.problems, accounts, signer))
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    Path(out).write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"export": form, "file": out, "holds": not checked.problems})
+    else:
+        click.echo(f"wrote {out} ({form})" + ("" if not checked.problems else ": DOES NOT HOLD"))
 
 
 def _alone(path: Path) -> tuple[Any, list[str], None]:

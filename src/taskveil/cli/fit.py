@@ -8,6 +8,7 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.checks import Entries, Number
 from taskveil.cli import command_file
 from taskveil.cli.flags import FLAGS, flag
 from taskveil.cli.options import (
@@ -38,8 +39,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --scaling --scaling-share --normalise --seed --strict",
-    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed",
+    model="--method --set --prior --scaling --scaling-share --normalise --seed --strict",
+    privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
     results="--out --overwrite --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
@@ -47,12 +48,18 @@ from taskveil.errors import BudgetExceeded, OptionError
 @method_option
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
+@click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
+@click.option("--prior", type=click.Path(exists=True), metavar="PATH",
+              help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.")
 @privacy_options
 @scaling_options
 @ledger_options
 @seed_option
 @click.option("--insecure-noise-seed", type=flag("--insecure-noise-seed"),
               help="Reproducible noise for tests. Voids the certificate.")
+@click.option("--audit-canaries", type=flag("--audit-canaries"), metavar="K",
+              help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.")
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
 @overwrite_option
@@ -61,7 +68,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @json_option
 def command(
-    data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, as_json: bool, **given: Any
+    data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, audit_canaries: int | None,
+    as_json: bool, **given: Any,
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)
@@ -72,7 +80,7 @@ def command(
     elif out is not None:
         begin(Path(out), data, given, overwrite)
     folder = resume or out
-    estimator = train(data, folder, given)
+    estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
     with progress_bar("each task compares on its own rows"):
         estimator.gain_ if estimator.method_.linear else None  # noqa: B018  (computed here, kept for page and summary)
     if folder:
@@ -80,7 +88,10 @@ def command(
     if as_json:
         print_json(document(estimator))
     else:
-        click.echo(estimator.summary())
+        from taskveil.estimators.summary import summary
+        from taskveil.report.records import without_canaries
+
+        click.echo(summary(estimator, without_canaries(estimator.gain_.to_dict()) if estimator.method_.linear else None))
     return BudgetExceeded.exit_code if estimator.record_.warnings else 0
 
 
@@ -104,6 +115,14 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     return estimator
 
 
+def train_with_canaries(data: str, given: dict[str, Any], canaries: int) -> Any:
+    """The same with canary tasks among the others; their coins are kept nowhere, so such a run cannot be resumed."""
+    from taskveil.audits.one_run import fit_with_canaries
+
+    estimator, tasks = configured(data, None, given)
+    return fit_with_canaries(estimator, tasks, canaries, lambda text: click.echo(text, err=True))
+
+
 def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[Any, Any]:
     """The estimator these options describe, and the tasks it is for."""
     from taskveil.estimators import TaskClassifier, TaskRegressor
@@ -115,7 +134,9 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     asked = asked_method(options.pop("method"), options["unit"])
     (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
-    epsilon = read_epsilon(options.pop("epsilon"))
+    epsilon: Any = read_epsilon(options.pop("epsilon"))
+    each = options.pop("epsilon_file", None)
+    epsilon = epsilon if each is None else read_epsilons(each)
     run_dir = Path(folder) / "run" if folder and epsilon is not None and method.linear else None
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
@@ -149,6 +170,14 @@ def read_epsilon(given: str | float | None) -> float | None:
     """A number, or None for the word 'none'; runs of version 0.1 noted numbers as words."""
     rule = FLAGS["--epsilon or none"]
     return rule.check("--epsilon", rule.parse(given) if isinstance(given, str) else given)
+
+
+def read_epsilons(path: str) -> dict[str, float]:
+    """{task: epsilon, "*": epsilon of all others} from a .json or .toml file."""
+    from taskveil.saved import read_table
+
+    table = read_table(Path(path))
+    return Entries(Number(above=0)).check(f"{path}: the budgets of tasks", table)
 
 
 def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) -> None:

@@ -31,6 +31,8 @@ FLAGS: dict[str, Rule] = {
     "reproduce --repeats": Whole(2, 100_000),
     "--trials": Whole(1, 100_000_000),
     "--jobs": Whole(1, 1024),
+    "--audit-canaries": Whole(10, 100_000),
+    "--at-delta": Number(above=0, below=1),
     "--tasks": Whole(1, 100_000_000),
     "plan --features": Whole(1, 1_000_000),
     "--rounds": Whole(1, MOST_ROUNDS),

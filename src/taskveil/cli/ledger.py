@@ -77,6 +77,7 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
     """Spent, left, runs, and what the next run would cost."""
     from taskveil.errors import UnknownName
     from taskveil.privacy.ledger import Book
+    from taskveil.privacy.ledger.overview import describe
 
     book = Book(url)
     rows = [r for r in book.accounts() if not names or r.name in names]
@@ -143,6 +144,31 @@ def verify(url: str, as_json: bool) -> int:
     return 1 if problems else 0
 
 
+@command.command("report", epilog="Example: taskveil ledger report -o ledger.html")
+@ledger_url
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time.")
+@json_option
+def report(url: str, out: str | None, as_json: bool) -> None:
+    """All runs of an organisation: accounts, limits, spending over time, and when the next refusal comes."""
+    from taskveil.privacy.ledger import Book
+    from taskveil.privacy.ledger.overview import report as accounts_of
+    from taskveil.report import ledger_page
+
+    accounts = accounts_of(Book(url))
+    if out is not None:
+        with open(out, "w", encoding="utf-8") as file:
+            file.write(ledger_page.page(accounts))
+    if as_json:
+        print_json({"accounts": accounts, "page": out})
+        return
+    for account in accounts:
+        click.echo(f"{words(account)}\n  then   {ledger_page.words(account)}")
+    if not accounts:
+        click.echo("no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D")
+    if out is not None:
+        click.echo(f"page: {out}")
+
+
 @command.command("close", epilog="Example: taskveil ledger close RUN --account hospitals-2026")
 @click.argument("run")
 @click.option("--account", required=True)
@@ -162,29 +188,6 @@ def close(run: str, account: str, unit: str, neighbours: str, observer: str, url
         click.echo(f"run {run} is finished; it can make no further release")
 
 
-def describe(book: Any, row: Any) -> dict[str, Any]:
-    """One account as plain data."""
-    from taskveil.privacy.ledger import Key
-    from taskveil.privacy.ledger.holdings import Holdings, Limit
-    from taskveil.privacy.ledger.replay import last_plan_cost
-
-    key = Key.of(row)
-    limit, held = Limit(row.epsilon, row.delta, row.rule), Holdings.from_json(row.held).cost
-    history = book.rows(row.id)
-    runs = {e.run for e in history if e.kind == "reserve"}
-    spent, last = limit.total(held), last_plan_cost(history)
-    after = limit.total(held + last) if last is not None else None
-    return {
-        "account": row.name, "unit": row.unit, "neighbours": row.neighbours, "observer": row.observer,
-        "limit": row.epsilon, "delta": row.delta, "rule": row.rule,
-        "spent": _finite(spent), "left": max(row.epsilon - spent, 0.0) if math.isfinite(spent) else 0.0,
-        "runs": len(runs), "runs_not_counted": len(book.runs_of(row.name) - runs), "open_runs": book.open_runs(key),
-        "releases": sum(e.kind == "commit" for e in history),
-        "next_run": None if after is None else _finite(after),
-        "next_run_fits": None if last is None else limit.fits(held + last),
-    }  # fmt: skip
-
-
 def words(d: dict[str, Any]) -> str:
     lines = [
         f"{d['account']}: one {d['unit']} ({d['neighbours']} neighbours) against {d['observer']}",
@@ -200,10 +203,6 @@ def words(d: dict[str, Any]) -> str:
     if d["open_runs"]:
         lines.append(f"  open   {', '.join(d['open_runs'])} (running, or killed: resume it, or `ledger close` it)")
     return "\n".join(lines)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _text(value: float | None) -> str:

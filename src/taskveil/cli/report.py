@@ -8,6 +8,7 @@ import click
 import rich_click
 
 from taskveil.cli.options import json_option, print_json
+from taskveil.errors import OptionError
 
 
 class ReportCommand(rich_click.RichCommand):
@@ -34,17 +35,26 @@ class ReportCommand(rich_click.RichCommand):
 )
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option(
-    "--for", "audience", type=click.Choice(["all", "owner", "public"]), default="all", show_default=True,
-    help="Who reads the page: someone entitled to all rows, 'owner TASK' (that task's own figures only), or the public.",
+    "--for", "audience", type=click.Choice(["all", "owner", "public", "board"]), default="all", show_default=True,
+    help="Who reads the page: someone entitled to all rows, 'owner TASK' (that task's own figures only), the public, or the "
+    "board (one printed side).",
 )  # fmt: skip
 @click.option("--owner-task", hidden=True)
+@click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")
 @json_option
-def command(directory: str, audience: str, owner_task: str | None, as_json: bool) -> None:
+def command(directory: str, audience: str, owner_task: str | None, ledger: str | None, as_json: bool) -> None:
     """Write one self-contained page about the run in DIRECTORY (from fit, compare, demo or serve)."""
     from taskveil.report import report_folder
     from taskveil.report.audience import Audience
 
-    page = report_folder(Path(directory), Audience(audience, owner_task))
+    if ledger is not None and audience != "board":
+        raise OptionError("--ledger goes with --for board; other pages show one run alone")
+    if audience == "board":
+        from taskveil.report.board import write_board
+
+        page = write_board(Path(directory), ledger)
+    else:
+        page = report_folder(Path(directory), Audience(audience, owner_task))
     if as_json:
         print_json({"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size})
     else:

@@ -6,7 +6,7 @@ every client, large or small, fills the same shape (steps, batch_size), and noth
 
 The order comes from a hash of (seed, round, position of the row in its task): it does not depend on where the task
 stands in the block, so a block of tasks equals its tasks one by one. It needs no secrecy: local work may be anything,
-because only the clipped message leaves (THEORY section 0).
+because only the clipped message leaves (docs/theory/index.md#local-work).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """After the last release: every client fits itself to what is public and to its own rows, and chooses for itself.
 
-Nothing here is sent, so none of it costs privacy (THEORY section 0). Objectives, anchored at the billboard a
-(THEORY section 2; Yu, Bagdasaryan, Shmatikov 2020; Kirkpatrick et al. 2017 for ewc):
+Nothing here is sent, so none of it costs privacy (docs/theory/index.md#local-work). Objectives, anchored at the billboard a
+(docs/theory/mean-regularised.md#fine-tuning; Yu, Bagdasaryan, Shmatikov 2020; Kirkpatrick et al. 2017 for ewc):
 
     shared           a itself
     alone            l(w) from the data-independent start, as if the billboard did not exist

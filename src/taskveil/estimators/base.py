@@ -6,6 +6,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +20,12 @@ from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
+from taskveil.estimators.prior import read_prior
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
-from taskveil.methods.common_scale import CommonScale
+from taskveil.methods.common_scale import CommonScale, in_best_units
 from taskveil.privacy.guarantees import check_new_delta
+from taskveil.privacy.per_task import REMEDY, epsilons_of
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.secure_options import SecureOptions
@@ -47,9 +50,9 @@ class TaskEstimator(BaseEstimator):
 
     def __init__(
         self,
-        method: Any = "subspace",
+        method: Any = "together",
         *,
-        epsilon: float | None = 1.0,
+        epsilon: float | Mapping[str, float] | None = 1.0,
         delta: float | None = None,
         unit: Literal["task", "record"] = "task",
         neighbours: Literal["replace-one", "add-remove"] = "replace-one",
@@ -62,6 +65,7 @@ class TaskEstimator(BaseEstimator):
         bounds: Any = None,
         scaling: Literal["auto", "own", "declared", "private", "none", "pooled-standard"] = "auto",
         scaling_share: float = 0.1,
+        prior: Any = None,
         normalise: Literal["row"] | None = None,
         missing: Literal["error", "impute-own", "impute-bounds"] = "error",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
@@ -93,6 +97,7 @@ class TaskEstimator(BaseEstimator):
         self.bounds = bounds
         self.scaling = scaling
         self.scaling_share = scaling_share
+        self.prior = prior
         self.normalise = normalise
         self.missing = missing
         self.class_weight = class_weight
@@ -111,7 +116,17 @@ class TaskEstimator(BaseEstimator):
         self.progress = progress
 
     def set_params(self, **params: Any) -> TaskEstimator:
-        """As in scikit-learn; `method__rounds=...` also where the method was given by name."""
+        """Set parameters, as in scikit-learn; `method__rounds=...` works also where the method was given by name.
+
+        Parameters
+        ----------
+        **params
+            Names and values.
+
+        Returns
+        -------
+        self
+        """
         if isinstance(self.method, str) and "method" not in params and any(name.startswith("method__") for name in params):
             from taskveil import methods
 
@@ -122,9 +137,21 @@ class TaskEstimator(BaseEstimator):
     # ---------------------------------------------------------------- fit
 
     def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> TaskEstimator:
-        """Train a model for every task. `task` holds one identifier per row; or pass a TaskSet, or set task_column.
+        """Train a model for every task.
 
-        A `sample_weight` of 2 is a row that stands there twice (see taskveil.estimators.weights for what privacy allows).
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+            A TaskSet brings targets and tasks along.
+        y : array of shape (n_rows,), default=None
+        task : array of shape (n_rows,), default=None
+            The task of each row. Not needed for a TaskSet or with `task_column`; needed in private runs.
+        sample_weight : array of shape (n_rows,), default=None
+            A weight of 2 is a row that stands there twice (see taskveil.estimators.weights for what privacy allows).
+
+        Returns
+        -------
+        self
         """
         check_parameters(self)
         rules = self._rules()
@@ -140,7 +167,9 @@ class TaskEstimator(BaseEstimator):
         block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
         public = self._public(tasks, scaling, block)
         budget = method.adjust(self._budget(tasks))
+        public = self._with_prior(public, method, budget, tasks, scaling)
         method.check(public, budget)
+        self._check_each_budget(method, budget)
         certify.check_observer(budget, self.observer, method, scaling.data_dependent)
         plan = make_plan(method.requests(public, budget), budget)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
@@ -180,8 +209,9 @@ class TaskEstimator(BaseEstimator):
         unit, delta = Unit(self.unit), self.delta
         if delta is None:
             delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
+        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
         return Budget(
-            epsilon=self.epsilon,
+            epsilon=max(each) if each is not None else self.epsilon,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),
@@ -190,7 +220,16 @@ class TaskEstimator(BaseEstimator):
             aggregation=self.aggregation,
             variant=self.variant,
             secure=self._secure(tasks.n_tasks),
+            task_epsilons=each,
         )
+
+    def _check_each_budget(self, method: Method, budget: Budget) -> None:
+        """Budgets per task need messages that this process scales one by one."""
+        if budget.task_epsilons is None or method.shares_nothing:
+            return
+        if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
+            where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
+            raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
 
     def _secure(self, n_tasks: int) -> SecureOptions | None:
         if self.aggregation != "secure" or self.epsilon is None:
@@ -215,7 +254,10 @@ class TaskEstimator(BaseEstimator):
         """The method, how its rows are scaled, and what the user should know about that."""
         method = self._method(tasks)
         if self.scaling != "private":
-            return method, self._scaling(tasks, weights), []
+            scaling = self._scaling(tasks, weights)
+            if self.scaling == "auto" and scaling.mode in ("own", "declared") and method.common_units:
+                return self._in_best_units(method, scaling, tasks)
+            return method.in_own_units() if scaling.mode == "own" else method, scaling, []
         if self.normalise is not None:
             raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
         bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
@@ -226,7 +268,14 @@ class TaskEstimator(BaseEstimator):
         if bought.affordable(public, budget):
             return bought, outer, []
         scaling, why = common_units.instead(tasks, self.unit, private)
-        return method, scaling, [why]
+        return method.in_own_units(), scaling, [why]
+
+    def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+        """Common units where the method gains by them and can afford them, else the given ones."""
+        outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
+        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
+        best = in_best_units(method, public, budget)
+        return best, outer if isinstance(best, CommonScale) else given, []
 
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(
@@ -241,6 +290,14 @@ class TaskEstimator(BaseEstimator):
             seed=self.seed if self.seed is not None else self.random_state,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
+
+    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
+        """Public sizes and the prior, where one was given and the method has a use for it."""
+        if self.prior is None:
+            return public
+        if not method.weighs_prior(budget):
+            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
+        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:
@@ -290,7 +347,7 @@ class TaskEstimator(BaseEstimator):
         public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
         settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
         if private and method.linear and not settled:
-            models = keep_the_better(method, block, record)
+            models = record.models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features
@@ -398,8 +455,18 @@ class TaskEstimator(BaseEstimator):
     def adapt(self, X: Any, y: Any, name: str = "new task") -> TaskEstimator:
         """A model for a task that was not there at training: from the public billboards and its own rows.
 
-        Nothing is sent, so it costs no privacy. Returns an estimator that knows this one task and what is public: no
-        other task's model, state or schedule goes with it.
+        Nothing is sent, so it costs no privacy. Linear methods only.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features) or DataFrame
+        y : array of shape (n_rows,)
+        name : str, default="new task"
+
+        Returns
+        -------
+        TaskRegressor or TaskClassifier
+            Knows this one task and what is public: no other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
         return newcomers.adapt(self, X, y, name)
@@ -419,7 +486,18 @@ class TaskEstimator(BaseEstimator):
         return state
 
     def save(self, directory: str | Path) -> Path:
-        """Write models, billboards and certificate: npz and JSON, never pickle."""
+        """Write models, billboards and certificate: npz and JSON, never pickle. `taskveil.load` reads them.
+
+        Parameters
+        ----------
+        directory : path
+            Created where it does not exist.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
         from taskveil.estimators.storage import save
 
         check_is_fitted(self, "task_names_")

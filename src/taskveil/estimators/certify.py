@@ -94,15 +94,22 @@ def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: 
         executed,
         randomness,
         public=prepared.known(),
-        assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan)],
+        assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan), *prior_words(record)],
         not_protected=[*not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan)],
         observers=observers(plan.budget, method, prepared.own_units),
+        task_names=prepared.task_names,
     )
     reasons = method.refutations(record.public, plan)
     if not reasons:
         return made
     false = tuple(replace(s, holds=False, reason=s.reason or "; ".join(reasons)) for s in made.statements)
     return replace(made, statements=false)
+
+
+def prior_words(record: RunRecord) -> list[str]:
+    """What the guarantee owes to a public prior."""
+    private = record.plan.budget.epsilon is not None
+    return [record.public.prior.words()] if private and record.public.prior is not None else []
 
 
 def assumptions(budget: Budget, prepared: PublicPart) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import stdtr
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
@@ -25,12 +26,39 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
-CAUTION = 0.25  # standard errors by which sharing must win; favours learning alone where rows are few
+CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
+LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
 
 @dataclass(frozen=True, repr=False)
 class Gain:
-    """Held-out error of every task, alone and shared, and which model it kept."""
+    """Held-out error of every task, alone and shared, and which model it kept.
+
+    Each entry belongs to its task: it was computed from that task's rows without noise. Counts and means over tasks are private
+    statistics of all of them.
+
+    Attributes
+    ----------
+    task_names : tuple of str, length n_tasks
+    error_alone : ndarray of shape (n_tasks,)
+        Error of the model learnt from the task's own rows only.
+    error_shared : ndarray of shape (n_tasks,)
+        Error of the model learnt with the billboard.
+    kept_shared : ndarray of bool, shape (n_tasks,)
+        Whether the task kept the shared model.
+    metric : str
+        What the errors measure.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> est = tv.TaskRegressor(epsilon=1.0).fit(tv.get_synthetic("hospitals", n_tasks=10, seed=0).train)
+    >>> gain = est.gain_
+    >>> len(gain), gain.error_alone.shape
+    (10, (10,))
+    >>> sorted(gain.to_dict()["hospital-003"])
+    ['error_alone', 'error_shared', 'kept']
+    """
 
     task_names: tuple[str, ...]
     error_alone: np.ndarray
@@ -40,7 +68,14 @@ class Gain:
     target_scale: np.ndarray | None = None  # (m,) of regression: one unit of the scaled target, in the target's own units
 
     def to_dict(self) -> dict[str, dict[str, float | str]]:
-        """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too."""
+        """Plain data: for every task `error_alone`, `error_shared` and `kept` ("shared" or "alone").
+
+        Of regression also `typical_error_alone` and `typical_error_shared`, the RMSE in the target's own units.
+
+        Returns
+        -------
+        dict of dict
+        """
         found: dict[str, dict[str, float | str]] = {
             name: {"error_alone": float(a), "error_shared": float(s), "kept": "shared" if k else "alone"}
             for name, a, s, k in zip(self.task_names, self.error_alone, self.error_shared, self.kept_shared)
@@ -94,22 +129,34 @@ def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tupl
 
 
 def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:
-    """Each task keeps the shared model only where it beats learning alone on held-out rows of its own."""
+    """Each task's own model and the shared one, weighed by how sure held-out rows of its own are that sharing helps.
+
+    The weight of the shared model is the probability (Student's t, one degree of freedom less than rows) that it is better by
+    CAUTION standard errors: with few rows that is little, and a mixture costs less than a wrong choice. A shared model that
+    is not finite, or no better on held-out rows, has none.
+    """
     alone, shared, held = held_out_losses(method, block, record)
-    difference = shared - alone
+    usable = held.means_by_task((np.isfinite(shared) & np.isfinite(alone)).astype(float)) >= 1.0 - 1e-9
+    difference = np.where(usable[held.task_of_row], np.nan_to_num(shared, posinf=0.0) - np.nan_to_num(alone, posinf=0.0), 0.0)
+    difference = np.clip(difference, -LARGEST_LOSS, LARGEST_LOSS)
     mean = held.means_by_task(difference)
     spread = np.sqrt(np.maximum(held.means_by_task(difference**2) - mean**2, 0.0))
-    error = spread / np.sqrt(np.maximum(held.counts - 1.0, 1.0))
-    keep = mean + CAUTION * error < 0.0  # as good is no gain
-    local = alone_models(block, record)
-    models = record.models
-    pick = keep[:, None]
+    free = np.maximum(held.counts - 1.0, 1.0)
+    ahead = -mean * np.sqrt(free) / np.maximum(spread, 1e-12)
+    models, local = record.models, alone_models(block, record)
+    usable &= np.isfinite(models.coef).all(axis=(1, 2)) & np.isfinite(models.intercept).all(axis=1) & (mean < 0.0)
+    weight = np.where(usable, stdtr(free, ahead - CAUTION), 0.0)
     return Models(
-        np.where(pick[:, :, None], models.coef, local.coef),
-        np.where(pick, models.intercept, local.intercept),
-        keep,
+        _mixed(weight[:, None, None], models.coef, local.coef),
+        _mixed(weight[:, None], models.intercept, local.intercept),
+        weight > 0.5,
         models.extra,
     )
+
+
+def _mixed(weight: np.ndarray, shared: np.ndarray, alone: np.ndarray) -> np.ndarray:
+    """The weighted mean; exactly alone where the weight is zero, whatever the shared model is."""
+    return np.where(weight > 0.0, weight * shared + (1.0 - weight) * alone, alone)
 
 
 def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray, TaskBlock]:

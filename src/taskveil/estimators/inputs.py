@@ -19,6 +19,7 @@ from taskveil.tasks.rows import encode_like
 from taskveil.tasks.task import CLIPPED, TaskSet
 
 ONE_TASK = "all"
+MISSING = {"set-aside": "keep", "error": "error"}  # cells: a task that is set aside keeps them until then
 
 
 def is_table(X: Any) -> bool:
@@ -112,12 +113,13 @@ def tasks_of(
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
-        return _checked_kind(load_tasks(X, kind=kind, bounds=declared, unusable=unusable), kind, None)
+        return _checked_kind(load_tasks(X, kind=kind, bounds=declared, missing=MISSING[unusable], unusable=unusable), kind, None)
     if y is None:
         raise DataError(
             "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
         )
-    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind)
+    labelled = declared is not None and declared.classes is not None
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled)
     levels = () if declared is None else declared.levels
     if missing != "error" and not is_table(X):
         X, task, task_column = _as_table(X, task, task_column)
@@ -194,7 +196,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     return replace(tasks, y=y, kind=kind, classes=label_set(y, declared), facts=(*facts, *read_off))
 
 
-def _target(y: Any, kind: str) -> np.ndarray:
+def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False) -> np.ndarray:
+    """The target as an array; what a task is set aside for is left in it."""
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
@@ -207,9 +210,10 @@ def _target(y: Any, kind: str) -> np.ndarray:
         except (TypeError, ValueError):
             raise DataError("the target must be numbers for regression, got text: use TaskClassifier") from None
     if kind == "classification" and y.dtype.kind == "f":
-        if not np.all(np.isfinite(y)):
+        labels = y[np.isfinite(y)]
+        if labels.size < y.size and (unusable == "error" or not labels.size):
             raise DataError("Input y contains NaN or infinity: every row needs a label")
-        if not np.all(y == np.round(y)):
+        if not np.all(labels == np.round(labels)) and not (declared and unusable == "set-aside"):
             raise DataError("Unknown label type: continuous. A classifier needs labels; use TaskRegressor for numbers")
     return y
 

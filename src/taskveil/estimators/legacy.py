@@ -1,7 +1,8 @@
 """Certificates of version 0.1.0: which of them said something false, and why.
 
-Version 0.1.0 printed `holds: true` for runs in which private values reached others before or around the private core (THEORY
-section 6). Those runs cannot be mended afterwards; whoever holds such a certificate must know. All others are still good.
+Version 0.1.0 printed `holds: true` for runs in which private values reached others before or around the private core
+(docs/theory/preparation.md#found). Those runs cannot be mended afterwards; whoever holds such a certificate must know. All
+others are still good.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
         scaling = fit_scaling(tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private)
         block = scaling.apply(tasks)
     models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
-    adapted = type(estimator)(**estimator.get_params(deep=False))
+    adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None})  # who the training rows are of stays there
     adapted.task_names_, adapted.feature_names_ = tasks.task_names, estimator.feature_names_
     adapted.n_features_in_, adapted.classes_, adapted.bounds_ = estimator.n_features_in_, estimator.classes_, tasks.bounds
     adapted.preparation_, adapted.task_warnings_ = estimator.preparation_, {}

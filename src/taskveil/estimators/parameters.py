@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskveil.checks import Choice, Flag, Number, Rule, Text, Whole, optional
+from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Rule, Text, Whole, optional
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.guarantees import LARGEST_DELTA
 from taskveil.privacy.plan import VARIANTS
@@ -14,7 +14,7 @@ from taskveil.tasks.prepare.scaling import MODES
 SEED = optional(Whole(0, 2**63 - 1))
 
 PARAMETERS: dict[str, Rule] = {
-    "epsilon": optional(Number(above=0)),
+    "epsilon": AnyOf(Number(above=0), Nothing(), Entries(Number(above=0))),  # one for all tasks, none, or one for each
     "delta": optional(Number(at_least=0, below=LARGEST_DELTA)),
     "unit": Choice(*(u.value for u in Unit)),
     "neighbours": Choice(*(n.value for n in Neighbours)),

@@ -6,7 +6,9 @@ import math
 from typing import Any
 
 from taskveil.methods.base import Method, PublicInfo, record_methods
+from taskveil.methods.common_scale import in_best_units
 from taskveil.methods.noise_level import noise_level
+from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
 
 WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above which tasks end up learning alone
@@ -24,7 +26,8 @@ def choose_method(name: str, n_tasks: int, n_features: int, unit: str) -> tuple[
         return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
     if n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    return "subspace", f"method auto ({sizes}): 'subspace', which shares a few directions and lets each task differ. {end}"
+    chosen = "'together', which shares a model or a few directions and lets each task differ"
+    return "together", f"method auto ({sizes}): {chosen}. {end}"
 
 
 def default_delta(unit: str, units: int) -> float:
@@ -34,7 +37,7 @@ def default_delta(unit: str, units: int) -> float:
 
 def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[str, Any]:
     """Noise, noise-to-signal and a verdict, from public sizes alone."""
-    method = method.under(str(budget.unit))
+    method = in_best_units(method.under(str(budget.unit)), public, budget)
     method.check(public, budget)
     plan = make_plan(method.requests(public, budget), budget)
     releases = [_release(planned, public) for planned in plan.releases]
@@ -69,7 +72,7 @@ def spending(method: Method, public: PublicInfo, budget: Budget, points: int = 8
     """Epsilon spent after 1, 2, 4, ... rounds and after the last one, at the noise of the whole plan."""
     if budget.epsilon is None or budget.variant != "sound":
         return []
-    plan = make_plan(method.under(str(budget.unit)).requests(public, budget), budget)
+    plan = make_plan(in_best_units(method.under(str(budget.unit)), public, budget).requests(public, budget), budget)
     last = len(plan.rounds())
     rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
     return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]
@@ -88,7 +91,7 @@ def clearest_ratio(releases: list[dict[str, Any]]) -> float:
 
 
 def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
-    noise, signal = noise_level(planned), signal_size(planned, public)
+    noise, signal = noise_and_signal(planned, public)
     return {
         "name": planned.name,
         "round": planned.round,
@@ -102,6 +105,17 @@ def _release(planned: PlannedRelease, public: PublicInfo) -> dict[str, Any]:
     }
 
 
+def noise_and_signal(planned: PlannedRelease, public: PublicInfo) -> tuple[float, float]:
+    """Of the release, or of the clearer one of two sums that come in one."""
+    what = planned.contribution.plain
+    if not isinstance(what, MomentSum):
+        return noise_level(planned), signal_size(planned, public)
+    scale, m, d = planned.mechanism.typical_scale, public.n_tasks, public.n_features
+    mean = scale / what.mean_weight * math.sqrt(2 * math.log(2 * d * what.n_outputs)), m / math.sqrt(SHARED_DIRECTIONS)
+    moment = scale / what.moment_weight * math.sqrt(2 * d), m / min(SHARED_DIRECTIONS, d)
+    return min(mean, moment, key=lambda pair: pair[0] / pair[1])
+
+
 def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
     """Size of the sum if every task (or row) sends a message of full length and they agree on a few directions."""
     m, bound = units_of(public), planned.contribution.bound
@@ -110,7 +124,7 @@ def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
         "task-gram": m * bound**2 / SHARED_DIRECTIONS,
         "diagonal-sum": m * bound**2 / max(SHARED_DIRECTIONS, 1),
         "task-stack": bound,
-    }.get(planned.contribution.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
+    }.get(planned.contribution.plain.kind, m * bound / math.sqrt(SHARED_DIRECTIONS))
 
 
 def units_of(public: PublicInfo) -> int:

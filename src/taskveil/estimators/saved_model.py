@@ -62,6 +62,8 @@ def check_description(about: Any, where: str) -> None:
     for name in ("task_names", "feature_names"):
         if len(set(about[name])) != len(about[name]):
             raise DataError(f"{where}: {name} must be different names")
+    if len(about["task_names"]) != n_models(about):
+        raise DataError(f"{where}: task_names must be {n_models(about)} names, as the sizes say")
     if len(about["feature_names"]) != about["public"]["n_features"]:
         raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
 

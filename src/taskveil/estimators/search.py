@@ -49,6 +49,7 @@ from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
 FOLDS = 5
+FREE = ("scaling", "normalise", "fit_intercept")  # options that change neither the budget nor what is protected against whom
 HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
@@ -88,8 +89,26 @@ class TaskSearch(BaseEstimator):
 
     Attributes
     ----------
-    best_params_, best_estimator_, best_score_ (noisy), n_runs_ (private: how often the run was repeated is not part
-    of what the certificate covers), certificate_
+    best_params_ : dict
+        The configuration of the winner. Empty with `locally_tuned`: every task has its own.
+    best_estimator_ : TaskRegressor or TaskClassifier
+        The winner; its tasks have used all their rows.
+    best_score_ : float
+        The winner's noisy score: smaller is better.
+    n_runs_ : int
+        Private: the certificate does not cover how often the run was repeated.
+    certificate_ : Certificate
+        Of the whole search.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> data = tv.get_synthetic("hospitals", n_tasks=20, seed=0).train
+    >>> search = tv.TaskSearch(tv.TaskRegressor(epsilon=2.0), {"method__rounds": [1, 2]}).fit(data)
+    >>> search.best_params_["method__rounds"] in (1, 2)
+    True
+    >>> search.certificate_.statements[0].epsilon <= 2.0
+    True
     """
 
     def __init__(
@@ -109,15 +128,32 @@ class TaskSearch(BaseEstimator):
         self.locally_tuned = locally_tuned
 
     def configurations(self) -> list[dict[str, Any]]:
+        """All configurations of the grid.
+
+        Returns
+        -------
+        list of dict
+        """
         grid = list(ParameterGrid(self.param_grid))
         if not grid:
             raise OptionError("param_grid holds no configuration")
         return grid
 
     def plan(self, budget: Budget) -> SearchPlan:
-        """Calibrate: the largest mu of one run for which the search meets the budget."""
+        """What a search will cost: the largest mu of one run for which the whole search meets the budget.
+
+        Parameters
+        ----------
+        budget : Budget
+
+        Returns
+        -------
+        SearchPlan
+        """
         if budget.epsilon is None:
             raise OptionError("TaskSearch is for private estimators; with epsilon=None use GridSearchCV")
+        if budget.task_epsilons is not None:
+            raise OptionError("TaskSearch takes one epsilon for all tasks: its score is a release that no task can scale")
         if not 0 < self.score_share < 1:
             raise OptionError(f"score_share must lie strictly between 0 and 1, got {self.score_share!r}")
         mean_runs = float(self.mean_runs or len(self.configurations()))
@@ -134,10 +170,21 @@ class TaskSearch(BaseEstimator):
         return SearchPlan(plan, float(mu_model), float(mu_score), run_epsilon, run_delta)
 
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
-        """Search, charge, and keep the best run; its tasks then use all their rows (local work is free)."""
+        """Search, charge, and keep the best run; its tasks then use all their rows (local work is free).
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        y : array of shape (n_rows,), default=None
+        task : array of shape (n_rows,), default=None
+
+        Returns
+        -------
+        self
+        """
         base = self.estimator
-        if base.scaling == "private":
-            raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
+        for options in ({}, *self.configurations()):
+            _check_configuration(base, options)
         if not self.locally_tuned:
             _check_searchable(base)
         tasks = inputs.tasks_of(
@@ -198,10 +245,45 @@ class TaskSearch(BaseEstimator):
         return self
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """The winner's predictions.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        task : array of shape (n_rows,), default=None
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
         return self.best_estimator_.predict(X, task=task)
 
     def score(self, X: Any, y: Any = None, task: Any = None) -> float:
+        """The winner's score: R squared or accuracy.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        y : array of shape (n_rows,), default=None
+        task : array of shape (n_rows,), default=None
+
+        Returns
+        -------
+        float
+        """
         return self.best_estimator_.score(X, y, task=task)
+
+
+def _check_configuration(base: TaskEstimator, options: Mapping[str, Any]) -> None:
+    """Refuse a grid over what the guarantee is about: the search is planned, charged and certified once, for all its runs."""
+    for name in options:
+        if name.partition("__")[0] not in ("method", *FREE):
+            raise OptionError(
+                f"TaskSearch can search options of the method (method__...), {', '.join(FREE)}; {name!r} is one for all runs: "
+                "set it on the estimator"
+            )
+    if options.get("scaling", base.scaling) == "private":
+        raise OptionError("TaskSearch does not go with scaling='private': use 'own', or declare ranges (bounds=)")
 
 
 def _check_searchable(base: TaskEstimator) -> None:

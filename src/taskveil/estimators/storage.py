@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
-from taskveil.privacy.seal import SEAL, seal_of
+from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
@@ -48,6 +49,7 @@ def save(estimator: Any, directory: str | Path) -> Path:
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,
+        SALT: secrets.token_hex(32),
         "class": type(estimator).__name__,
         "options": _plain_options(estimator),
         "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
@@ -85,7 +87,17 @@ def _seal_and_write(folder: Path, certificate: Certificate, description: dict[st
 
 
 def load(directory: str | Path) -> Any:
-    """The estimator that `save` wrote."""
+    """The estimator that `save` wrote.
+
+    Parameters
+    ----------
+    directory : path
+
+    Returns
+    -------
+    TaskRegressor or TaskClassifier
+        Predicts as before. Training rows are never saved, so `gain_` is not available.
+    """
     from taskveil.estimators.classifier import TaskClassifier
     from taskveil.estimators.regressor import TaskRegressor
 
@@ -227,8 +239,10 @@ def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> li
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds"}
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
+    if isinstance(estimator.method_, CommonScale):
+        options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose
     return _plain(options)
 
 

@@ -12,15 +12,16 @@ from taskveil.estimators.planning import outlook
 __all__ = ["change", "gain_verdict", "summary"]
 
 
-def summary(estimator: Any) -> str:
-    """The outlook from public sizes first, then the certificate, the gain and the notes."""
+def summary(estimator: Any, gain: Any = None) -> str:
+    """The outlook from public sizes first, then the certificate, the gain (or what is given of it) and the notes."""
     lines = [f"outlook from public sizes, before any row was read: {text}" for text in outlook(estimator.record_)]
     lines.append(str(estimator.certificate_))
     if estimator.method_.linear and not estimator.method_.shares_nothing and _has_gain(estimator):
-        kept, m = int(estimator.gain_.kept_shared.sum()), len(estimator.task_names_)
+        gain = estimator.gain_.to_dict() if gain is None else gain
+        kept, m = sum(t["kept"] == "shared" for t in gain.values()), len(gain)
         alone = "the others learn alone" if kept < m else "none learns alone"
         said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
-        gained = gain_verdict(estimator.gain_.to_dict())
+        gained = gain_verdict(gain)
         lines.append(
             f"{said}{gained[:1].upper()}{gained[1:]} "
             "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"

@@ -20,6 +20,7 @@ for _name, _place in {
     "low-rank-sparse": "taskveil.methods.low_rank_sparse:LowRankSparse",
     "relationship": "taskveil.methods.relationship:Relationship",
     "subspace": "taskveil.methods.subspace:Subspace",
+    "together": "taskveil.methods.together:Together",
     "dp-mtrl": "taskveil.methods.dp_mtrl:DpMtrl",
     "dp-aggr": "taskveil.methods.dp_aggr:DpAggr",
     # mean-regularised

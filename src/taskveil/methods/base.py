@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 from taskveil.checks import Rule
 from taskveil.errors import OptionError
 from taskveil.methods.options import check_options
+from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
@@ -48,13 +49,19 @@ class PublicInfo:
     max_rows: int | None = None  # declared largest number of rows of a task
     seed: int | None = None  # initialisation and splits only, never noise
     task_rows: tuple[int, ...] | None = None  # rows of every task: fixed and public where the unit is the record
+    prior: PublicPrior | None = None  # public knowledge about models
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prior, dict):
+            object.__setattr__(self, "prior", PublicPrior(**self.prior))
 
     @property
     def loss(self) -> str:
         return "squared" if self.kind == "regression" else "logistic"
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "prior"}
+        return fields if self.prior is None else {**fields, "prior": self.prior.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -115,12 +122,15 @@ class TaskSide:
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
 
     def start(self) -> State:
+        """The state of every task before the first round."""
         raise NotImplementedError
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
+        """One round: from the billboard and the tasks' rows to new states and messages, which the runtime clips."""
         raise NotImplementedError
 
     def finish(self, state: State, view: View) -> Models:
+        """The personal models, after the last release. They stay with their tasks."""
         raise NotImplementedError
 
 
@@ -137,11 +147,13 @@ class ServerSide:
     """What the server makes of noisy sums. It sees releases and public sizes only."""
 
     def start(self) -> tuple[State, Billboard]:
+        """The server's state and the first billboard, before any data."""
         raise NotImplementedError
 
     def step(
         self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
     ) -> tuple[State, Billboard]:
+        """From the noisy sums of a round to the next billboard."""
         raise NotImplementedError
 
 
@@ -153,12 +165,18 @@ class Method(BaseEstimator):
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure", "local-model")
+    weighs_tasks: ClassVar[bool] = True  # False: sums over some tasks only, which budgets per task would bias
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
     chooses_locally: ClassVar[bool] = False  # finish() already picks shared or alone for each task
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
+    common_units: ClassVar[bool] = False  # messages add up in common units only: bought, where none are declared
     linear: ClassVar[bool] = True  # models are coef and intercept
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
+        return False
 
     def adjust(self, budget: Budget) -> Budget:
         """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
@@ -169,9 +187,11 @@ class Method(BaseEstimator):
         raise NotImplementedError
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        """What the tasks of this block do."""
         raise NotImplementedError
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        """What the server does."""
         raise NotImplementedError
 
     @property
@@ -185,6 +205,14 @@ class Method(BaseEstimator):
 
     def under(self, unit: str) -> Method:
         """What protects this unit under the same name: itself, but where another way of learning is needed."""
+        return self
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
+        return self.common_units
+
+    def in_own_units(self) -> Method:
+        """The method for tasks that have no units in common."""
         return self
 
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:

@@ -25,6 +25,7 @@ class ClusteredMean(NeuralMethod):
     __doc__ = "Mean-regularised within public groups. " + (NeuralMethod.__doc__ or "")
 
     name = "clustered-mean"
+    weighs_tasks = False
 
     def __init__(
         self,

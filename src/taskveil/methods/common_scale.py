@@ -1,7 +1,7 @@
 """A common centre and scale for every column, released before the method's own rounds: `scaling="private"`.
 
 Tasks of three rows cannot scale by their own statistics, and tasks that do have no units in common. Here a declared share of
-the budget buys common ones (THEORY section 6, "A common scale, paid for"), in front of any method's releases:
+the budget buys common ones (docs/theory/preparation.md#common-scale), in front of any method's releases:
 
     rounds 1 to k  statistics of rows, bounded, charged and noised like every release (units_of_tasks.py, units_of_records.py)
     then           the method itself, on rows (x - centre) / scale, its rounds counted from 1
@@ -43,6 +43,7 @@ from taskveil.privacy.units import Unit
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 
+SHARES = (0.1, 0.2, 0.4)  # of the budget that a method may pay which gains by common units; the least that will do
 INHERITED = ("name", "variants", "units", "kinds", "aggregations", "reference", "linear", "schedule", "shares_nothing")
 
 
@@ -134,6 +135,16 @@ class CommonScale(Method):
 
     def chooses(self, budget: Budget) -> bool:
         return self.inner.chooses(budget)
+
+
+def in_best_units(method: Method, public: PublicInfo, budget: Budget) -> Method:
+    """The method with common units bought first where it gains by them and can afford them, else for units of its tasks' own."""
+    if method.common_units and method.gains_by_common_units(public, budget):
+        for share in SHARES:
+            bought = CommonScale(method, share)
+            if bought.affordable(public, budget):
+                return bought
+    return method.in_own_units()
 
 
 def units_for(budget: Budget) -> Units:

@@ -31,22 +31,34 @@ def contribution(n_outputs: int, n_features: int) -> VectorSum:
 
 def messages(models: np.ndarray) -> np.ndarray:
     """(m, r, d) -> (m, r d + 1), each of norm at most one."""
+    both = directions_and_lengths(models)
+    return np.concatenate([DIRECTION_PART * both[:, :-1], LENGTH_PART * both[:, -1:]], axis=1)
+
+
+def directions_and_lengths(models: np.ndarray) -> np.ndarray:
+    """(m, r, d) -> (m, r d + 1): a unit vector, and the logarithm of its length in [-1, 1]."""
     m = models.shape[0]
     directions = unit_messages(models).reshape(m, -1)
     flat = np.where(np.isfinite(models), models, 0.0).reshape(m, -1)
     lengths = np.abs((flat * directions).sum(axis=1))  # |w| = w'u, without squares that overflow
     logs = np.log10(np.clip(lengths, 10.0**-DECADES, 10.0**DECADES)) / DECADES
     sends = np.any(directions != 0.0, axis=1)
-    return np.concatenate([DIRECTION_PART * directions, (LENGTH_PART * logs * sends)[:, None]], axis=1)
+    return np.concatenate([directions, (logs * sends)[:, None]], axis=1)
 
 
 def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[int, int]) -> tuple[np.ndarray, float]:
     """The mean model (r, d) from the noisy sum of messages over n_tasks (expected) tasks, and its log
     doubt.
     """
-    direction, doubt = denoised_mean(total[:-1] / DIRECTION_PART, deviation / DIRECTION_PART, n_tasks)
-    log_length = float(np.clip(total[-1] / (LENGTH_PART * n_tasks), -1.0, 1.0))
-    return (direction * 10.0 ** (DECADES * log_length)).reshape(shape), doubt
+    directions, logs = total[:-1] / DIRECTION_PART, float(total[-1]) / LENGTH_PART
+    return estimate_of(directions.reshape(shape), logs, deviation / DIRECTION_PART, n_tasks)
+
+
+def estimate_of(directions: np.ndarray, logs: float, deviation: float, n_tasks: float) -> tuple[np.ndarray, float]:
+    """The same from the noisy sums of directions (r, d), with this deviation of the noise, and of log lengths."""
+    direction, doubt = denoised_mean(directions, deviation, n_tasks)
+    log_length = float(np.clip(logs / n_tasks, -1.0, 1.0))
+    return direction * 10.0 ** (DECADES * log_length), doubt
 
 
 def accumulated(state: dict[str, np.ndarray], move: np.ndarray, doubt: float) -> tuple[np.ndarray, np.ndarray]:

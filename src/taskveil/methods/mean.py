@@ -15,7 +15,7 @@ no state. Three ways:
                     optimum.
     unit="record"   noisy gradients of single rows at wbar, clipped row by row (methods/mean_records.py).
 
-**Privacy** (THEORY section 2). Unit task: the sum has l2 sensitivity `clip` (add-remove), 2 `clip`
+**Privacy** (docs/theory/mean-regularised.md#cohorts). Unit task: the sum has l2 sensitivity `clip` (add-remove), 2 `clip`
 (replace-one), whatever a message depends on. Cohorts are Poisson with probability `rate`, drawn by the
 runtime; sums are divided by the expected cohort, never the realised one, and an empty cohort releases noise
 like any other; tasks weigh the same whatever they hold; wbar starts at zero. Observer: the other tasks.
@@ -124,6 +124,13 @@ class Mean(Method):
         if self.strength is not None:
             return mean_rounds.FixedServer(public, plan, self.tol)
         return MeanServer(public, plan)
+
+    def chooses(self, budget: Budget) -> bool:
+        """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
+        return budget.unit is not Unit.RECORD
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES

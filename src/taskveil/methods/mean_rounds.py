@@ -10,7 +10,7 @@ lambda/h) x/(x + lambda) <= 1 for 0 <= x <= h: it contracts, for large lambda li
 step 1/h instead of standing still. Without noise the server also extrapolates from earlier rounds (Anderson
 1965; for squared loss that is GMRES, exact after as many rounds as there are unknowns).
 
-We differ from the paper where THEORY section 2 says why: Poisson cohorts and the expected cohort size, and
+We differ from the paper where docs/theory/mean-regularised.md#cohorts says why: Poisson cohorts and the expected cohort size, and
 the local problem is solved instead of walked, so no private state is carried from round to round.
 """
 

@@ -4,7 +4,8 @@
     w_t = sum_j Sigma_tj r_j,   r_j = sum_i b_ij x_ij
 
 The server keeps every participant's r_j (their Delta v), sends participant t its w_t, and each takes dual coordinate steps with
-the quadratic form |x|^2 rho Sigma_tt, rho = max_t sum_j |Sigma_tj| / Sigma_tt (their safe choice of sigma'; THEORY section 4).
+the quadratic form |x|^2 rho Sigma_tt, rho = max_t sum_j |Sigma_tj| / Sigma_tt (their safe choice of sigma';
+docs/theory/svm.md#mocha).
 
 relationship="mean"      fixed Sigma = 11' + I/C2: the same optimum as method `svm`, reached by s = K steps
 relationship="learned"   Sigma = c (W'W)^(1/2) / tr, c keeps the trace of the fixed one; W and Sigma alternate (their Alg. 1)

@@ -4,14 +4,15 @@
     release   "update": sum over the cohort of clipped messages, l2 sensitivity gamma (add-remove), 2 gamma (replace-one);
               charged and noised by the runtime, never here
     server    a <- a + server_rate * sum / (q m): the *expected* cohort, never the realised one; an empty cohort releases
-              noise like any other; all tasks weigh the same whatever they hold (THEORY section 2, a-d)
+              noise like any other; all tasks weigh the same whatever they hold (docs/theory/mean-regularised.md#cohorts)
     finish    every client fits itself to the last billboard and its own rows and chooses among the options, or "alone"
 
 Why the sampled-Gaussian bound holds although w_k is private state: the round's inclusion bit is fresh, clipping bounds the
-message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex (THEORY section 2 e).
-Observer: the other tasks, all colluding. The server sees clipped messages under `curator` aggregation, and it sees who
-takes part, so no amplification is claimed against it under any aggregation: with `local` or `secure` every round is charged
-in full, or, with `participations=B`, the B rounds that no task exceeds (THEORY section 2 a).
+message whatever it depends on, and Renyi and hockey-stick divergences are quasi-convex
+(docs/theory/mean-regularised.md#private-state). Observer: the other tasks, all colluding. The server sees clipped messages under
+`curator` aggregation, and it sees who takes part, so no amplification is claimed against it under any aggregation: with `local`
+or `secure` every round is charged in full, or, with `participations=B`, the B rounds that no task exceeds
+(docs/theory/mean-regularised.md#cohorts).
 
 `variant="paper"` (Hu, Wu, Smith 2023, Algorithm 1): cohorts of exactly min(m, 100) tasks, division by that number,
 explicit steps, start at w^0. Its epsilon, computed as if cohorts were Poisson, is printed with holds = false and the true
@@ -213,21 +214,29 @@ class NeuralMethod(Method):
 
         return model_of(self.model, self.feature_map(public), public.n_outputs, public.kind)
 
-    def work(self, plan: Plan) -> Any:
+    def safe_rate(self, public: PublicInfo, rate: float) -> float:
+        """A step size at which local steps on squared loss cannot diverge where a row's entries are of size one.
+
+        Its curvature is at most the squared length of a row; a linear model's steps are at most one over it.
+        """
+        linear = self.model in ("linear", "softmax") and self.features is None
+        return min(float(rate), 1.0 / (public.n_features + 1.0)) if linear and public.kind == "regression" else float(rate)
+
+    def work(self, plan: Plan, public: PublicInfo) -> Any:
         from taskveil.engine.rounds import LocalWork
 
         return LocalWork(
-            steps=int(self.local_steps), batch_size=self.batch_size, learning_rate=float(self.learning_rate),
+            steps=int(self.local_steps), batch_size=self.batch_size, learning_rate=self.safe_rate(public, self.learning_rate),
             pull=float(self.strength) if self.uses_strength else 0.0, start=self.work_start, kind=self.work_kind,
             explicit=plan.budget.variant == "paper",
             bit=BIT_SHARE if self.adaptive_clip is not None else 0.0,
         )  # fmt: skip
 
-    def tuning(self) -> Any:
+    def tuning(self, public: PublicInfo) -> Any:
         from taskveil.engine.personalise import Tuning
 
         rate = self.learning_rate if self.tune_rate is None else self.tune_rate
-        return Tuning(int(self.tune_steps), self.tune_batch, float(rate), float(self.decay), self.alone_steps)
+        return Tuning(int(self.tune_steps), self.tune_batch, self.safe_rate(public, rate), float(self.decay), self.alone_steps)
 
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
         from taskveil.engine.personalise import parse_options
@@ -259,7 +268,7 @@ class NeuralMethod(Method):
         from taskveil.engine.clients import predict_scores, tuner_of
 
         model, features = self.built(record.public), self.feature_map(record.public)
-        return predict_scores(model, features, tuner_of(model, self.tuning()), models.extra["params"], X, position)
+        return predict_scores(model, features, tuner_of(model, self.tuning(record.public)), models.extra["params"], X, position)
 
     # ------------------------------------------------------------ certificate
 

@@ -37,7 +37,7 @@ class NeuralTasks(TaskSide):
         self.model = method.built(public)
         self.clients = Clients(block, method.feature_map(public), self.model, public.seed or 0)
         self.first = self.model.start(public.seed or 0)
-        self.compiled = round_of(self.model, method.work(plan), exact_sum=plan.budget.epsilon is not None)
+        self.compiled = round_of(self.model, method.work(plan, public), exact_sum=plan.budget.epsilon is not None)
         self.rate = plan.releases[0].rate if plan.releases else None
 
     def start(self) -> State:
@@ -93,7 +93,7 @@ class NeuralTasks(TaskSide):
         anchors, member, options = self._anchors(view), self._member(view), self.method.tuning_options(self.public)
         if not options:
             return self._models(self.unchanged(state, anchors, member), None, None, ())
-        tuner = tuner_of(self.model, self.method.tuning())
+        tuner = tuner_of(self.model, self.method.tuning(self.public))
         own = self._own_models(state)
         out = own if isinstance(own, np.ndarray) and own.nbytes > 2**28 else None
         params, chosen, errors = self.clients.personalise(

@@ -10,8 +10,9 @@ from taskveil.privacy.plan import PlannedRelease
 def noise_level(planned: PlannedRelease) -> float:
     """Spectral norm of matrix noise, largest entry of vector noise; typical size, not a bound.
 
-    Symmetric Gaussian s sqrt(2d); two-sided Wishart about 3.3 c d, one-sided about 3.8 c d (THEORY section 1);
-    Gaussian entries s sqrt(2 log 2n); Laplace entries b log 2n; l2-Laplace: its norm b n.
+    Symmetric Gaussian s sqrt(2d); two-sided Wishart about 3.3 c d, one-sided about 3.8 c d
+    (docs/theory/model-protected.md#noise-lift); Gaussian entries s sqrt(2 log 2n); Laplace entries b log 2n; l2-Laplace: its
+    norm b n.
     """
     scale, name = planned.mechanism.typical_scale, planned.mechanism.name
     if name.startswith("shared"):  # integer shares in a secure sum look like Gaussian noise

@@ -7,8 +7,8 @@
     z          w-hat + beta_t (w-hat - previous w-hat)                    step 10
     w          z - eta grad L_i(z)                                        step 11
 
-`variant="paper"` computes exactly that. The sound variant differs where THEORY section 1 says why: the noise is valid,
-only the message is bounded (a task's own model is not), every task uses its own step size and several local steps per
+`variant="paper"` computes exactly that. The sound variant differs where docs/theory/model-protected.md says why: the noise is
+valid, only the message is bounded (a task's own model is not), every task uses its own step size and several local steps per
 release (local work is free), and eigenvalues are lifted by the noise level so that much noise means learning alone
 (Prop. 1). Without noise (`epsilon=None`) all tasks use one step and the loop is the accelerated proximal gradient
 method on  sum_i L_i(w_i) + penalty g(W).
@@ -113,6 +113,9 @@ class ProximalMethod(Method):
         """Whether tasks average over priors in the end: one valid release, and not of models with noise of their own."""
         sound = budget.epsilon is not None and budget.variant == "sound" and budget.aggregation != "local-model"
         return self.one_release and sound and self.n_rounds(budget) == 1
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        return self.weighs(budget)
 
     def chooses(self, budget: Budget) -> bool:
         return self.weighs(budget)
@@ -354,7 +357,7 @@ class ProximalServer(ServerSide):
         return float(np.sqrt(columns) + np.sqrt(self.public.n_features))
 
     def lift(self, t: int) -> float:
-        """1.5 noise levels in the sound variant (THEORY section 1, 'Keep Prop. 1'); nothing as printed or without noise."""
+        """1.5 noise levels in the sound variant (docs/theory/model-protected.md#noise-lift); zero as printed or without noise."""
         if not self.private or self.plan.budget.variant != "sound":
             return 0.0
         return 1.5 * noise_level(self.planned(t))

@@ -1,10 +1,10 @@
 """What a method puts on its billboard, as far as it is public before any row is read: names, shapes, types, ranges.
 
 A view reaches a site from a server that may lie. The site compares it with this before it touches a row, so that a refusal
-depends on the view alone (THEORY section 7); the server keeps its own billboards inside, so that no honest run is refused.
-Names, shapes and types come from the method's own server side, run on sums of zeros: a new method is covered by being written.
-Ranges are what it declares in `Method.ranges`; anything else lies within +-LARGEST. Rows are of size one, so no model a private
-run can publish comes near it, and products of a few such numbers with rows do not overflow.
+depends on the view alone (docs/theory/servers-and-sums.md#lying-server); the server keeps its own billboards inside, so that no
+honest run is refused. Names, shapes and types come from the method's own server side, run on sums of zeros: a new method is
+covered by being written. Ranges are what it declares in `Method.ranges`; anything else lies within +-LARGEST. Rows are of size
+one, so no model a private run can publish comes near it, and products of a few such numbers with rows do not overflow.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Published:
     def boards(self) -> list[Mapping[str, Shown]]:
         """Of round 0, 1, ... up to the one after which names, shapes and types no longer change."""
         state, board = self._server.start()
-        found = [_shown(board, self._ranges)]
+        found: list[Mapping[str, Shown]] = [_shown(board, self._ranges)]
         if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
             return found
         everybody = np.ones(self.public.n_tasks, dtype=bool)

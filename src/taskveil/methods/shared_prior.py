@@ -22,17 +22,20 @@ from scipy.special import gammaincc, log_ndtr
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Models, PublicInfo, View
+from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.solvers.evidence import averaged_models
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
+FEW_ROWS = 5  # own units of fewer rows are none
 CHANCE = 1e-2  # signals likelier than this to be chance are not used
 CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
 TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
+STATED = math.log(0.03)  # log weight of knowledge nobody here has tested: with six rows a task cannot tell a wrong one
 RANGES = {  # of what is published
     "share": (0.0, 1.0), "basis": (-1.0, 1.0), "features": (0.0, 1.0),
     "mean_doubt": (-10.0, 0.0), "share_doubt": (-10.0, 0.0), "features_doubt": (-10.0, 0.0),
@@ -189,9 +192,26 @@ def published_priors(view: View, public: PublicInfo) -> list[Prior]:
     )  # fmt: skip
 
 
+def stated_priors(public: PublicInfo) -> list[Prior]:
+    """The priors from public knowledge that was there before the run."""
+    if public.prior is None:
+        return []
+    known = public.prior.arrays
+    return priors(known["mean"], known["share"], known["basis"], (STATED, STATED), (known["features"], STATED))[1:]
+
+
 def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *, own_scale: bool = True) -> Models:
-    """Every task's average over the priors, learning alone first, by the evidence of its own rows."""
+    """Every task's average over the priors, learning alone first, by the evidence of its own rows.
+
+    Tasks of very few rows whose units are their own learn alone: a deviation of two rows is no unit, and what others found in
+    theirs says nothing here.
+    """
+    options = options + stated_priors(public)
     W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=own_scale)
+    few = block.counts < FEW_ROWS
+    if few.any() and not (isinstance(block, CommonUnits) or public.declared_bounds or public.unit_rows):
+        alone, _ = averaged_models(block, options[:1], public.loss, public.fit_intercept, own_scale=own_scale)
+        W, weights = np.where(few[:, None, None], alone, W), np.where(few[:, None], np.eye(len(options))[0], weights)
     b = best_intercepts(block, W, LOSSES.get(public.loss), public.fit_intercept)
     return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 

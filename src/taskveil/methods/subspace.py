@@ -1,24 +1,29 @@
 """Private subspace: what tasks have in common, as a mean and a few directions, from few noisy releases. Ours.
 
 It is Algorithm 1 of model-protected MTL (local step, noisy second moment, map) with another estimator inside
-(THEORY section 1), and a private mean beside it:
+(docs/theory/model-protected.md#subspace), and a private mean beside it:
 
-    task      fits itself alone, averaging over the strength of the penalty by the evidence of its rows
-    releases  "mean"            sum of (direction, log length) of models   VectorSum, bound 1
-              "second-moment"   sum of M_i'M_i, |M_i|_F = 1                OuterSum, bound 1
+    task      fits itself; M_i, |M_i|_F = 1, is the direction of what is left around the public centre, q_i its log length
+    release   "moments"   sums of (M_i, q_i, M_i'M_i) in one release            MomentSum (privacy/moments.py)
     server    denoises both against the known law of the noise: centre, shares, basis (shared_prior.py); the diagonal
               of the second moment also tells whether few features matter, where they explain as much
     task      averages over a few priors built from them, alone included, by the evidence of its rows
+
+Both sums come from the same M_i, so under replace-one they cost less than two releases: with a quarter of the budget for
+the mean its noise variance is 42.5 % below that of a release of its own. Pure noise (delta = 0) has a better law for each
+sum: there "mean" (VectorSum) and "second-moment" (OuterSum), bound 1, are released one by one.
+
+Which fit is sent follows from the noise, a public rule. Where it is large (spectral norm over number of tasks above 40 %) the
+average over penalties by the evidence of the rows, whose directions scatter less; else one weak penalty, whose bias is smaller.
 
 With `rounds` R > 1 the mean is released in every round, each time of what is left around the last centre,
 and the second moment of those residuals from round 2 on: worth it where the noise is small. `rounds=None`
 takes 3 where the second moment's noise, spectral norm over number of tasks, is below 4 %, or where there is
 none, else 1: a public rule.
 
-**Privacy.** Unit: the task, all its rows and whatever it computed from them. Each message has norm at most
-1 by construction and is clipped to 1 by the runtime, so one task moves "mean" by at most 1 (add-remove) or
-2 (replace-one) in l2, and "second-moment" by 1 or sqrt(2) in Frobenius norm (both contributions are
-positive semidefinite with trace <= 1, so |A - B|^2 <= |A|^2 + |B|^2 <= 2). Messages of later rounds are
+**Privacy.** Unit: the task, all its rows and whatever it computed from them. M_i and q_i are bounded by 1 by construction and
+clipped to 1 by the runtime; how far one task then moves "moments" is proved in privacy/moments.py, "mean" and "second-moment"
+in privacy/contributions.py. Messages of later rounds are
 functions of the rows and the public billboard: adaptive composition of Gaussian releases, accounted by the
 plan. A task that cannot fit (too few rows, one class, a value that is not finite) sends zero. Which priors
 a task ends up with, alone or shared, is local and after the last release. Observer: the other tasks
@@ -57,7 +62,8 @@ from taskveil.methods.shared_prior import (
     unit_messages,
     weighed_models,
 )
-from taskveil.privacy.contributions import OuterSum
+from taskveil.privacy.contributions import MomentSum, OuterSum
+from taskveil.privacy.moments import moment_weights
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
 from taskveil.tasks.block import TaskBlock
@@ -65,7 +71,10 @@ from taskveil.tasks.block import TaskBlock
 PUBLISHED = ("mean", "mean_doubt", "share", "basis", "share_doubt", "features", "features_doubt")
 MEAN = "mean"
 MOMENT = "second-moment"
-SIGNAL_TO_NOISE = 3.0  # of the weak penalty under which the models for the mean are fitted
+BOTH = "moments"
+GAUSSIAN = (None, "gaussian", "matrix-gaussian", "shared-gaussian", "shared-skellam")
+SIGNAL_TO_NOISE = 10.0  # of the weak penalty
+MUCH_NOISE = 0.4  # above this, as below, models are fitted by evidence
 FEW_ROUNDS, MANY_ROUNDS = 1, 3
 SMALL_NOISE = 0.04  # spectral norm of the second moment's noise over the number of tasks
 
@@ -79,7 +88,7 @@ class Subspace(Method):
 
     name = "subspace"
     chooses_locally = True
-    reference = "MP-MTL Algorithm 1 with an estimator of our own; THEORY section 1, 'private subspace'"
+    reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
     def __init__(self, rounds: int | None = None, mean_share: float = 0.25):
         self.rounds = rounds
@@ -87,13 +96,16 @@ class Subspace(Method):
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
-        return self._requests(public, self._rounds(public, budget))
+        return self._requests(public, budget, self._rounds(public, budget))
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         return SubspaceTasks(block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return SubspaceServer(public, plan)
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        return True
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return RANGES
@@ -109,8 +121,10 @@ class Subspace(Method):
             return None  # the centre is in units of a task's own target spread; such a task has none
         return Models(centre[None], np.zeros((1, public.n_outputs)))
 
-    def _requests(self, public: PublicInfo, rounds: int) -> list[Request]:
+    def _requests(self, public: PublicInfo, budget: Budget, rounds: int) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
+        if joint(budget):
+            return self._joint_requests(public, budget, rounds)
         mean = direction_mean.contribution(public.n_outputs, public.n_features)
         moment = OuterSum(public.n_features, 1.0, public.n_outputs)
         with_moment = range(2, rounds + 1) if rounds > 1 else range(1, 2)
@@ -123,16 +137,39 @@ class Subspace(Method):
                 asked.append(Request(MOMENT, t, moment, weight=moment_weight))
         return asked
 
+    def _joint_requests(self, public: PublicInfo, budget: Budget, rounds: int) -> list[Request]:
+        """Round 1 of several has no residuals yet: its mean comes alone, with its part of the mean's share."""
+        early = 0.0 if rounds == 1 else self.mean_share / rounds
+        asked = []
+        if early:
+            mean = direction_mean.contribution(public.n_outputs, public.n_features)
+            asked.append(Request(MEAN, 1, mean, weight=math.sqrt(early)))
+        weights = moment_weights((self.mean_share - early) / (1.0 - early), direction_mean.LENGTH_PART, budget.neighbours)
+        both = MomentSum(public.n_features, *weights, public.n_outputs)
+        with_both = range(2, rounds + 1) if rounds > 1 else range(1, 2)
+        return asked + [Request(BOTH, t, both, weight=math.sqrt((1.0 - early) / len(with_both))) for t in with_both]
+
     def _rounds(self, public: PublicInfo, budget: Budget) -> int:
         if self.rounds is not None:
             return int(self.rounds)
         if budget.epsilon is None:
             return MANY_ROUNDS
-        trial = make_plan(self._requests(public, FEW_ROUNDS), budget)
-        planned = next(p for p in trial.releases if p.name == MOMENT)
-        deviation = noise_deviation(planned, public.n_tasks, budget.aggregation)
-        level = deviation * math.sqrt(2 * public.n_features) / public.n_tasks
+        level = moment_noise(make_plan(self._requests(public, budget, FEW_ROUNDS), budget), public.n_tasks)
         return MANY_ROUNDS if level < SMALL_NOISE else FEW_ROUNDS
+
+
+def joint(budget: Budget) -> bool:
+    """Whether both sums come in one release: where noise is Gaussian, or none."""
+    return budget.delta > 0.0 and budget.mechanism in GAUSSIAN and budget.aggregation != "local-model"
+
+
+def moment_noise(plan: Plan, n_tasks: int) -> float:
+    """Spectral norm of the noise in the second moment, over the number of tasks: public, known before any row is read."""
+    planned = next(p for p in plan.releases if p.name in (MOMENT, BOTH))
+    deviation, side = noise_deviation(planned, n_tasks, plan.budget.aggregation), planned.contribution.total_shape[0]
+    if isinstance(planned.contribution.plain, MomentSum):
+        deviation, side = deviation / planned.contribution.plain.moment_weight, planned.contribution.plain.n_features
+    return deviation * math.sqrt(2 * side) / n_tasks
 
 
 class SubspaceTasks(TaskSide):
@@ -141,21 +178,24 @@ class SubspaceTasks(TaskSide):
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.block, self.public = block, public
         self.asked = {(p.round, p.name) for p in plan.releases}
+        self.much_noise = bool(plan.releases) and moment_noise(plan, public.n_tasks) > MUCH_NOISE
 
     def start(self) -> State:
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        centre, intercept = view["mean"], self.public.fit_intercept
-        message: Message = {}
-        if (view.round + 1, MEAN) in self.asked:
-            left = residual_models(self.block, centre, SIGNAL_TO_NOISE, self.public.loss, intercept)
-            message[MEAN] = direction_mean.messages(left)
-        if (view.round + 1, MOMENT) in self.asked:
-            W, _ = averaged_models(self.block, published_priors(view, self.public), self.public.loss, intercept)
-            scale = target_scales(self.block, self.public.loss, intercept)
-            message[MOMENT] = unit_messages(W - scale[:, None, None] * centre)
-        return state, message
+        left = self._left(view)
+        messages = {MEAN: direction_mean.messages, MOMENT: unit_messages, BOTH: direction_mean.directions_and_lengths}
+        return state, {name: of(left) for name, of in messages.items() if (view.round + 1, name) in self.asked}
+
+    def _left(self, view: View) -> np.ndarray:
+        """(m, r, d) what is left around the public centre, in units of a task's own target: one fit for all that is sent."""
+        centre, loss, intercept = view["mean"], self.public.loss, self.public.fit_intercept
+        if not self.much_noise:
+            return residual_models(self.block, centre, SIGNAL_TO_NOISE, loss, intercept)
+        W, _ = averaged_models(self.block, published_priors(view, self.public), loss, intercept)
+        scale = target_scales(self.block, loss, intercept)[:, None, None]
+        return W / scale - centre
 
     def finish(self, state: State, view: View) -> Models:
         return weighed_models(self.block, self.public, published_priors(view, self.public))
@@ -188,6 +228,12 @@ class SubspaceServer(ServerSide):
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
             new.update(self._structure(releases[MOMENT], deviation))
+        if BOTH in releases:
+            what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
+            directions, logs, S = what.parts(releases[BOTH])
+            found = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
+            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)
+            new.update(self._structure(S, deviation / what.moment_weight))
         return new, self._billboard(new, accepted)
 
     def _structure(self, S: np.ndarray, deviation: float) -> State:

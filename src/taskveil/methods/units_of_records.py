@@ -5,8 +5,9 @@
     server   centre = mean, scale = deviation, of N rows (public); a column whose variance drowns in noise keeps its range
 
 Unit: one row. Its part has length at most 1 inside the ranges and is clipped to 1 by the runtime outside them, so replacing a row
-moves the sum by at most 2. (THEORY section 6 has a sharper joint bound, 2 a sqrt(d) with more weight on x^2; this one needs no
-new kind of sum.) Afterwards every row is mapped by released numbers alone: no own mean, no own deviation.
+moves the sum by at most 2. (docs/theory/preparation.md#common-scale-records has a sharper joint bound, 2 a sqrt(d) with more
+weight on x^2; this one needs no new kind of sum.) Afterwards every row is mapped by released numbers alone: no own mean, no own
+deviation.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
@@ -23,7 +23,9 @@ from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
+from taskveil.privacy.per_task import groups, task_shares
 from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.profile import Profile, profile
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 
@@ -37,7 +39,22 @@ SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing compu
 
 @dataclass(frozen=True)
 class Statement:
-    """One claim. `delta_at_least`, where given, is a proved lower bound that refutes it."""
+    """One claim, the whole sentence: who is protected, against whom, how well, by which theorem, and whether it holds.
+
+    Attributes
+    ----------
+    unit, neighbours, observer : str
+        For example "task", "replace-one", "other-tasks".
+    epsilon, delta : float
+    accountant : str
+    holds : bool
+    reason : str or None, default=None
+        Why it does not hold.
+    delta_at_least : float or None, default=None
+        A proved lower bound that refutes the claim: no epsilon holds with a smaller delta.
+    colluders : int or None, default=None
+        How many other sites the observer may be; `None` means all other tasks.
+    """
 
     unit: str
     neighbours: str
@@ -49,10 +66,13 @@ class Statement:
     reason: str | None = None
     delta_at_least: float | None = None
     colluders: int | None = None  # how many other sites the observer may be; None: all other tasks
+    share: float | None = None  # of the largest budget, where tasks have budgets of their own (per_task.py)
+    tasks: int | None = None  # how many tasks have this share
+    names: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data without empty optional fields."""
-        optional = ("reason", "delta_at_least", "colluders")
+        optional = ("reason", "delta_at_least", "colluders", "share", "tasks", "names")
         return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
 
     def sentence(self) -> str:
@@ -68,6 +88,8 @@ class Statement:
         if self.colluders is not None:
             some = f"up to {self.colluders} other sites"
             who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
+        if self.tasks is not None:
+            what += f" of the {self.tasks} with this budget" + (f" ({self.names})" if self.names else "")
         claim = (
             f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
             f"delta = {self.delta:.6g} (accountant: {self.accountant})."
@@ -82,7 +104,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Verification:
-    """Outcome of `Certificate.verify()`; true when every statement was recomputed and holds."""
+    """Outcome of `Certificate.verify()`; true when every statement was recomputed and holds.
+
+    Attributes
+    ----------
+    ok : bool
+    problems : tuple of str
+        What does not hold, in words.
+    """
 
     ok: bool
     problems: tuple[str, ...] = ()
@@ -98,7 +127,39 @@ class Verification:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Statements, the events they rest on, and what they do not cover."""
+    """The guarantee of a run: statements, the events they rest on, and what they do not cover.
+
+    Attributes
+    ----------
+    method, variant : str
+        What ran.
+    statements : tuple of Statement
+        Claims. Empty where nothing is claimed.
+    events : tuple of dict
+        Every release: contribution, mechanism, event and count. Enough to recompute the statements.
+    assumptions : tuple of str
+        What the statements rest on.
+    not_protected : tuple of str
+        What they do not cover.
+    randomness, software : dict
+        Which samplers drew the noise; versions.
+    audit : dict or None, default=None
+        What an attack on this configuration found.
+    seal : str or None, default=None
+        Binds a saved certificate to the files beside it.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> est = tv.TaskRegressor(epsilon=1.0, delta=1e-5).fit(tv.get_synthetic("hospitals", n_tasks=20, seed=0).train)
+    >>> claim = est.certificate_.statements[0]
+    >>> claim.unit, claim.neighbours, claim.observer, claim.epsilon, claim.holds
+    ('task', 'replace-one', 'other-tasks', 1.0, True)
+    >>> bool(est.certificate_.verify())
+    True
+    >>> tv.Certificate.from_json(est.certificate_.to_json()) == est.certificate_
+    True
+    """
 
     method: str
     variant: str
@@ -117,7 +178,7 @@ class Certificate:
         return bool(self.statements) and all(s.holds for s in self.statements)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data with the fields of DESIGN section 3."""
+        """Plain data, with the fields of docs/architecture.md#certificate."""
         return {
             **({} if self.audit is None else {"audit": self.audit}),
             "method": self.method,
@@ -166,7 +227,13 @@ class Certificate:
         return Certificate.from_dict(parse_json(text, "this is not a certificate: the text", DataError))
 
     def verify(self) -> Verification:
-        """Recompute every event and every epsilon; say what does not hold."""
+        """Recompute every event and every epsilon; say what does not hold.
+
+        Returns
+        -------
+        Verification
+            True where everything holds; otherwise `problems` says what does not.
+        """
         problems = [f"{s.observer}: {s.reason}" for s in self.statements if not s.holds]
         try:
             for statement in self.statements:
@@ -185,6 +252,10 @@ class Certificate:
             problems.append("there is no statement: nothing is claimed and nothing is protected")
         return Verification(not problems, tuple(problems))
 
+    def profile(self, statement: Statement | None = None) -> Profile:
+        """The whole curve of a statement (the first, unless given): mu, rho, delta(epsilon), an attacker's errors."""
+        return profile(self, statement)
+
     def __str__(self) -> str:
         lines = [f"Method {self.method} (variant {self.variant})."]
         lines += [s.sentence() for s in self.statements] or ["No privacy statement is made."]
@@ -193,16 +264,17 @@ class Certificate:
         lines += [f"Not protected: {text}." for text in self.not_protected]
         return "\n".join(lines)
 
-
     def _audit_sentence(self) -> str:
         """Both numbers side by side: what is claimed, and what an attack can show."""
         a = self.audit or {}
         audited = (a.get("configuration") or {}).get("digest")
+        runs, one = a.get("trials"), a.get("trials") == 1
         which = f" of configuration {audited[:8]}" if audited else ""
         return (
-            f"Audit{which} (a simulation, which proves nothing): claimed epsilon {a.get('claimed_epsilon', float('nan')):.4g}, "
+            f"Audit{which} ({'of this run' if one else 'a simulation'}, which proves nothing): claimed epsilon "
+            f"{a.get('claimed_epsilon', float('nan')):.4g}, "
             f"lower bound found {a.get('lower_bound', float('nan')):.4g} with {100 * a.get('confidence', 0.0):.4g} % "
-            f"confidence in {a.get('trials')} runs of each neighbour: {a.get('verdict')}."
+            f"confidence in {'one run with canary tasks' if one else f'{runs} runs of each neighbour'}: {a.get('verdict')}."
             + "".join(f" Refuted: {leak}." for leak in a.get("leaks", ()))
         )
 
@@ -216,6 +288,7 @@ def build_certificate(
     assumptions: Iterable[str] = (),
     not_protected: Iterable[str] = (),
     observers: Sequence[Observer | str] | None = None,
+    task_names: Sequence[str] | None = None,
 ) -> Certificate:
     """The certificate of a run that made the releases of `plan` with noise described by `randomness`.
 
@@ -232,7 +305,7 @@ def build_certificate(
         open_points.insert(0, "nothing is protected: the run was made without noise (epsilon=None)")
     elif plan.releases and way.server_sees:
         open_points.append(way.server_sees)
-    statements = () if uncertified else tuple(_state(plan, o, randomness) for o in watched)
+    statements = () if uncertified else tuple(s for o in watched for s in _states(plan, o, randomness, task_names))
     basis = _core_assumptions(plan, randomness, public) if statements and plan.releases else []
     return Certificate(
         method,
@@ -264,9 +337,23 @@ def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[s
     return basis
 
 
-def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statement:
+def _states(plan: Plan, observer: Observer, randomness: dict[str, Any], names: Sequence[str] | None) -> list[Statement]:
+    """One statement for every distinct budget."""
+    if plan.budget.task_epsilons is None or not plan.releases:
+        return [_state(plan, observer, randomness)]
+    shares = task_shares(plan.budget.task_epsilons, plan.budget.delta)
+    asked = dict(zip(shares, plan.budget.task_epsilons, strict=True))
+    return [
+        replace(_state(plan, observer, randomness, asked[share], share), share=share, tasks=count, names=some or None)
+        for share, count, some in groups(shares, names)
+    ]
+
+
+def _state(
+    plan: Plan, observer: Observer, randomness: dict[str, Any], asked: float | None = None, share: float = 1.0
+) -> Statement:
     """One statement, computed from the plan's events."""
-    budget = plan.budget
+    budget = plan.budget if asked is None else replace(plan.budget, epsilon=asked, task_epsilons=None)
     sentence = (budget.unit.value, budget.neighbours.value, observer.value)
     if not plan.releases:
         return Statement(*sentence, 0.0, 0.0, "pure", True)
@@ -274,7 +361,7 @@ def _state(plan: Plan, observer: Observer, randomness: dict[str, Any]) -> Statem
     if any(isinstance(r.event, UncertifiedEvent) for r in plan.releases):
         reason, at_least = refutation(plan.charges(), budget.epsilon)
         return Statement(*sentence, budget.epsilon, budget.delta, "kairouz", False, reason, at_least)
-    reached, accountant = plan.certified()
+    reached, accountant = plan.certified(share=share)
     epsilon = (
         budget.epsilon if (1 - OVERSTATED / 2) * budget.epsilon <= reached <= budget.epsilon else reached
     )

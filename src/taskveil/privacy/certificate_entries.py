@@ -38,6 +38,9 @@ STATEMENT: dict[str, Rule] = {
     "reason": optional(WORDS),
     "delta_at_least": optional(PROBABILITY),
     "colluders": optional(Whole(0, 10**9)),
+    "share": optional(Number(above=0, at_most=1)),
+    "tasks": optional(Whole(1, 10**9)),
+    "names": optional(WORDS),
 }
 EVENT: dict[str, Rule] = {
     "name": Text(1000),

@@ -1,10 +1,12 @@
 """What one task puts into a sum, how it is clipped, and how far one unit can move the sum.
 
-Sensitivities (THEORY section 1), C or K the clipping norm, add-remove / replace-one:
+Sensitivities, C or K the clipping norm, add-remove / replace-one (docs/theory/model-protected.md#symmetric-gaussian,
+docs/theory/model-protected.md#gram):
 
     VectorSum     sum of vectors |v| <= C             l2  C                 / 2 C
     OuterSum      sum of M'M, |M|_F <= K               F   K^2               / sqrt(2) K^2
                                                        nuclear K^2           / 2 K^2
+    MomentSum     (a sum M, b sum M'M), |M|_F <= 1     see moments.py
     DiagonalSum   diagonal of that                     l1  K^2 / 2 K^2       l2 K^2 / sqrt(2) K^2
     TaskGram      tasks x tasks, entries <M_i, M_j>    F   sqrt(2m-1) K^2    / sqrt(8(m-1)+1) K^2
                                                        nuclear sqrt(4m-3) K^2 / 4 sqrt(m-1) K^2
@@ -24,158 +26,24 @@ Messages are clipped jointly over outputs (Frobenius norm), by `bounds.clip_rows
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_factored_rows, clip_rows
+from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
+from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
+from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.per_task import Weighted
 from taskveil.privacy.units import Neighbours, Unit
 from taskveil.threads import gram
 
-
-@dataclass(frozen=True)
-class Sensitivity:
-    """How far one unit moves the sum: l1 and l2 of the isometric vector, nuclear norm of the matrix."""
-
-    l2: float
-    l1: float | None = None
-    nuclear: float | None = None
-
-
-class Contribution(ABC):
-    """Base of all contributions; frozen, serialisable, computed from public sizes only."""
-
-    kind: ClassVar[str]
-    symmetric: ClassVar[bool] = False
-    unit: ClassVar[Unit] = Unit.TASK
-    bound: float
-
-    @property
-    @abstractmethod
-    def message_shape(self) -> tuple[int, ...]:
-        """Shape of one task's raw message."""
-
-    @property
-    @abstractmethod
-    def total_shape(self) -> tuple[int, ...]:
-        """Shape of the sum."""
-
-    @abstractmethod
-    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
-        """How far one unit can move the sum."""
-
-    @abstractmethod
-    def _total(self, messages: FloatArray) -> FloatArray: ...
-
-    @abstractmethod
-    def _each(self, messages: FloatArray) -> FloatArray: ...
-
-    def clip(self, raw: Any) -> Bounded:
-        """The per-task messages (k, *message_shape), each clipped to `bound` in Frobenius norm."""
-        array = np.asarray(raw, dtype=np.float64)
-        self._check_messages(array)
-        flat = clip_rows(array.reshape(len(array), math.prod(self.message_shape)), self.bound)
-        return _seal(flat.reshape(array.shape), self)
-
-    def nothing(self, n_tasks: int) -> Bounded:
-        """The zero message of each of `n_tasks` tasks: what a task sends that has nothing to send."""
-        return self.clip(np.zeros((n_tasks, *self.message_shape)))
-
-    def total(self, bounded: Bounded) -> FloatArray:
-        """The sum over tasks; zeros when nobody takes part."""
-        self._check_bounded(bounded)
-        if bounded.summed:
-            return np.asarray(bounded.value, dtype=np.float64)
-        return self._total(bounded.value)
-
-    def unclipped_total(self, messages: FloatArray) -> FloatArray:
-        """The sum of messages nobody clipped: for a paper's algorithm without a bound; never sealed."""
-        self._check_messages(messages)
-        return self._total(messages)
-
-    def each(self, bounded: Bounded) -> FloatArray:
-        """Every task's own contribution (k, *total_shape); they add up to `total`."""
-        self._check_bounded(bounded)
-        if bounded.summed:
-            raise OptionError(
-                "this value is already a sum over tasks; aggregation 'local' and 'secure' need "
-                "one message per task"
-            )
-        return self._each(bounded.value)
-
-    @property
-    def vector_size(self) -> int:
-        """Number of coordinates of the isometric vector."""
-        return math.prod(self.total_shape)
-
-    def to_vector(self, total: FloatArray) -> FloatArray:
-        """Isometric flattening: l2 norm of the vector = Frobenius norm of the total."""
-        return np.asarray(total, dtype=np.float64).reshape(-1)
-
-    def from_vector(self, vector: FloatArray) -> FloatArray:
-        """Inverse of `to_vector`."""
-        return np.asarray(vector, dtype=np.float64).reshape(self.total_shape)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; `contribution_from_dict` reads it back."""
-        fields = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}  # type: ignore[call-overload]
-        return {"kind": self.kind, **fields}
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Contribution:
-        """The contribution written by `to_dict`."""
-        return contribution_from_dict(data)
-
-    def __post_init__(self) -> None:
-        check_norm(self.bound)
-
-    def _check_messages(self, array: FloatArray) -> None:
-        if array.ndim == 0 or array.shape[1:] != self.message_shape:
-            raise DataError(
-                f"{self.kind} expects messages of shape (tasks, {', '.join(map(str, self.message_shape))}); "
-                f"got {array.shape}"
-            )
-
-    def _check_bounded(self, bounded: Bounded) -> None:
-        if not isinstance(bounded, Bounded):
-            raise TypeError("expected a Bounded value made by contribution.clip; got a plain value")
-        if bounded.contribution != self:
-            raise OptionError(f"the value was clipped for {bounded.contribution!r}, not for {self!r}")
-
-
-class _SymmetricMatrix(Contribution):
-    """Shared by totals that are symmetric matrices: the isometry through the upper triangle."""
-
-    symmetric = True
-
-    @property
-    def vector_size(self) -> int:
-        side = self.total_shape[0]
-        return side * (side + 1) // 2
-
-    def to_vector(self, total: FloatArray) -> FloatArray:
-        """Diagonal as is, entries above it times sqrt(2)."""
-        rows, columns = np.triu_indices(self.total_shape[0])
-        return np.asarray(
-            np.asarray(total)[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2))
-        )
-
-    def from_vector(self, vector: FloatArray) -> FloatArray:
-        side = self.total_shape[0]
-        rows, columns = np.triu_indices(side)
-        values = np.asarray(vector) * np.where(rows == columns, 1.0, math.sqrt(0.5))
-        matrix = np.zeros((*values.shape[:-1], side, side))
-        matrix[..., rows, columns] = values
-        matrix[..., columns, rows] = values
-        return matrix
-
-
-def _factor(neighbours: Neighbours | str, add_remove: float, replace_one: float) -> float:
-    return add_remove if Neighbours(neighbours) is Neighbours.ADD_REMOVE else replace_one
+__all__ = [
+    "CONTRIBUTIONS", "Contribution", "DiagonalSum", "MomentSum", "OuterSum", "RowSum", "Sensitivity", "TaskGram", "TaskStack",
+    "VectorSum", "Weighted", "contribution_from_dict", "seal_clipped_sum",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,7 +69,7 @@ class VectorSum(Contribution):
 
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         """C / 2C in l2; by Cauchy-Schwarz sqrt(p) times that in l1."""
-        l2 = _factor(neighbours, 1.0, 2.0) * self.bound
+        l2 = factor(neighbours, 1.0, 2.0) * self.bound
         return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
 
     def _total(self, messages: FloatArray) -> FloatArray:
@@ -225,7 +93,7 @@ class _ModelMessage(Contribution):
 
 
 @dataclass(frozen=True)
-class OuterSum(_ModelMessage, _SymmetricMatrix):
+class OuterSum(_ModelMessage, SymmetricMatrix):
     """Sum over tasks of M'M (features x features), M one task's model of Frobenius norm at most `bound`."""
 
     kind = "outer-sum"
@@ -237,7 +105,7 @@ class OuterSum(_ModelMessage, _SymmetricMatrix):
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         square = self.bound**2
         return Sensitivity(
-            l2=_factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=_factor(neighbours, 1.0, 2.0) * square
+            l2=factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=factor(neighbours, 1.0, 2.0) * square
         )
 
     def _total(self, messages: FloatArray) -> FloatArray:
@@ -260,7 +128,7 @@ class DiagonalSum(_ModelMessage):
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         square = self.bound**2
         return Sensitivity(
-            l2=_factor(neighbours, 1.0, math.sqrt(2)) * square, l1=_factor(neighbours, 1.0, 2.0) * square
+            l2=factor(neighbours, 1.0, math.sqrt(2)) * square, l1=factor(neighbours, 1.0, 2.0) * square
         )
 
     def _total(self, messages: FloatArray) -> FloatArray:
@@ -271,7 +139,7 @@ class DiagonalSum(_ModelMessage):
 
 
 @dataclass(frozen=True)
-class TaskGram(_SymmetricMatrix):
+class TaskGram(SymmetricMatrix):
     """Tasks x tasks: entry (i, j) is <M_i, M_j>. One task moves a whole row and column."""
 
     kind = "task-gram"
@@ -290,8 +158,8 @@ class TaskGram(_SymmetricMatrix):
 
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         m, square = self.n_tasks, self.bound**2
-        frobenius = _factor(neighbours, math.sqrt(2 * m - 1), math.sqrt(8 * (m - 1) + 1))
-        nuclear = _factor(neighbours, math.sqrt(4 * m - 3), max(4 * math.sqrt(m - 1), 1.0))
+        frobenius = factor(neighbours, math.sqrt(2 * m - 1), math.sqrt(8 * (m - 1) + 1))
+        nuclear = factor(neighbours, math.sqrt(4 * m - 3), max(4 * math.sqrt(m - 1), 1.0))
         return Sensitivity(l2=frobenius * square, nuclear=nuclear * square)
 
     def _total(self, messages: FloatArray) -> FloatArray:
@@ -333,7 +201,7 @@ class TaskStack(Contribution):
         return (self.n_tasks, *self.shape)
 
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
-        l2 = _factor(neighbours, 1.0, 2.0) * self.bound
+        l2 = factor(neighbours, 1.0, 2.0) * self.bound
         return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
 
     def _total(self, messages: FloatArray) -> FloatArray:
@@ -418,7 +286,7 @@ def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:
 
 
 CONTRIBUTIONS: dict[str, type[Contribution]] = {
-    c.kind: c for c in (VectorSum, OuterSum, DiagonalSum, TaskGram, TaskStack, RowSum)
+    c.kind: c for c in (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskGram, TaskStack, RowSum, Weighted)
 }
 
 
@@ -428,6 +296,8 @@ def contribution_from_dict(data: dict[str, Any]) -> Contribution:
     kind = fields.pop("kind", None)
     if kind not in CONTRIBUTIONS:
         raise DataError(f"unknown contribution {kind!r}: expected one of {', '.join(sorted(CONTRIBUTIONS))}")
+    if "inner" in fields:
+        fields["inner"] = contribution_from_dict(fields["inner"])
     if "shape" in fields:
         fields["shape"] = tuple(fields["shape"])
     return CONTRIBUTIONS[kind](**fields)

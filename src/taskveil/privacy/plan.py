@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from taskveil.checks import Number, optional
+from taskveil.checks import ListOf, Number, optional
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
@@ -34,6 +34,7 @@ from taskveil.privacy.events import (
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.gaussian import Gaussian
+from taskveil.privacy.per_task import Weighted, check_budgets, counted_for, task_shares
 from taskveil.privacy.schedules import largest_base_epsilon
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.units import Neighbours, Unit
@@ -56,6 +57,7 @@ class Budget:
     aggregation: str = "curator"
     variant: str = "sound"
     secure: SecureOptions | None = None  # figures of aggregation "secure"
+    task_epsilons: tuple[float, ...] | None = None  # of every task, in order; `epsilon` is the largest then (per_task.py)
 
     def __post_init__(self) -> None:
         optional(Number(above=0)).check("epsilon", self.epsilon)
@@ -68,6 +70,11 @@ class Budget:
             if name is not None:
                 table.get(name)
         AGGREGATIONS.get(self.aggregation)
+        if self.task_epsilons is not None:
+            each = ListOf(Number(above=0)).check("task_epsilons", list(self.task_epsilons))
+            object.__setattr__(self, "task_epsilons", tuple(each))
+            if self.epsilon is None or max(self.task_epsilons) != self.epsilon:
+                raise OptionError("where tasks have budgets of their own, epsilon is the largest of them")
         if isinstance(self.secure, dict):
             object.__setattr__(self, "secure", SecureOptions(**self.secure))
         if (
@@ -80,8 +87,9 @@ class Budget:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
+        """Plain data; budgets per task only where there are some."""
+        fields = asdict(self)
+        return fields if self.task_epsilons is not None else {k: v for k, v in fields.items() if k != "task_epsilons"}
 
 
 @dataclass(frozen=True)
@@ -128,11 +136,12 @@ class PlannedRelease:
         """Unique within a plan."""
         return f"{self.round}/{self.name}"
 
-    def event_under(self, neighbours: Neighbours, budget: Budget) -> Event:
-        """What this release costs under these neighbours; the noise stays what it is."""
-        if neighbours is budget.neighbours:
+    def event_under(self, neighbours: Neighbours, budget: Budget, share: float = 1.0) -> Event:
+        """What this release costs a task with this share of the largest budget; the noise stays what it is."""
+        if neighbours is budget.neighbours and share == 1.0:
             return self.event
-        event = event_of(self.mechanism, self.contribution, neighbours, self.rate, budget.aggregation)
+        what = counted_for(self.contribution, share)
+        event = event_of(self.mechanism, what, neighbours, self.rate, budget.aggregation)
         return CappedEvent(event, self.event.most) if isinstance(self.event, CappedEvent) else event
 
     def to_dict(self) -> dict[str, Any]:
@@ -165,19 +174,19 @@ class Plan:
             by_round.setdefault(release.round, []).append(release)
         return sorted(by_round.items())
 
-    def charges(self, neighbours: Neighbours | None = None) -> list[Charge]:
-        """The events of all releases; under other neighbours than the budget's where they are given."""
+    def charges(self, neighbours: Neighbours | None = None, share: float = 1.0) -> list[Charge]:
+        """The events of all releases; under other neighbours than the budget's, or for another share, where they are given."""
         relation = neighbours or self.budget.neighbours
-        return [Charge(release.event_under(relation, self.budget)) for release in self.releases]
+        return [Charge(release.event_under(relation, self.budget, share)) for release in self.releases]
 
     def epsilon(self, delta: float | None = None) -> float:
         """Certified epsilon at delta (the budget's by default); infinite where nothing is certified."""
         return self.certified(delta)[0]
 
-    def certified(self, delta: float | None = None) -> tuple[float, str]:
+    def certified(self, delta: float | None = None, share: float = 1.0) -> tuple[float, str]:
         """Certified epsilon and the accountant that certifies it."""
         return best_epsilon(
-            self.charges(), self.budget.delta if delta is None else delta, self.budget.accountant
+            self.charges(share=share), self.budget.delta if delta is None else delta, self.budget.accountant
         )
 
     @property
@@ -210,6 +219,8 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
     """Choose a mechanism for every request and the largest common loss that meets the budget."""
     requests = list(requests)
     _check_requests(requests, budget)
+    if budget.task_epsilons is not None:
+        requests = _with_shares(requests, budget)
     if budget.aggregation == "secure" and budget.epsilon is not None and requests:
         from taskveil.privacy.secure_plan import secure_plan
 
@@ -230,6 +241,14 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
             return plan
         loss *= 1 - 1e-4
     raise OptionError("calibration did not reach its target; check epsilon, delta and the accountant")
+
+
+def _with_shares(requests: Sequence[Request], budget: Budget) -> list[Request]:
+    """The same requests where tasks have budgets of their own: their summands are scaled, the noise is for the largest budget."""
+    assert budget.task_epsilons is not None
+    check_budgets(budget, requests, [_choose(request, budget).family for request in requests])
+    shares = task_shares(budget.task_epsilons, budget.delta)
+    return [replace(request, contribution=Weighted(request.contribution.plain, shares)) for request in requests]
 
 
 def event_of(

@@ -3,6 +3,10 @@
 certificate.json, model.json and arrays.npz each hold the seal of all three. Whoever changes one or two of them, however
 consistently, leaves a file that carries the seal of what was there before. Whoever changes all three can seal them again: a seal
 is evidence that files belong together, a signature (privacy/signing.py) is proof of who wrote them.
+
+A certificate is shown to people who may not see the other two files, and models follow from rows and billboards without further
+noise: a plain hash of them would let anybody who can guess a task's rows check the guess. So model.json holds a secret `salt`,
+new for every saving, and the seal on a certificate says nothing without it.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-SEAL = "seal"
+SEAL, SALT = "seal", "salt"
 
 
 def seal_of(certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.contributions import contribution_from_dict
+from taskveil.privacy.contributions import Weighted, contribution_from_dict
 from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent, event_from_dict
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
+from taskveil.privacy.per_task import counted_for
 from taskveil.privacy.plan import ON_MODELS, event_of
 from taskveil.privacy.units import Neighbours, Unit
 
@@ -37,7 +38,7 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
         event, wrong = _recomputed(entry, statement)
         problems += wrong
         charges.append(Charge(event, entry["count"]))
-    problems += unpaid(charges)
+    problems += unpaid(charges) + unstated(certificate, statement)
     epsilon, stated, who = _recomputed_epsilon(charges, statement), statement.epsilon, statement.observer
     if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
         problems.append(f"{who}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}")
@@ -54,8 +55,8 @@ def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float | 
     """Why a paper's claim of `epsilon` fails, and the delta below which no epsilon holds.
 
     Over several rounds the observer is certain unless every round fails him: 1 - prod(1 - delta_t) in all.
-    The number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of THEORY
-    section 1; None where no lower bound was proved.
+    The number returned is the smaller of that and 1 - exp(-epsilon), the single-release value of
+    docs/theory/model-protected.md#wishart; None where no lower bound was proved.
     """
     events = [c.event for c in charges for _ in range(c.count) if isinstance(c.event, UncertifiedEvent)]
     missed = math.fsum(math.log1p(-min(e.delta_at_least, 1 - 1e-16)) for e in events)
@@ -73,16 +74,18 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
     contribution = contribution_from_dict(entry["contribution"])
     mechanism = mechanism_from_dict(entry["mechanism"])
     relation, name = Neighbours(statement.neighbours), entry["name"]
-    event: Event = event_of(mechanism, contribution, relation, entry["rate"], entry["aggregation"])
+    counted = counted_for(contribution, 1.0 if statement.share is None else statement.share)
+    event, own = (event_of(mechanism, what, relation, entry["rate"], entry["aggregation"]) for what in (contribution, counted))
     recorded = event_from_dict(entry["event"])
     if isinstance(recorded, CappedEvent):
-        event = CappedEvent(event, recorded.most)
+        event, own = CappedEvent(event, recorded.most), CappedEvent(own, recorded.most)
     protected = {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {"public"}
     rounds = sum(last - first + 1 for first, last in entry["rounds"])
     checks = {
         f"release {name!r}: the recorded event is not the one its mechanism gives": (
             event == recorded
         ),
+        f"release {name!r} counts for a share of the largest budget only": getattr(contribution, "counted", 1.0) == 1.0,
         f"release {name!r} is capped, but everybody takes part in it": not isinstance(event, CappedEvent) or bool(entry["rate"]),
         f"release {name!r} was not planned for {relation.value} neighbours": entry["neighbours"] == relation,
         f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
@@ -91,9 +94,23 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         f"release {name!r}: its noise does not belong to its aggregation": _belongs(
             mechanism, entry["aggregation"]
         ),
-        f"release {name!r} does not withstand that many colluding tasks": _withstands(mechanism, statement),
+        f"release {name!r} does not withstand that many colluding sites": _withstands(mechanism, statement),
     }
-    return event, [problem for problem, fine in checks.items() if not fine]
+    return own, [problem for problem, fine in checks.items() if not fine]
+
+
+def unstated(certificate: Certificate, statement: Statement) -> list[str]:
+    """Where tasks have budgets of their own: every budget has its statement, about the tasks that have it, and no other."""
+    said = {s.share for s in certificate.statements if s.observer == statement.observer}
+    problems = []
+    for entry in certificate.events:
+        contribution = contribution_from_dict(entry["contribution"])
+        shares = contribution.shares if isinstance(contribution, Weighted) else ()
+        if said != (set(shares) or {None}):
+            problems.append(f"release {entry['name']!r}: its budgets are not those the statements are about")
+        elif shares and shares.count(statement.share) != statement.tasks:
+            problems.append(f"release {entry['name']!r}: not as many tasks have this budget as stated")
+    return problems
 
 
 def unpaid(charges: Sequence[Charge]) -> list[str]:

@@ -7,7 +7,7 @@
 The billboard is public only if the certificate holds: without noise, with seeded noise or with a refuted claim it is a
 statistic of other people's rows, and stays off the pages of owners and the public. Arrays of the billboard that run over
 tasks are sent to each task in part; an owner sees its own part, the public none. Timings, warnings and figures of a
-comparison are statistics of everybody's rows and stay off as well (THEORY section 0, consequence 2).
+comparison are statistics of everybody's rows and stay off as well (docs/theory/index.md#local-work).
 """
 
 from __future__ import annotations

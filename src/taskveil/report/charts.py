@@ -8,6 +8,7 @@ from dataclasses import replace
 from taskveil.report.billboard import pictures
 from taskveil.report.chart import Chart
 from taskveil.report.comparison_charts import curves, timings
+from taskveil.report.curve_charts import curve
 from taskveil.report.gain_charts import gain, own_model
 from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Run
@@ -15,7 +16,9 @@ from taskveil.report.records import Run
 
 def charts(run: Run) -> list[Chart]:
     """All charts that this run has figures for."""
-    makers: list[Callable[[Run], list[Chart]]] = [curves, gain, own_model, budget, noise, audit, pictures, timings]
+    makers: list[Callable[[Run], list[Chart]]] = [
+        curves, gain, own_model, budget, curve, noise, audit, pictures, timings,
+    ]  # fmt: skip
     return [chart for make in makers for chart in make(run)]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.privacy.units import Unit
-from taskveil.runtime.replies import longest_noisy, shortened
+from taskveil.runtime.replies import SILENT, SLOW, longest_noisy, shortened
 
 if TYPE_CHECKING:
     from taskveil.runtime.driver import Driver, Progressed
@@ -56,7 +56,7 @@ class _Arrivals:
 
     def _answer(self, site: int, data: bytes | None, single: bool) -> None:
         if site not in self.asked_at:
-            self.driver.refuse(site, "a doubled or late message")
+            self.driver.refuse(site, "a doubled or late message", SLOW)
             return
         number = self.at.sent[site]
         arrays, final = self.driver.read(site, data, number, self.driver.rounds[number])
@@ -110,5 +110,5 @@ class _Arrivals:
     def _late(self) -> None:
         now = time.monotonic()
         for site in [s for s, t in self.asked_at.items() if now - t > self.driver.rules.deadline]:
-            self.driver.refuse(site, "no valid answer before the deadline")
+            self.driver.refuse(site, "no valid answer before the deadline", SILENT)
             self._again(site)

@@ -27,9 +27,10 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
+from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
 from taskveil.runtime.in_process import draw_cohort, fixed_cohort
-from taskveil.runtime.replies import Late, Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.replies import LOST, LYING, REFUSING, SILENT, SLOW, Late, Refused, checked_arrays, combined, noisy_total
 from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
 
@@ -100,8 +101,10 @@ class Driver:
         self.rounds = [releases for _, releases in plan.rounds()]
         self.server: ServerSide = method.server_side(public, plan)
         self.published = published(method, public, plan)
+        rows = public.task_rows if plan.budget.unit is Unit.RECORD else None
+        self.units = np.ones(public.n_tasks, dtype=np.int64) if rows is None else np.asarray(rows)  # in every task, public
         self.refusals: list[str] = []  # "site 2: late", for the log and the tests
-        self.on_refusal: Callable[[int, str], None] | None = None  # told of every refusal as it happens
+        self.on_refusal: Callable[[int, str, str], None] | None = None  # told of every refusal as it happens
 
     # ------------------------------------------------------------ whole runs
 
@@ -188,8 +191,8 @@ class Driver:
 
     def _release(self, planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
         if self.plan.budget.aggregation in NOISE_AT_SITE:
-            return noisy_total(planned, parts, [len(m) for m in self.members])
-        bounded: Bounded = combined(planned, parts, self.members, self.public.n_tasks)
+            return noisy_total(planned, parts, [int(self.units[m].sum()) for m in self.members])
+        bounded: Bounded = combined(planned, parts, self.members, self.units)
         return release(planned, bounded, self.account, self.source, self.plan.budget.aggregation).value
 
     # ---------------------------------------------------------- one question
@@ -234,7 +237,7 @@ class Driver:
         while waiting and (left := end - time.monotonic()) > 0:
             for site, data in self.carrier.receive(left):
                 if site not in waiting:
-                    self.refuse(site, "a doubled or late message")
+                    self.refuse(site, "a doubled or late message", SLOW)
                     continue
                 arrays, final = self.read(site, data, number, releases)
                 if arrays is not None:
@@ -242,7 +245,7 @@ class Driver:
                 if final:
                     waiting.discard(site)
         for site in waiting:
-            self.refuse(site, "no valid answer before the deadline")
+            self.refuse(site, "no valid answer before the deadline", SILENT)
         return answers
 
     def read(
@@ -250,20 +253,21 @@ class Driver:
     ) -> tuple[dict[str, np.ndarray] | None, bool]:
         """The arrays of a reply if every rule is kept, else None and one line in the log; and whether to stop waiting."""
         if data is None:
-            self.refuse(site, "the message failed on the way")
+            self.refuse(site, "the message failed on the way", LOST)
             return None, True
         try:
             packet = wire.decode(data, self.rules.max_bytes)
             size = len(self.members[site])
             return checked_arrays(packet, self.digest, number, releases, size, self._expects_stack), True
         except (wire.WireError, Refused) as error:
-            self.refuse(site, str(error))
+            self.refuse(site, str(error), getattr(error, "kind", LYING))
             return None, not isinstance(error, Late)
 
-    def refuse(self, site: int, reason: str) -> None:
+    def refuse(self, site: int, reason: str, kind: str) -> None:
+        """One line for a site that is absent, and what kind of site that is; its own words never decide the kind."""
         self.refusals.append(f"site {site}: {reason}")
         if self.on_refusal is not None:
-            self.on_refusal(site, reason)
+            self.on_refusal(site, reason, kind)
         log.warning("site %d: %s", site, reason)
 
     @property
@@ -291,14 +295,17 @@ class Driver:
         while waiting and (left := end - time.monotonic()) > 0:
             waiting -= {site for site, data in self.carrier.receive(left) if self._is_done(site, data)}
         for site in waiting:
-            self.refuse(site, "did not confirm the end; it can fetch the last billboard later")
+            self.refuse(site, "did not confirm the end; it can fetch the last billboard later", SILENT)
 
     def _is_done(self, site: int, data: bytes | None) -> bool:
+        if data is None:
+            self.refuse(site, "the message failed on the way", LOST)
+            return True
         try:
-            packet = wire.decode(data or b"", self.rules.max_bytes)
+            packet = wire.decode(data, self.rules.max_bytes)
         except wire.WireError:
-            self.refuse(site, "what it said at the end cannot be read")
+            self.refuse(site, "what it said at the end cannot be read", LYING)
             return True
         if packet.kind == "refused":
-            self.refuse(site, "refused to finish")
+            self.refuse(site, "refused to finish", REFUSING)
         return packet.kind in ("done", "refused")

@@ -1,4 +1,4 @@
-"""All tasks in one process, batched: the loop of THEORY section 0, step by step.
+"""All tasks in one process, batched: the loop (docs/theory/index.md#loop), step by step.
 
     view -> task step -> clip -> sum -> charge -> noise -> server step -> billboard
 

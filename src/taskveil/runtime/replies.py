@@ -14,20 +14,31 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import Contribution, RowSum, VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.wire import Packet
 
+SILENT, LOST, SLOW, REFUSING, LYING = "silent", "lost", "slow", "refusing", "lying"  # what a site without an answer is
 UNLIKELY = 12.0  # standard deviations beyond which a noisy message is taken for poisoned
 
 
 class Refused(DataError):
     """A reply that breaks a rule; no other reply to the same question will come."""
 
+    kind = LYING
+
 
 class Late(Refused):
     """A reply to an earlier question; the one to this question may still come."""
+
+    kind = SLOW
+
+
+class SaidNo(Refused):
+    """The site itself refused, in its own words."""
+
+    kind = REFUSING
 
 
 def checked_arrays(
@@ -35,7 +46,7 @@ def checked_arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of a reply; sums over the site's tasks are marked by shape alone."""
     if packet.kind == "refused":
-        raise Refused("the site refused: " + own_words(packet))
+        raise SaidNo("the site refused: " + own_words(packet))
     if packet.kind != "message" or packet.fields.get("plan") != digest:
         raise Refused("not a message for this plan")
     if packet.fields.get("number") != number or type(packet.fields.get("number")) is not int:
@@ -57,10 +68,12 @@ def checked_arrays(
 
 
 def combined(
-    planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], n_tasks: int
+    planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], units: np.ndarray
 ) -> Bounded:
-    """All sites' clipped messages as one bounded value; absent tasks are zero."""
-    contribution = planned.contribution
+    """All sites' clipped messages as one bounded value; absent tasks are zero. `units` of every task: 1, or its public rows."""
+    contribution, n_tasks = planned.contribution, len(units)
+    if isinstance(contribution, RowSum):
+        return _combined_rows(contribution, parts, members, units)
     sums = {s for s, a in parts.items() if _is_sum(a, contribution, len(members[s]))}
     raw = np.zeros((n_tasks, *contribution.message_shape))
     for site in parts.keys() - sums:
@@ -72,6 +85,19 @@ def combined(
     for site in sums:
         total += shortened(parts[site], len(members[site]) * contribution.bound)
     return seal_clipped_sum(contribution, total, n_tasks)
+
+
+def _combined_rows(
+    contribution: RowSum, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], units: np.ndarray
+) -> Bounded:
+    """Sums of rows cannot be clipped row by row again: each is no longer than its public number of rows allows."""
+    total = np.zeros(contribution.total_shape)
+    for site, array in parts.items():
+        tasks = units[members[site]]
+        summed = _is_sum(array, contribution, len(tasks))
+        for part, rows in [(array, tasks.sum())] if summed else zip(array, tasks, strict=True):
+            total += shortened(part, float(rows) * contribution.bound)
+    return seal_clipped_sum(contribution, total, int(units.sum()))
 
 
 def noisy_total(planned: PlannedRelease, parts: dict[int, np.ndarray], sizes: Sequence[int]) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""A site: the tasks of one owner, what it has agreed to, and what it sends. A site is a safe (THEORY section 7).
+"""A site: the tasks of one owner, what it has agreed to, and what it sends. A site is a safe
+(docs/theory/servers-and-sums.md#lying-server).
 
     packet in -> the plan I agreed to? -> a view an honest server could send? -> charge -> local step -> clip -> noise
               -> remember -> packet out
@@ -50,6 +51,8 @@ from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
 
 NOISE_AT_SITE = ("local", "local-model", "secure")
+SPENT = "this site's own limit does not allow this message; nothing was sent"  # all the server learns of limits
+MOST_NOTES = 2**20  # bytes
 log = logging.getLogger("taskveil.site")
 
 
@@ -81,7 +84,8 @@ def note_at_site(words: str) -> None:
         log.warning("%s", words)
         return
     with contextlib.suppress(OSError), open(path, "a", encoding="utf-8") as file:  # a full disk must not become an answer
-        file.write(words.rstrip() + "\n")
+        if file.tell() < MOST_NOTES:  # nor may a server that asks for ever fill it
+            file.write(words.rstrip() + "\n")
 
 
 class Site:
@@ -130,11 +134,14 @@ class Site:
             packet = wire.decode(data)
             with self.memory.lock():
                 return self._handle(packet)
-        except (wire.WireError, CheckFailed, BudgetExceeded, SecureSumRefused) as error:
+        except BudgetExceeded as error:  # limits and spending are the owner's affair
+            note_at_site(f"refused: {error}")
+            return self._refusal(SPENT)
+        except (wire.WireError, CheckFailed, SecureSumRefused) as error:
             return self._refusal(str(error))
 
-    def _refusal(self, reason: str, **fields: Any) -> bytes:
-        return wire.encode(Packet("refused", {"site": self.name, "reason": reason, **fields}))
+    def _refusal(self, reason: str) -> bytes:
+        return wire.encode(Packet("refused", {"site": self.name, "reason": reason}))
 
     def _handle(self, packet: Packet) -> bytes:
         if packet.kind == "hello":
@@ -161,7 +168,7 @@ class Site:
         if self.memory.finished:
             raise CheckFailed("this run has ended at this site; nothing was sent")
         if number >= self.limit:
-            raise BudgetExceeded("this site's own budget is spent; it sends no further messages")
+            raise BudgetExceeded(f"message {number} is beyond the {self.limit} that this site agreed to")
         view = self._view(packet, range(number, number + 1), number)
         invitation = _secure_part(packet) if self._secure else b""
         if self._secure:
@@ -236,13 +243,11 @@ class Site:
 
     def _enter_again(self, last: Last, packet: Packet) -> bytes:
         """The first step, asked for again: the same bytes, a new round if none of this one was masked, or the same refusal."""
-        number, state, stored = last
+        number, state, _ = last
         invitation = _secure_part(packet)
         reply = self._of_protocol(number, lambda: self._party().again(number, self.rounds[number], invitation))
-        refused = wire.decode(stored)
-        if refused.kind == "refused" and refused.fields.get("entered") == _hash(reply):
-            return stored  # this round was refused at a later step, for good
-        self.memory.save(number, state, reply)
+        if wire.decode(reply).kind != "refused":  # a refusal of this question changes nothing
+            self.memory.save(number, state, reply)
         return reply
 
     def _secure_step(self, packet: Packet) -> bytes:
@@ -254,20 +259,20 @@ class Site:
         if wire.decode(last[2]).kind == "refused":
             return last[2]
         part = _secure_part(packet)
-        reply = self._of_protocol(number, lambda: self._party().answer(number, part), entered=_hash(last[2]))
+        reply = self._of_protocol(number, lambda: self._party().answer(number, part))
         if wire.decode(reply).kind == "refused":
             self.memory.save(number, last[1], reply)
         return reply
 
-    def _of_protocol(self, number: int, answer: Callable[[], bytes], **fields: Any) -> bytes:
+    def _of_protocol(self, number: int, answer: Callable[[], bytes]) -> bytes:
         """An answer of the protocol, or its refusal: both depend on the protocol's messages and keys, never on rows."""
         try:
             blob = np.frombuffer(answer(), dtype=np.uint8)
         except SecureSumRefused as error:
-            return self._refusal(str(error), **fields)
+            return self._refusal(str(error))
         except Exception as error:
             note_at_site(f"message {number}: {type(error).__name__} in the secure sum; it was refused")
-            return self._refusal("a step of the secure sum cannot be answered; leave this site out", **fields)
+            return self._refusal("a step of the secure sum cannot be answered; leave this site out")
         about = {"site": self.name, "plan": self.digest, "number": number}
         return wire.encode(Packet("secure", about, {"secure": blob}))
 
@@ -316,7 +321,3 @@ def _whole(value: Any, below: int) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise CheckFailed("the number of a message must be a whole number inside the plan; nothing was sent")
     return value
-
-
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

@@ -39,20 +39,28 @@ class SiteState:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        os.chmod(folder, 0o700)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            os.chmod(folder, 0o700)
+        except OSError as error:
+            why = error.strerror
+            raise DataError(f"the state folder {folder} cannot be made or used: {why}; name another in site.toml") from None
 
     # ------------------------------------------------------- what was agreed
 
-    def agree(self, about: dict[str, Any]) -> None:
-        """Remember the plan this site said yes to; another plan needs another folder."""
+    def check_same(self, about: dict[str, Any]) -> None:
+        """Another plan needs another folder."""
         known = self.agreed()
         known_too = {"digest", "federation"} & (known or {}).keys() & about.keys()
         if known is not None and any(known[name] != about[name] for name in known_too):
             raise DataError(
                 f"{self.folder} belongs to a run with another plan; use a new state folder for a new run"
             )
-        if known is None:
+
+    def agree(self, about: dict[str, Any]) -> None:
+        """Remember the plan this site said yes to."""
+        self.check_same(about)
+        if self.agreed() is None:
             write_atomically(self.folder / "run.json", json.dumps(about).encode())
 
     def agreed(self) -> dict[str, Any] | None:

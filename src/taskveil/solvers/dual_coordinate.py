@@ -10,7 +10,7 @@ loss (box [-C1, C1]; Ho & Lin 2012, Alg. 4). Rows with |x| = 0, or with an empty
 
 A visit to one task is made of cycles: one pass over all its rows in a fresh order, which also finds the rows that can
 still move, then passes over those alone (shrinking: no threshold to tune, because every cycle starts with all rows).
-`damping` (empty, or one factor in [0, 1] per row) multiplies every step: the masked step of THEORY section 4(d).
+`damping` (empty, or one factor in [0, 1] per row) multiplies every step: the masked step of docs/theory/svm.md#masks.
 
 Rows are dense (`starts` empty: row i is values[i width : (i + 1) width]) or compressed sparse rows. `constant` is the value
 of an appended constant feature (0: none), so that the intercept is the last entry of u and is regularised like the rest.

@@ -15,7 +15,7 @@ around one (squared loss: two decades wide) or three (logistic loss: one decade;
 scale). Without a proper prior six rows and fourteen features make every interpolation plausible.
 
 Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
-one with the smallest leave-one-out error then costs more than it gains (28 % in THEORY section 1). All of
+one with the smallest leave-one-out error then costs more than it gains (28 %: docs/theory/model-protected.md#evidence). All of
 this is local work: it costs no privacy as long as only the task sees it, or it leaves inside a clipped
 message.
 """
@@ -59,13 +59,34 @@ def averaged_models(
     fit_intercept: bool = True,
     *,
     own_scale: bool = True,
+    log_prior: Array | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
-    `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is.
+    `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is. `log_prior` (number of priors,
+    strengths): what is believed of each prior and strength beforehand; None: the law of strengths above.
     """
+    coef, logs = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior)
+    return coef, np.exp(logsumexp(logs, axis=3)).mean(axis=1)
+
+
+def log_evidence(
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True, *, log_prior: Array | None = None
+) -> Array:
+    """(m, number of priors, strengths): what every task's rows say of each prior and strength, up to a constant of the task."""
+    _, logs = _averaged(block, priors, loss, fit_intercept, False, log_prior)
+    believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
+    found = (logs - believed).sum(axis=1)
+    return np.asarray(found - found.max(axis=(1, 2), keepdims=True))
+
+
+def _averaged(
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None
+) -> tuple[Array, Array]:
+    """Models (m, r, d), and log posterior weights of priors and strengths (m, r, K, g)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
-    coef, shares = np.zeros((m, r, d)), np.zeros((m, len(priors)))
+    coef, logs = np.zeros((m, r, d)), np.zeros((m, r, len(priors), len(SIGNAL_TO_NOISE)))
+    beforehand = LOG_PRIOR[loss] if log_prior is None else log_prior
 
     def fit(stack: Stack) -> None:
         here = [prior.of(stack.tasks) for prior in priors]
@@ -74,15 +95,15 @@ def averaged_models(
             found: list[Array] = []
 
             def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, share = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale))
-                found[:] = [share]
+                w, weights = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand)
+                found[:] = [weights]
                 return w
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
-            shares[stack.tasks] += found[0] / r
+            logs[stack.tasks, o] = found[0]
 
     _each_stack(block, fit)
-    return coef, shares
+    return coef, logs
 
 
 def residual_models(
@@ -192,15 +213,17 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
     return scores + (np.einsum("kn,kn->k", weight, target - scores) / total)[:, None]
 
 
-def _average(rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array) -> tuple[Array, Array]:
-    """Posterior mean (k, d) over priors and strengths, and the weight of each prior (k, K)."""
+def _average(
+    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array
+) -> tuple[Array, Array]:
+    """Posterior mean (k, d) over priors and strengths, and their log weights (k, K, g)."""
     found = spectrum(rows, None)
     seen = [posterior(rows, found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
     logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
-    logs += LOG_PRIOR[loss]
-    weights = np.exp(logs - logsumexp(logs, axis=(1, 2), keepdims=True))  # (k, K, g)
-    w = sum(s.mean(weights[:, j]) for j, s in enumerate(seen))
-    return np.asarray(w), weights.sum(axis=2)
+    logs += beforehand
+    logs -= logsumexp(logs, axis=(1, 2), keepdims=True)
+    w = sum(s.mean(np.exp(logs[:, j])) for j, s in enumerate(seen))
+    return np.asarray(w), logs
 
 
 def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:

@@ -1,7 +1,7 @@
 """Results of k-fold cross-validation on every task's own rows, and two rules to choose by.
 
-The result belongs to the task: it may steer what the task keeps for itself, and nothing else (THEORY
-section 0).
+The result belongs to the task: it may steer what the task keeps for itself, and nothing else
+(docs/theory/index.md#local-work).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Proximal maps of the trace and l2,1 norms, kept up to date while one task's column changes at a time.
 
 An asynchronous server holds Z (one row per model column here, so rows are columns of the papers' d x T matrix) and needs
-one row of P = prox_{mu r}(Z) at every arrival (Xie et al. 2017, eq. 7; THEORY 3).  A full SVD each time costs
-O(n d min(n, d)).  Here:
+one row of P = prox_{mu r}(Z) at every arrival (Xie et al. 2017, eq. 7; docs/theory/asynchronous.md#server).  A full SVD each
+time costs O(n d min(n, d)).  Here:
 
 * trace norm: with s, u the singular values and right vectors of Z, P = Z U diag(max(0, 1 - mu/s)) U'.  U and s^2 are the
   eigenpairs of the Gram matrix of the *smaller* side, which a changed row alters by a rank-two (d x d) or a

@@ -5,7 +5,7 @@
 
 with l the hinge loss (t = y, e = 0, b between 0 and y c) or the epsilon-insensitive loss (t = y, |b| <= c). At the optimum
 w = sum_k r_k and v_k = r_k / C2 (Ponomarenko-Timofeev et al., eq. 6, 18). The equations there lack the box in the update
-(eq. 13) and have a wrong sign and divisor for regression (eq. 26-27): THEORY section 4. The same optimum is that of one
+(eq. 13) and have a wrong sign and divisor for regression (eq. 26-27): docs/theory/svm.md#wrong. The same optimum is that of one
 linear SVM on the stacked features (x, 0.., x/sqrt(C2), ..0) (Evgeniou & Pontil 2004), which the tests solve with liblinear.
 
 Three scopes share the code: `joint`, `local` (w = 0: coupling 0) and `pooled` (v = 0: 1/C2 = 0).

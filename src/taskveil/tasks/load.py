@@ -53,20 +53,50 @@ def load_tasks(
 
     Parameters
     ----------
-    source : path, DataFrame, {name: (X, y)}, (X, y, task), a built-in name, or "synthetic:..."
-    task, target : which task a row belongs to, what to predict; optional for built-in data
-    targets : target columns of a wide table, one task each; rows with a missing target are dropped
-    person : column that names the person behind a row, across tasks
-    bounds : declared public ranges: a file, a mapping or a PublicBounds; values outside are clipped
-    kind : "regression" or "classification"; without it numbers are regression, text, booleans and categories classification
-    positive : the label that counts as 1; every other label is 0
-    features : the feature columns; all remaining columns when not given
-    leave_out : columns that are no features (identifiers, free text)
-    groups : columns carried along for splitting (`split_rows(..., group=...)`), not used as features
-    missing : "error", "impute-bounds", "impute-own" or "drop"
-    bad_rows : "error" or "skip", for rows without task or target and for csv lines that cannot be read
-    unusable : "error" or "set-aside", for tasks with infinite or huge values: the latter keeps their place without rows
-    seed : of a synthetic data set
+    source : path, DataFrame, dict, tuple or str
+        A csv, parquet or npz file; a table; `{name: (X, y)}`; `(X, y, task)`; a built-in name; or "synthetic:...".
+    task : str, default=None
+        Column that says which task a row belongs to. Optional for built-in data.
+    target : str, default=None
+        Column to predict. Optional for built-in data.
+    targets : list of str, default=None
+        Target columns of a wide table, one task each. Rows with a missing target are dropped.
+    person : str, default=None
+        Column that names the person behind a row, across tasks.
+    bounds : path, mapping or PublicBounds, default=None
+        Declared public ranges. Values outside are clipped.
+    kind : str or None, default=None
+        "regression" or "classification". Without it numbers are regression; text, booleans and categories are classification.
+    positive : label, default=None
+        The label that counts as 1; every other label is 0.
+    features : list of str, default=None
+        The feature columns; all remaining columns when not given.
+    leave_out : list of str, default=()
+        Columns that are no features (identifiers, free text).
+    groups : list of str, default=()
+        Columns carried along for splitting (`split_rows(..., group=...)`), not used as features.
+    missing : {"error", "impute-bounds", "impute-own", "drop"}, default="error"
+        What to do with empty cells.
+    bad_rows : {"error", "skip"}, default="error"
+        For rows without task or target and for csv lines that cannot be read.
+    unusable : {"error", "set-aside"}, default="error"
+        For tasks with infinite or huge values: "set-aside" keeps their place without rows.
+    seed : int, default=0
+        Of a synthetic data set.
+
+    Returns
+    -------
+    TaskSet
+        Rows grouped by task.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import taskveil as tv
+    >>> table = pd.DataFrame({"ward": ["a", "a", "b"], "age": [61.0, 47.0, 55.0], "days": [3.5, 2.0, 8.0]})
+    >>> tasks = tv.load_tasks(table, task="ward", target="days")
+    >>> tasks.task_names, tasks.feature_names
+    (('a', 'b'), ('age',))
     """
     layout = Layout(
         task=task,

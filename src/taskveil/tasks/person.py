@@ -2,7 +2,8 @@
 
 The task-level guarantee protects all of one task's data. A person with rows in k tasks is protected k times
 less, unless what they contribute is bounded: keep every person in at most `limit` tasks, chosen at random
-without a look at any value. THEORY section 0: one person is one row in one task, or group privacy.
+without a look at any value. One person is one row in one task, or group privacy
+(docs/theory/index.md#local-work).
 
 This is a preparation for whoever holds all rows and protects persons. It makes the rows of one task depend on who is
 in the others, so it must not stand before a run whose certificate protects a whole task; no command applies it.

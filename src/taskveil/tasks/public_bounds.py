@@ -1,6 +1,6 @@
 """Public bounds: ranges of features and target, category levels and label sets that somebody declared.
 
-They are never learned from the data: a statistic of the data would have to be paid for (THEORY section 0).
+They are never learned from the data: a statistic of the data would have to be paid for (docs/theory/index.md#local-work).
 With declared ranges every task scales in the same way, [low, high] -> [-1, 1], and values outside are
 clipped.
 
@@ -44,9 +44,25 @@ END = Number(at_least=-HUGE, at_most=HUGE)
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """Declared ranges. `features` maps a column (or "*") to (low, high).
+    """Ranges, levels and labels that somebody declared before any row was read.
 
-    A one-hot column "sex=male" is 0 to 1.
+    Attributes
+    ----------
+    features : mapping of str to (low, high)
+        "*" covers every column not named. A one-hot column "sex=male" is 0 to 1.
+    target : (low, high) or None, default=None
+    levels : mapping of str to tuple of str
+        Categories of a text column, one-hot in this order.
+    classes : tuple or None, default=None
+        Labels of a classification target.
+    looked_at : tuple of str, default=()
+        Entries that were filled from values; the certificate lists them.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> tv.PublicBounds(features={"age": (0, 120)}, target=(0, 60)).features["age"]
+    (0.0, 120.0)
     """
 
     features: Mapping[str, tuple[float, float]] = field(default_factory=dict)

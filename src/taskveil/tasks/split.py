@@ -23,7 +23,26 @@ def split_rows(
 ) -> tuple[TaskSet, TaskSet]:
     """Random training and test parts of every task.
 
-    `group` is a carried column's name or an array over the rows.
+    Parameters
+    ----------
+    tasks : TaskSet
+    train_fraction : float
+        Share of each task's rows that go into the training part.
+    seed : int
+    group : str or array of shape (n_rows,), default=None
+        Rows of one group stay together: the name of a carried column, or one value per row.
+
+    Returns
+    -------
+    (TaskSet, TaskSet)
+        Training part and test part, with the same tasks.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> train, test = tv.split_rows(tv.get_synthetic("hospitals", seed=0).train, 0.8, seed=0)
+    >>> train.n_tasks == test.n_tasks
+    True
     """
     mask = train_mask(tasks, train_fraction, seed, group)
     return tasks.select(mask), tasks.select(~mask)

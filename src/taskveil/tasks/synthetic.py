@@ -43,7 +43,27 @@ class SyntheticData:
 
 
 def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
-    """Draw the data set `name` (with or without the prefix `synthetic:`)."""
+    """Draw a made-up data set whose true models are known.
+
+    Parameters
+    ----------
+    name : str
+        For example "hospitals" or "low-rank", with or without the prefix `synthetic:`.
+    seed : int, default=0
+    **options
+        Options of the generator, for example n_tasks=20.
+
+    Returns
+    -------
+    SyntheticData
+        `train` and `test` are TaskSets.
+
+    Examples
+    --------
+    >>> import taskveil as tv
+    >>> tv.get_synthetic("hospitals", n_tasks=20, seed=1).train.n_tasks
+    20
+    """
     bare, inline = parse_name(name)
     make = GENERATORS.get(bare)
     chosen = {**inline, **options}

@@ -122,7 +122,7 @@ def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
     """Refuse columns that are not there, suggesting names that look alike."""
     have = [str(c) for c in columns]
     for name in wanted:
-        if name not in have:
+        if name not in columns:
             close = difflib.get_close_matches(str(name), have, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else f" Columns: {_list(have)}."
             raise DataError(f"the table has no column {name!r}.{hint}")
@@ -147,8 +147,8 @@ def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) ->
 
     A task all of whose rows are left out keeps its place: the list of tasks does not depend on targets.
     """
-    skip = layout.bad_rows == "skip"
-    named, targeted = frame[task].notna().to_numpy(), filled_targets(frame[target])
+    skip, named = layout.bad_rows == "skip", frame[task].notna().to_numpy()
+    targeted = np.ones(len(frame), dtype=bool) if layout.missing == "keep" else filled_targets(frame[target])
     for name, what, filled, may in (
         (target, "target", targeted, skip or layout.missing == "drop"),
         (task, "task", named, skip),

@@ -25,7 +25,7 @@ from taskveil.tasks.checks import as_rows, check_lengths, check_values
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
-from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
 from taskveil.tasks.prepare.unusable import rows_to_keep
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -50,7 +50,29 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class TaskSet:
-    """Many tasks over the same features. Build one with `TaskSet.from_arrays` or `taskveil.load_tasks`."""
+    """Many tasks over the same features. Build one with `TaskSet.from_arrays` or `taskveil.load_tasks`.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows, grouped by task.
+    y : ndarray of shape (n_rows,)
+    offsets : ndarray of shape (n_tasks + 1,)
+        Task i has the rows from offsets[i] up to offsets[i + 1].
+    task_names, feature_names : tuple of str
+    kind : {"regression", "classification"}
+    classes : ndarray of shape (n_classes,) or None
+    bounds : PublicBounds or None
+        Declared ranges.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import taskveil as tv
+    >>> tasks = tv.TaskSet.from_arrays(np.ones((3, 2)), np.array([1.5, 2.5, 0.5]), ["a", "b", "a"], kind="regression")
+    >>> tasks.n_tasks, tasks.n_rows, tasks["a"].n_rows
+    (2, 3, 2)
+    """
 
     X: np.ndarray
     y: np.ndarray
@@ -103,18 +125,20 @@ class TaskSet:
         are clipped first.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
-        X, kind, y = as_rows(X), kind or infer_kind(np.asarray(y)), as_target(y, kind)
+        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
+        classes = bounds.classes if classes is None and bounds is not None else classes
+        labels = silent and kind == "classification"
+        y, lost = stand_ins(y, classes) if labels else (as_target(y, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
         codes, names = _codes(task, task_names)
-        usable = rows_to_keep(X, y, codes, len(names)) if unusable == "set-aside" else None
-        lost = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
+        usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
+        aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
-        classes = bounds.classes if classes is None and bounds is not None else classes
         if kind == "classification" and classes is None:
             said.append(Fact("labels", target_name))
 
@@ -136,24 +160,28 @@ class TaskSet:
             groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
             notes=tuple(notes),
             facts=tuple(dict.fromkeys(said)),
-            set_aside=lost,
+            set_aside=aside,
         )
         return made if usable is None else made.select(take(usable))
 
     @property
     def n_tasks(self) -> int:
+        """Number of tasks."""
         return len(self.task_names)
 
     @property
     def n_rows(self) -> int:
+        """Number of rows of all tasks together."""
         return int(self.X.shape[0])
 
     @property
     def n_features(self) -> int:
+        """Number of features."""
         return int(self.X.shape[1])
 
     @property
     def n_classes(self) -> int:
+        """Number of labels; 0 for regression."""
         return 0 if self.classes is None else int(self.classes.size)
 
     @cached_property

@@ -4,12 +4,37 @@
     TASKVEIL_TEST_ROLE=slow          a site that needs TASKVEIL_TEST_SECONDS longer
     TASKVEIL_TEST_ROLE=lying-server  TASKVEIL_TEST_COUNT damaged questions to every site beside each right one
 
-Everything damaged that was sent, and what came back, is a line of TASKVEIL_TEST_LOG.
+Everything damaged that was sent, and what came back, is a line of TASKVEIL_TEST_LOG. Nothing is imported before the process does
+it by itself: Flower takes a process that needs long to start for dead, and starts another.
 """
 
+import importlib.util
 import json
 import os
+import sys
 import time
+
+
+class After:
+    """Calls `change(module)` as soon as a module has been imported."""
+
+    def __init__(self, name, change):
+        self.name, self.change = name, change
+        sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def load_and_change(module):
+            load(module)
+            self.change(module)
+
+        spec.loader.exec_module = load_and_change
+        return spec
 
 
 def note(**line: object) -> None:
@@ -30,21 +55,23 @@ def damage(corpus):
 
 def change_answers(change) -> None:
     """`change(reply)` is sent in place of what the site answers."""
-    from taskveil.runtime.federation import site as module
 
-    honest = module.answer_for
+    def changed(module):
+        honest = module.answer_for
 
-    def answer_for(path):
-        answer = honest(path)
-        return lambda data: change(answer(data))
+        def answer_for(path):
+            answer = honest(path)
+            return lambda data: change(answer(data))
 
-    module.answer_for = answer_for
+        module.answer_for = answer_for
+
+    After("taskveil.runtime.federation.site", changed)
 
 
 def liar() -> None:
-    from tests.support import fuzz
-
     def change(reply: bytes) -> bytes:
+        from tests.support import fuzz
+
         note(sent="reply")
         return next(data for data in damage([reply]) if fuzz._packet(data) is None)
 
@@ -60,7 +87,11 @@ def slow() -> None:
 
 
 def lying_server() -> None:
-    from taskveil.runtime import flower_server, wire
+    After("taskveil.runtime.flower_server", lie)
+
+
+def lie(flower_server) -> None:
+    from taskveil.runtime import wire
 
     carrier = flower_server.GridCarrier
     send, pull, ours, lies = carrier.send, carrier._pull, {}, {}

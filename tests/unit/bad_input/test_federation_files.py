@@ -108,6 +108,8 @@ ODD = {
     "an unknown section": {"magic": {"a": 1}},
     "a section that is a number": {"run": 3},
     "an unknown entry": {"run": {**GOOD["run"], "epsilonn": 1}},
+    "a common scale bought from the budget": {"data": {**GOOD["data"], "scaling": "private"}},
+    "a target among the features": {"data": {**GOOD["data"], "target": GOOD["data"]["features"][0]}},
     "no sites": {"sites": []},
     "sites that are a table": {"sites": {"name": "north"}},
     "a site that is a number": {"sites": [3]},

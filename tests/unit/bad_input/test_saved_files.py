@@ -16,7 +16,7 @@ from tests.support.wrong import label, named, one_line
 import taskveil as tv
 from taskveil.cli.main import run
 from taskveil.errors import DataError
-from taskveil.estimators.saved_model import BOARD, MODEL, PUBLIC
+from taskveil.estimators.saved_model import BOARD, MODEL, OPTIONAL, PUBLIC
 from taskveil.privacy.certificate_entries import CERTIFICATE, EVENT, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
@@ -69,7 +69,8 @@ VALUES = [
     for name, value in named(table)
     if sayable(value)
 ]
-MISSING = [("model", n) for n in MODEL if n != "bounds"] + [("public", n) for n in ("n_tasks", "n_features", "n_outputs", "kind")]
+MISSING = [("model", n) for n in MODEL if n not in OPTIONAL]
+MISSING += [("public", n) for n in ("n_tasks", "n_features", "n_outputs", "kind")]
 MISSING += [("billboard", n) for n in BOARD] + [("certificate", n) for n in REQUIRED]
 MISSING += [("statement", n) for n in REQUIRED_OF_A_STATEMENT]
 

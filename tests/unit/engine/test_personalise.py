@@ -44,7 +44,7 @@ def log_p(scores):
 
 
 def objective(kind, strength, anchor, X, labels):
-    """The objectives of THEORY section 2, written a second time and slowly."""
+    """The objectives of docs/theory/mean-regularised.md#fine-tuning, written a second time and slowly."""
     t = log_p(scores_of(anchor, X))
     onehot = np.eye(3)[labels]
     residual = np.exp(t) - onehot

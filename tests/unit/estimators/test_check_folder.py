@@ -15,6 +15,7 @@ from taskveil.estimators.search import TaskSearch
 from taskveil.methods.base import Billboard
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.randomness import system_noise
+from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.driver import Progressed
 from taskveil.runtime.federation.config import load_federation
 from taskveil.runtime.federation.server import write_results
@@ -113,3 +114,17 @@ EDITS = {
 def test_edited_results_of_a_federation_are_found(results, case):
     EDITS[case](results)
     assert check_folder(results).problems
+
+
+def test_the_seal_on_a_certificate_does_not_confirm_a_guess_at_the_rows(data, tmp_path):
+    """Billboards are public and models follow from them and from rows, so whoever guesses the rows can make all three files."""
+    folder = tv.TaskRegressor("mean").fit(data).save(tmp_path)
+    shown, about = (json.loads((folder / name).read_text()) for name in ("certificate.json", "model.json"))
+    with np.load(folder / "arrays.npz") as stored:
+        arrays = dict(stored)
+    guess = {k: v for k, v in about.items() if k != SALT}
+    assert seal_of(shown, about, arrays) == shown[SEAL]
+    assert seal_of(shown, guess, arrays) != shown[SEAL]
+    assert seal_of(shown, {**about, SALT: "00" * 32}, arrays) != shown[SEAL] and len(about[SALT]) == 64
+    again = json.loads((tv.load(folder).save(tmp_path / "again") / "model.json").read_text())
+    assert again[SALT] != about[SALT] and not check_folder(tmp_path / "again").problems

@@ -205,7 +205,7 @@ def test_a_missing_label_is_missing_in_csv_parquet_and_tables_alike(visits, labe
         tasks = tv.load_tasks(source, bad_rows="skip", **reading)
         assert tasks.n_rows == 120 and tasks.n_classes == 2
     with pytest.raises(DataError, match=r"missing labels|contains NaN"):
-        fit(table, "out", tv.TaskClassifier, ("age",))
+        fit(table, "out", tv.TaskClassifier, ("age",), epsilon=None)
 
 
 def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path):
@@ -238,3 +238,73 @@ def test_values_outside_declared_ranges_are_clipped_before_they_are_called_unusa
     huge = visits.assign(age=visits["age"].where(visits.index != 3, 1e300))
     est = fit(huge, unit="record", bounds=WHOLE)
     assert est.certificate_.holds and not est.task_warnings_
+
+
+# ------------------------------------------------------------------------- what one task's faults say to the others
+
+
+def as_arrays(table, target, columns):
+    return (table[columns].to_numpy(dtype=float, na_value=np.nan), table[target].to_numpy(), table["site"].to_numpy())
+
+
+def as_dict(table, target, columns):
+    return ({site: as_arrays(rows, target, columns)[:2] for site, rows in table.groupby("site")},)
+
+
+def as_text_table(table, target, columns):
+    return (table[columns].assign(ward=np.where(table.index % 2, "a", "b")), table[target], table["site"])
+
+
+SHAPES = {"arrays": as_arrays, "dict": as_dict, "table with text": as_text_table}
+LABELS = {"classes": ["died", "home"]}
+FAULTS = {
+    "missing cell": ("dose", np.nan, {}), "infinite cell": ("dose", np.inf, {}), "missing target": ("days", np.nan, {}),
+    "missing label": ("out", None, {}), "missing label, declared": ("out", None, LABELS),
+    "label nobody declared": ("out", "transferred", LABELS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_one_task_is_told_to_its_owner_alone_however_the_table_comes(visits, shape, fault):
+    """Each raised for everybody: an error of one task that the others see is a message nobody paid for."""
+    column, value, bounds = FAULTS[fault]
+    kind, target = (tv.TaskClassifier, "out") if column == "out" else (tv.TaskRegressor, "days")
+    broken = visits.copy()
+    broken.loc[20, column] = value
+    good, bad = (
+        kind("mean", bounds=bounds or None, insecure_noise_seed=1).fit(*SHAPES[shape](table, target, ["age", "dose"]))
+        for table in (visits, broken)
+    )
+    assert not good.task_warnings_ and list(bad.task_warnings_) == ["s01"]
+    assert good.preparation_.to_dict() == bad.preparation_.to_dict()
+    assert kind is tv.TaskRegressor or good.classes_.tolist() == bad.classes_.tolist()
+    others = [i for i, name in enumerate(good.task_names_) if name != "s01"]
+    np.testing.assert_array_equal(good.gain_.error_alone[others], bad.gain_.error_alone[others])
+
+
+@pytest.mark.parametrize("value", [np.nan, 0.5])
+def test_labels_that_are_numbers_keep_their_type_whatever_one_task_holds(visits, value):
+    labels = (visits["days"] > 1.5).astype(float)
+    broken = labels.where(labels.index != 20, value)
+    X, sites = visits[["age", "dose"]].to_numpy(), visits["site"].to_numpy()
+    good, bad = (tv.TaskClassifier("mean", bounds={"classes": [0, 1]}).fit(X, y, task=sites) for y in (labels, broken))
+    assert list(bad.task_warnings_) == ["s01"] and good.classes_.dtype == bad.classes_.dtype
+
+
+def test_where_nobody_has_a_label_or_rows_are_the_unit_it_stays_an_error(visits):
+    X, sites = visits[["age", "dose"]].to_numpy(), visits["site"].to_numpy()
+    with pytest.raises(DataError, match="missing labels"):
+        tv.TaskClassifier("mean").fit(X, np.full(len(X), None), task=sites)
+    with pytest.raises(DataError, match="NaN"):
+        tv.TaskClassifier("mean").fit(X, np.full(len(X), np.nan), task=sites)
+    with pytest.raises(DataError, match="outside the declared classes"):
+        tv.TaskClassifier("mean", bounds=LABELS).fit(X, np.full(len(X), "transferred"), task=sites)
+    odd = visits["out"].where(visits.index != 20, "transferred")
+    with pytest.raises(DataError, match="outside the declared classes"):
+        tv.TaskClassifier("mean", unit="record", bounds={**FEATURES, **LABELS}).fit(visits[["age", "dose"]], odd, task=sites)
+
+
+def test_tables_of_tasks_may_have_numbers_for_column_names(visits):
+    tables = {site: (pd.DataFrame(rows[["age", "dose"]].to_numpy()), rows["days"]) for site, rows in visits.groupby("site")}
+    assert tv.TaskRegressor("mean").fit(tables).feature_names_ == ("0", "1")

@@ -147,6 +147,33 @@ def test_what_a_search_cannot_protect_is_refused_with_a_remedy_before_any_run(op
         search.fit(related_tasks())
 
 
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"neighbours": ["add-remove"]}, {"unit": ["record"]}, {"aggregation": ["secure"]}, {"observer": ["server"]},
+        {"variant": ["paper"]}, {"epsilon": [9.0]}, {"insecure_noise_seed": [3]}, {"scaling": ["private"]}, {"person": [[1]]},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("locally", [False, True])
+def test_a_grid_cannot_change_what_the_certificate_is_about(grid, locally):
+    """A grid over `neighbours` halved the noise of every run under a certificate for replace-one, and it verified."""
+    search = tv.TaskSearch(estimator(), {**grid, **SMALL}, locally_tuned=locally)
+    with pytest.raises(OptionError, match=next(iter(grid))):
+        search.fit(related_tasks())
+
+
+def test_a_grid_over_units_and_intercepts_is_searched_and_certified():
+    search = tv.TaskSearch(estimator(), {"scaling": ["own", "none"], "fit_intercept": [True, False]}).fit(related_tasks())
+    run, planned = search.best_estimator_.record_.plan.budget, search.plan(estimator()._budget(related_tasks())).plan.budget
+    assert (run.unit, run.neighbours, run.variant) == (planned.unit, planned.neighbours, planned.variant)
+    assert search.certificate_.verify().ok
+
+
+def test_a_search_over_one_configuration_is_one_run():
+    search = tv.TaskSearch(estimator(), {"method__rounds": [2]}).fit(related_tasks())
+    assert search.n_runs_ == 1 and search.certificate_.verify().ok
+
+
 def test_a_task_of_one_or_two_rows_trains_on_all_of_them():
     search = tv.TaskSearch(estimator(insecure_noise_seed=1), SMALL, mean_runs=2).fit(related_tasks(rows=(1, 3)))
     assert np.isfinite(search.best_score_)

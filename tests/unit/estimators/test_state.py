@@ -54,6 +54,7 @@ def test_names_of_persons_stay_behind_too():
     text = "person-11"
     assert text.encode() not in pickle.dumps(est) and text.encode("utf-32-le") not in pickle.dumps(est)
     assert copy.deepcopy(est).person is None and est.person is person
+    assert est.adapt(TASKS.X[:9], TASKS.y[:9]).person is None
 
 
 def test_a_second_fit_forgets_the_gain_of_the_first():

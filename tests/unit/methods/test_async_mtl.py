@@ -51,7 +51,7 @@ def test_the_proved_relaxation_reaches_the_optimum_too():
 
 @pytest.mark.parametrize("share", [1.0, 0.3])
 def test_reapplying_stale_gradients_does_not_reach_it(share):
-    """The paper's server (Alg. 1) at steps 1/L and 0.3/L diverges, ours at 1/L converges: THEORY 3e."""
+    """The paper's server (Alg. 1) at steps 1/L and 0.3/L diverges, ours at 1/L converges: docs/theory/asynchronous.md#wrong."""
     block = make_block(n_tasks=12)
     curvature = (
         AsyncMTL()

@@ -12,10 +12,11 @@ from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.methods.base import PublicInfo
-from taskveil.methods.direction_mean import estimate, messages
+from taskveil.methods.direction_mean import DIRECTION_PART, LENGTH_PART, contribution, estimate, messages
 from taskveil.methods.shared_prior import common_directions, denoised_mean, priors, unit_messages
-from taskveil.methods.subspace import MEAN, MOMENT, Subspace
-from taskveil.privacy.plan import Budget, make_plan
+from taskveil.methods.subspace import BOTH, MEAN, MOMENT, Subspace
+from taskveil.privacy.contributions import OuterSum
+from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.synthetic import get_synthetic
 
@@ -49,18 +50,47 @@ def block_of(X, y, sizes) -> TaskBlock:
 # ------------------------------------------------------------------ releases
 
 
-def test_one_round_asks_for_the_mean_and_the_second_moment_with_bound_one():
-    asked = Subspace(rounds=1).requests(PUBLIC, BUDGET)
+def test_one_round_asks_for_both_sums_in_one_release_of_sensitivity_one():
+    (asked,) = Subspace(rounds=1).requests(PUBLIC, BUDGET)
+    assert (asked.round, asked.name, asked.contribution.bound) == (1, BOTH, 1.0)
+    assert asked.contribution.sensitivity("replace-one").l2 == pytest.approx(1.0)
+
+
+def test_pure_noise_asks_for_each_sum_apart():
+    pure = Budget(epsilon=1.0, delta=0.0, unit="task", neighbours="replace-one")
+    asked = Subspace(rounds=1).requests(PUBLIC, pure)
     assert [(r.round, r.name, r.contribution.bound) for r in asked] == [(1, MEAN, 1.0), (1, MOMENT, 1.0)]
     mean, moment = (r.contribution.sensitivity("replace-one").l2 for r in asked)
     assert (mean, moment) == (2.0, pytest.approx(math.sqrt(2)))
 
 
+def variances(neighbours: str) -> dict[str, float]:
+    """Of the noise on the sum of directions and on the second moment, together and in two releases."""
+    budget = Budget(epsilon=1.0, delta=1e-5, unit="task", neighbours=neighbours)
+    (both,) = make_plan(Subspace(rounds=1).requests(PUBLIC, budget), budget).releases
+    apart = [Request(MEAN, 1, contribution(1, 6), weight=0.5), Request(MOMENT, 1, OuterSum(6, 1.0), weight=math.sqrt(0.75))]
+    mean, moment = make_plan(apart, budget).releases
+    what, s = both.contribution, both.mechanism.scale
+    return {
+        "mean": (s / what.mean_weight) ** 2 / (mean.mechanism.scale / DIRECTION_PART) ** 2,
+        "length": (s / what.extra_weight) ** 2 / (mean.mechanism.scale / LENGTH_PART) ** 2,
+        "moment": (s / what.moment_weight) ** 2 / moment.mechanism.scale**2,
+    }
+
+
+def test_one_release_lowers_the_noise_of_the_mean_by_two_fifths_and_raises_no_other():
+    """The closed form of THEORY section 9; add-remove has nothing to gain."""
+    assert variances("replace-one") == pytest.approx({"mean": 0.575, "length": 0.575, "moment": 1.0}, abs=5e-4)
+    assert variances("add-remove") == pytest.approx({"mean": 1.0, "length": 1.0, "moment": 1.0}, rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.0])
 @pytest.mark.parametrize("rounds", [1, 2, 3, 5])
-def test_the_shares_of_the_budget_do_not_depend_on_the_number_of_rounds(rounds):
-    asked = Subspace(rounds=rounds).requests(PUBLIC, BUDGET)
-    total = {name: sum(r.weight**2 for r in asked if r.name == name) for name in (MEAN, MOMENT)}
-    assert total == {MEAN: pytest.approx(0.25), MOMENT: pytest.approx(0.75)}
+def test_the_shares_of_the_budget_do_not_depend_on_the_number_of_rounds(rounds, delta):
+    asked = Subspace(rounds=rounds).requests(PUBLIC, Budget(1.0, delta))
+    assert sum(r.weight**2 for r in asked) == pytest.approx(1.0)
+    moment = {BOTH: 2 * asked[-1].contribution.moment_weight**2 if delta else 0.0, MOMENT: 1.0, MEAN: 0.0}
+    assert sum(r.weight**2 * moment[r.name] for r in asked) == pytest.approx(0.75)
 
 
 def test_rounds_follow_from_public_sizes_and_epsilon():
@@ -94,9 +124,9 @@ def hostile() -> TaskBlock:
 
 @pytest.mark.parametrize("centre", [0.0, 0.7])
 def test_messages_have_norm_at_most_one_whatever_the_rows_are(centre):
-    for raw in sent(hostile(), centre).values():
-        norms = np.linalg.norm(raw.reshape(len(raw), -1), axis=1)
-        assert np.isfinite(raw).all() and (norms <= 1 + 1e-9).all()
+    raw = sent(hostile(), centre)
+    for part in (raw[MEAN], raw[BOTH][:, :-1], raw[BOTH][:, -1:]):
+        assert np.isfinite(part).all() and (np.linalg.norm(part, axis=1) <= 1 + 1e-9).all()
 
 
 def careless(W: np.ndarray) -> np.ndarray:
@@ -114,7 +144,7 @@ def test_tasks_that_cannot_fit_send_the_zero_message():
     """One row, equal targets, values that are not finite. The check rejects a careless normalisation."""
     unfit = [1, 3, 5]
     raw = sent(hostile())
-    assert sends_zero(raw[MEAN][unfit]) and sends_zero(raw[MOMENT][unfit])
+    assert sends_zero(raw[MEAN][unfit]) and sends_zero(raw[BOTH][unfit])
     models = np.array([[[0.0, 0.0]], [[np.nan, 1.0]], [[np.inf, 1.0]]])
     assert sends_zero(unit_messages(models)) and sends_zero(messages(models))
     assert not sends_zero(careless(models))
@@ -129,7 +159,7 @@ def test_one_class_tasks_send_the_zero_message():
     raw = {}
     for t in (0, 1):
         raw.update(side.step({}, type(board)(t, board.values).view(None))[1])
-    for name in (MEAN, MOMENT):
+    for name in (MEAN, BOTH):
         assert sends_zero(raw[name][0]) and not sends_zero(raw[name][1])
 
 
@@ -147,7 +177,7 @@ def test_a_message_never_depends_on_the_other_tasks():
     y_other, X_other = y.copy(), X.copy()
     y_other[8:], X_other[8:] = 5 * rng.standard_normal(8), rng.standard_normal((8, 6))
     two = block_of(X_other, y_other, [8, 8])
-    for name in (MEAN, MOMENT):
+    for name in (MEAN, BOTH):
         np.testing.assert_array_equal(sent(one, 0.3)[name][0], sent(two, 0.3)[name][0])
         assert not np.allclose(sent(one)[name][1], sent(two)[name][1])
     assert not np.allclose(centred_over_tasks(one)[0], centred_over_tasks(two)[0])

@@ -143,7 +143,7 @@ def record_plan(method, block):
 
 
 def test_the_paper_variant_reports_divergence_instead_of_returning_it():
-    """THEORY 4: simultaneous steps added up (line 15) and eq. 27 diverge; the sound variant does not."""
+    """docs/theory/svm.md#wrong: simultaneous steps added up (line 15) and eq. 27 diverge; the sound variant does not."""
     block = related_block(n_tasks=20, classification=False)
     problem = {"X": block.X, "y": block.y[:, 0], "task": block.task_of_row}
     est = tv.TaskRegressor(Svm(C2=0.5), epsilon=None, variant="paper", scaling="none")

@@ -6,14 +6,14 @@ import json
 
 import numpy as np
 import pytest
-from tests.support.federation import Trial
+from tests.support.federation import ROWS, Trial
 from tests.support.sites import kind_of
 
-from taskveil.errors import DataError
+from taskveil.errors import DataError, OptionError
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import load_federation
 from taskveil.runtime.federation.site import answer_for, prepare
-from taskveil.runtime.site import plan_digest
+from taskveil.runtime.site import SPENT, plan_digest
 from taskveil.runtime.wire import Packet
 
 RUN = 'method = "subspace"\nepsilon = 5.0\naggregation = "local"'
@@ -35,9 +35,32 @@ def first_question(trial: Trial) -> bytes:
     return wire.encode(Packet("step", fields, wire.view_arrays(view)))
 
 
-def change(trial: Trial, old: str, new: str) -> None:
+def test_an_asynchronous_site_of_several_tasks_is_refused_when_it_joins_and_when_the_server_starts(agreed, tmp_path):
+    """It was only refused when it was asked for its first message."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+    trial = Trial(folder, 'method = "async"\nepsilon = 2.0')
+    change(trial, 'tasks = ["north"]', 'tasks = ["north", "east"]')
+    change(trial, f"rows = [{ROWS}]", f"rows = [{ROWS}, {ROWS}]", count=1)
+    with pytest.raises(OptionError, match="one task"):
+        load_federation(trial.folder / "federation.toml").plan()
+
+
+def test_what_a_site_has_spent_and_may_spend_stays_on_its_machine(agreed):
+    """A limit lowered below what the run needs: the server reads one fixed sentence, the owner reads the figures."""
+    config = agreed.folder / "sites" / "north" / "site.toml"
+    config.write_text(config.read_text().replace("epsilon = 10.0", "epsilon = 0.25"))
+    log = agreed.folder / "errors.log"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TASKVEIL_SITE_LOG", str(log))
+        reply = wire.decode(answer_for(str(config))(first_question(agreed)))
+    assert reply.kind == "refused" and reply.fields["reason"] == SPENT
+    assert not any(c.isdigit() for c in reply.fields["reason"]) and "0.25" in log.read_text()
+
+
+def change(trial: Trial, old: str, new: str, count: int = -1) -> None:
     path = trial.folder / "federation.toml"
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(path.read_text().replace(old, new, count))
 
 
 def test_a_site_answers_from_its_files_and_repeats_its_bytes_in_another_process(agreed):

@@ -13,7 +13,7 @@ from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime import wire
+from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.replies import longest_noisy
 from taskveil.runtime.site import Site
@@ -152,7 +152,7 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
     planned = parts[2].releases[0]
     huge = np.full((1, *planned.contribution.message_shape), 1e3)
     members = [np.array([t]) for t in range(N_TASKS)]
-    honest = replies.combined(planned, {BAD_SITE: huge}, members, N_TASKS)
+    honest = replies.combined(planned, {BAD_SITE: huge}, members, np.ones(N_TASKS, dtype=int))
     assert (
         np.linalg.norm(planned.contribution.total(honest))
         <= planned.contribution.sensitivity("add-remove").l2
@@ -170,7 +170,7 @@ def test_a_site_that_sends_a_sum_neither_crashes_the_server_nor_silences_the_oth
     planned = make_plan([Request("v", 1, VectorSum((3,), 1.0))], budget).releases[0]
     members = [np.array([t]) for t in range(N_TASKS)]
     parts = {t: np.full((1, 3), 0.1) for t in range(N_TASKS)} | {BAD_SITE: np.full(3, 1e9)}
-    total = planned.contribution.total(combined(planned, parts, members, N_TASKS))
+    total = planned.contribution.total(combined(planned, parts, members, np.ones(N_TASKS, dtype=int)))
     others = 0.1 * (N_TASKS - 1) * np.ones(3)
     assert np.linalg.norm(total - others) <= 1.0 + 1e-9
     outer = setting()[2].releases[0]
@@ -280,6 +280,19 @@ def test_a_site_answers_only_for_the_plan_it_agreed_to(changes):
     assert reply.kind == "refused" and not reply.arrays
 
 
+@pytest.mark.parametrize("aggregation", ["curator", "local"])
+def test_record_level_sums_come_through_the_driver_whole(aggregation):
+    """Sums of rows cannot be clipped again row by row: a curator's run ended there, and a site's noisy sum of many rows was cut
+    to the length of one. Without noise to speak of, the federation's first total is the one of a single process."""
+    method, public, plan, source, sites = setting("mean", aggregation, epsilon=1e7, unit="record", rounds=2)
+    driver, done = drive((method, public, plan, source, sites))
+    block = make_block(n_tasks=N_TASKS)
+    alone = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(4))
+    assert driver.refusals == []
+    for name, value in alone.billboards[-1].values.items():
+        assert np.allclose(done.billboards[-1].values[name], value, atol=1e-3)
+
+
 def test_a_site_stops_at_its_own_budget():
     method, public, plan, source, _ = setting("async", unit="record", rounds=3)
     block = make_block(n_tasks=N_TASKS)
@@ -288,7 +301,7 @@ def test_a_site_stops_at_its_own_budget():
     parts[4].append(site)
     assert wire.decode(site.handle(question(parts))).kind == "message"
     refused = wire.decode(site.handle(question(parts, number=1)))
-    assert refused.kind == "refused" and "own budget" in refused.fields["reason"]
+    assert refused.kind == "refused" and "own limit" in refused.fields["reason"]
 
 
 def test_a_refusal_never_carries_words_of_an_error_that_depends_on_rows():

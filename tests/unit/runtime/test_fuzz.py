@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import fuzz
 from tests.support.sites import N_TASKS, kind_of, make_site, question, run_of, secure_sites
-from tests.unit.runtime.test_bad_messages import DirectCarrier
+from tests.unit.runtime.test_bad_messages import BAD_SITE, DirectCarrier
 
 from taskveil.errors import SecureSumRefused
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.driver import Driver, Rules
+from taskveil.runtime.replies import Refused
 from taskveil.runtime.secure import SecureServer, messages, rounds
 from taskveil.runtime.secure.parties import party_settings
 from taskveil.runtime.wire import Packet
@@ -83,11 +84,11 @@ def test_sites_with_other_rows_react_alike_to_any_message_and_spend_no_more_than
             assert len(site.account.spent()) <= len(ids)
 
 
-def a_driver(parts, carrier, **rules) -> Driver:
+def a_driver(parts, carrier, roster=None, **rules) -> Driver:
     method, public, plan = parts
     members = [[t] for t in range(N_TASKS)]
     given = Rules(**{"deadline": 0.02, "attempts": 1, "pause": 0.0, **rules})
-    return Driver(method, public, plan, MemoryAccount(), insecure_seeded_noise(1), carrier, members, given)
+    return Driver(method, public, plan, MemoryAccount(), insecure_seeded_noise(1), carrier, members, given, roster=roster)
 
 
 def replies_of(parts) -> list[bytes]:
@@ -113,7 +114,7 @@ def test_whatever_a_site_sends_the_server_takes_it_for_absent_or_for_a_message(r
         driver._is_done(0, data)
         try:
             rounds._read(driver, data, 0)
-        except (wire.WireError, SecureSumRefused):
+        except (wire.WireError, Refused, SecureSumRefused):
             pass
 
 
@@ -130,6 +131,35 @@ def test_a_run_with_a_site_that_sends_rubbish_goes_to_its_end(run, count):
         done = a_driver(parts, carrier).run()
         assert all(np.isfinite(v).all() for v in done.billboards[-1].values.values())
         assert account.spent() == [] and sites[0].memory.finished
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.faults)])
+def test_a_secure_run_with_a_site_that_sends_rubbish_at_any_step_goes_to_its_end(count):
+    """Damaged packets and damaged protocol messages inside right packets, at one step or at all: a dropout, and no more."""
+    parts = run_of("subspace", "secure", secure={"dropouts": 1})
+    chance = np.random.default_rng(2)
+    for trial in range(count):
+        sites, sent = secure_sites(parts), list[bytes]()
+        step = None if trial % 3 == 0 else int(chance.integers(6))
+
+        def spoil(reply, inside=trial % 2 == 1, step=step, sent=sent):
+            sent.append(reply)
+            if step not in (None, len(sent) - 1):
+                return [reply]
+            return [damaged_inside(reply, chance) if inside else next(fuzz.damaged(sent, chance))]
+
+        driver = a_driver(parts, DirectCarrier([s.handle for s in sites], spoil), roster=sites[0].party.membership.roster)
+        done = driver.run()
+        assert all(np.isfinite(v).all() for v in done.billboards[-1].values.values())
+        assert all(line.startswith(f"site {BAD_SITE}") for line in driver.refusals) and len(done.schedule) == len(driver.rounds)
+
+
+def damaged_inside(reply: bytes, rng) -> bytes:
+    packet = wire.decode(reply)
+    if "secure" not in packet.arrays:
+        return b""
+    inner = next(damaged_bytes([packet.arrays["secure"].tobytes()], rng))
+    return wire.encode(Packet(packet.kind, packet.fields, {"secure": np.frombuffer(inner, dtype=np.uint8)}))
 
 
 def test_every_secure_message_survives_damage_or_is_refused():

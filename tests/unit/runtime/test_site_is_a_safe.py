@@ -1,4 +1,7 @@
-"""Whatever a server can see of a site is a function of public things and of paid messages (THEORY section 7)."""
+"""Whatever a server can see of a site is a function of public things and of paid messages.
+
+The rule: docs/theory/servers-and-sums.md#lying-server.
+"""
 
 from __future__ import annotations
 
@@ -360,7 +363,7 @@ def test_the_certificate_says_whether_time_is_covered(tmp_path):
         path.write_text(text.format(rules=rules))
         federation = load_federation(path)
         plan = federation.plan()
-        certificate = certificate_of(federation, plan, plan.releases, insecure_seeded_noise(1).describe())
+        certificate = certificate_of(federation, plan, list(plan.releases), insecure_seeded_noise(1).describe())
         said[name] = certificate.to_json()
     assert "when a site answers" in said["off"] and "public clock, 30 s" in said["on"]
     assert "when a site answers" not in said["on"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from taskveil.errors import BudgetExceeded
+from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.ledger import Book, Key
 from taskveil.runtime.federation import site as federation_site
 from taskveil.runtime.federation.config import load_federation, load_site
@@ -30,7 +30,7 @@ class Place:
         rows = [f"{a:.3f},{b:.3f},{a:.3f},here" for a, b in rng.uniform(-1, 1, (ROWS, 2))]
         (folder / "rows.csv").write_text("\n".join(["a,b,y,task", *rows]) + "\n")
 
-    def config(self, run: str, name: str, epsilon: float, limit: str):
+    def config(self, run: str, name: str, epsilon: float | str, limit: str, delta: str = "1e-5"):
         sites = "".join(f'\n[[sites]]\nname = "{s}"\nrows = [{ROWS}]\n' for s in ("here", "there"))
         head, _, options = RUNS[run].partition("\n[run.options]")
         (self.folder / f"{name}.toml").write_text(
@@ -41,12 +41,14 @@ class Place:
         path = self.folder / f"site-{name}.toml"
         path.write_text(
             f'[site]\nname = "here"\nfederation = "{name}.toml"\nserver = "x:1"\nauthority = "a"\nkey = "k"\nstate = "{name}"\n'
-            f'[data]\ntask = "task"\n[limit]\ndelta = 1e-5\n{limit}\n'
+            f'[data]\ntask = "task"\n[limit]\ndelta = {delta}\n{limit}\n'
         )
         return path
 
-    def join(self, run: str, name: str, epsilon: float = 1.9, limit: str = "epsilon = 2.0", **options):
-        return prepare(self.config(run, name, epsilon, limit), self.folder / "rows.csv", **options)
+    def join(
+        self, run: str, name: str, epsilon: float | str = 1.9, limit: str = "epsilon = 2.0", delta: str = "1e-5", **options
+    ):
+        return prepare(self.config(run, name, epsilon, limit, delta), self.folder / "rows.csv", **options)
 
     @property
     def book(self):
@@ -100,6 +102,31 @@ def test_one_account_per_observer_and_unit_would_have_accepted_them(place, monke
     monkeypatch.setattr(reach.Reach, "relation", only_its_own)
     for run in ("local", "curator", "record"):
         place.join(run, run)
+
+
+@pytest.mark.parametrize("limit", ["record_epsilon = 2.0", "", 'account = "us"'])
+def test_a_run_without_a_guarantee_is_refused_by_any_limit(place, limit):
+    """A limit for records alone, or for delta alone, let it through."""
+    with pytest.raises(BudgetExceeded, match="no privacy guarantee"):
+        place.join("local", "first", epsilon='"none"', limit=limit)
+
+
+def test_a_limit_of_delta_zero_is_a_limit(place):
+    """It was taken for no limit, and the run's own delta was used. Gaussian noise has no pure epsilon."""
+    with pytest.raises(BudgetExceeded):
+        place.join("local", "first", epsilon=0.5, limit="epsilon = 2.0", delta="0.0")
+    assert {row.delta for row in place.book.accounts()} == {0.0}
+
+
+def test_joining_another_run_with_the_state_of_the_first_changes_nothing(place):
+    """The rows were prepared and written anew before the other plan was noticed."""
+    place.join("local", "first", epsilon=0.5)
+    before = (place.folder / "first" / "rows.npz").read_bytes()
+    path = place.config("local", "first", 0.5, "epsilon = 2.0")
+    (place.folder / "first.toml").write_text((place.folder / "first.toml").read_text().replace("[-1, 1]", "[-4, 4]"))
+    with pytest.raises(DataError, match="another plan"):
+        prepare(path, place.folder / "rows.csv")
+    assert (place.folder / "first" / "rows.npz").read_bytes() == before
 
 
 def test_a_record_level_run_leaves_the_limit_for_tasks_alone(place):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from tests.support.async_reference import make_block
 from tests.support.require import require
+from tests.support.sites import run_of
 
 from taskveil import methods
 from taskveil.cli.main import run
@@ -21,13 +22,14 @@ from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import system_noise
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime import in_process
+from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.federation import status
 from taskveil.runtime.federation.status_page import page
-from taskveil.runtime.federation.watch import Watch, WatchedCarrier, kind_of
+from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.site import Site
 from taskveil.runtime.thread_grid import SharedAccount
+from taskveil.runtime.wire import Packet
 
 NAMES = ["good", "slow", "late", "dead", "cut-off", "lying", "refusing"]
 STATES = {"good": "answering", "slow": "slow", "late": "slow", "dead": "lost", "cut-off": "silent", "lying": "lying",
@@ -148,14 +150,18 @@ def test_counts_go_on_after_a_restart(watched):
     assert Watch(watched.path.with_name("broken.json"), ["a"], [1], 1.0, lambda r: None).sites[0].asked == 0
 
 
-def test_every_word_of_the_driver_has_its_kind():
-    """Every reason the driver gives is sorted; what it does not know is a broken rule."""
-    assert kind_of("no valid answer before the deadline") == "silent"
-    assert kind_of("the message failed on the way") == "lost"
-    assert kind_of("a doubled or late message") == kind_of("a message of another round, late or replayed") == "slow"
-    assert kind_of("refused: not a taskveil message of version 1") == "lying"
-    assert kind_of("the site refused: it agreed to another plan") == "refusing"
-    assert kind_of("release 'mean' holds NaN or infinity") == "lying"
+def test_the_words_of_a_site_do_not_decide_what_it_is_taken_for():
+    """A site that refuses in the server's own words for a late answer is refusing, not slow."""
+    parts = run_of()
+    driver = Driver(*parts, MemoryAccount(), system_noise(), None, [[0]])
+    seen: list[str] = []
+    driver.on_refusal = lambda site, reason, kind: seen.append(kind)
+    for words in ("no valid answer before the deadline", "a doubled or late message", "the message failed on the way"):
+        driver.read(0, wire.encode(Packet("refused", {"reason": words})), 0, driver.rounds[0])
+    driver.read(0, wire.encode(Packet("message", {"plan": driver.digest, "number": 7})), 0, driver.rounds[0])
+    driver.read(0, b"", 0, driver.rounds[0])
+    driver.read(0, None, 0, driver.rounds[0])
+    assert seen == ["refusing"] * 3 + ["slow", "lying", "lost"]
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"role": "magic"}', "[" * 100_000])

@@ -178,7 +178,7 @@ def test_momentum_follows_the_paper():
 
 
 def test_two_parts_start_from_the_model_and_zero_and_use_half_the_step():
-    """THEORY section 1 on Alg. 4: P = Q = W0 would double the model, and 1/L diverges."""
+    """docs/theory/model-protected.md#algorithm-4: P = Q = W0 would double the model, and 1/L diverges."""
     block = make_block(n_tasks=5)
     smooth = SmoothPart(block, LOSSES.get("squared"))
     one = pg.Problem(smooth, named([("trace_norm", 0.1)]))

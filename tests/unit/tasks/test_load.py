@@ -359,3 +359,12 @@ def test_a_column_with_a_declared_range_stays_a_number_column(table):
     table["dose"] = table["dose"].astype(object).where(table.index != 3, "much")
     with pytest.raises(DataError, match="'dose' has a declared range but holds text"):
         load_tasks(table, task="site", target="days", bounds={"features": {"dose": [0, 1]}})
+
+
+def test_a_cell_is_written_by_itself_and_not_as_an_equal_cell_of_another_row():
+    """True equals 1 and hashes like it: the first of them in the column decided how the other was encoded."""
+    from taskveil.tasks.prepare.encode import encode_features
+
+    one, two = (pd.DataFrame({"c": np.array(["a", first, 1, "b", None], dtype=object)}) for first in (True, "q"))
+    changed = (encode_features(one, ["c"], None).X != encode_features(two, ["c"], None).X).any(axis=1)
+    assert changed.tolist() == [False, True, False, False, False]

@@ -1,4 +1,4 @@
-"""Asynchronous private multi-task learning: Xie, Lin, Baytas & Zhou 2017, corrected (THEORY 3).
+"""Asynchronous private multi-task learning: Xie, Lin, Baytas & Zhou 2017, corrected (docs/theory/asynchronous.md).
 
     min_{P,Q} sum_t L_t(p_t + q_t) + lambda r(P) + tau g(Q),      r, g from a preset (presets.py)
 
@@ -17,8 +17,8 @@ Why it holds  q_t moves by the same noisy gradient (the gradients in p and q are
 Refinement  at the end the owner may refit q_t on its rows without noise. That model is protected only while its owner
             keeps it; p_t + q_t before refinement stays protected even if published. A refined q_t never enters a message.
 Paper       two l2-Laplace noises per message, nothing composed, q_t a private state, stale gradients re-applied: the claim is
-            false (THEORY 3 a-e). The certificate says so, with the epsilon that would hold over all messages if the
-            sensitivity did.
+            false (docs/theory/asynchronous.md#wrong). The certificate says so, with the epsilon that would hold over all
+            messages if the sensitivity did.
 """
 
 from __future__ import annotations

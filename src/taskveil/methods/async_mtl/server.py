@@ -1,7 +1,7 @@
 """The server of asynchronous multi-task learning: applies one task's noisy gradient the moment it arrives.
 
-Keeps Z and P = prox_{alpha lambda r}(Z). On arrival of g_t, taken at the p_t that task t was sent (THEORY 3; backward-forward
-splitting under ARock, Peng et al. 2016):
+Keeps Z and P = prox_{alpha lambda r}(Z). On arrival of g_t, taken at the p_t that task t was sent (backward-forward splitting
+under ARock, Peng et al. 2016; docs/theory/asynchronous.md#server):
 
     z_t <- z_t + eta (p_t - alpha g_t - z_t)                      shared part
     u_t <- u_t + eta (q_t - alpha g_t - u_t),  q_t = prox_{alpha tau g}(u_t)   own part, with the same noisy gradient
@@ -11,7 +11,7 @@ p and q share a gradient, so the joint step is below 2/L when alpha < 1/L (alpha
 releases: post-processing. In the semi-exact form q_t and b_t stay at the task and only z_t moves here.
 
 variant="paper" re-applies the table S of last gradients to all columns at every arrival, P <- prox(P - alpha S) (Alg. 1); it
-diverges at steps 1/L and 0.3/L (THEORY 3e).
+diverges at steps 1/L and 0.3/L (docs/theory/asynchronous.md#wrong, e).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Federated multi-task support vector machines (Ponomarenko-Timofeev et al.; THEORY section 4).
+"""Federated multi-task support vector machines (Ponomarenko-Timofeev et al.; docs/theory/svm.md).
 
 method.py       options, releases, certificate          coordinator.py  the server without privacy
 tasks.py        what a participant does                 private.py      the server with noise (Moreau steps)

@@ -8,8 +8,8 @@
 Rows are visited one after the other in random order (section 4; eq. 30-33 update all at once). A participant whose update
 was late restarts from the new w and its own, unrolled v_k (section 3.1).
 
-The sound variant says what is right (THEORY section 4). Where the iteration diverges this variant says so (CheckFailed) and
-returns no model: THEORY reports an objective of 1.6e6 against 28.1 (eq. 27) and a relative error of 2,800 after 60 epochs.
+The sound variant says what is right (docs/theory/svm.md#wrong). Where the iteration diverges this variant says so (CheckFailed)
+and returns no model: checks gave an objective of 1.6e6 against 28.1 (eq. 27) and a relative error of 2,800 after 60 epochs.
 There is no privacy mechanism in the paper; the certificate says "none".
 """
 

@@ -1,4 +1,4 @@
-"""Differentially private MTL-SVM: clipped personal parts, Moreau steps on w (THEORY section 4).
+"""Differentially private MTL-SVM: clipped personal parts, Moreau steps on w (docs/theory/svm.md#private).
 
     task k     v_k = argmin (C2/2)|v|^2 + sum c l((w + v)'x), solved to the end; sends clip(v_k, gamma)   (tasks.py)
     release    sum_k clip(v_k, gamma) + N(0, s^2 I)                        (VectorSum, one Gaussian event a round)

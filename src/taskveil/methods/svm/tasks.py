@@ -8,8 +8,8 @@ form |x|^2 (s + 1/C2), starting from its last *acknowledged* duals:
     s > 0    a few passes; the participant sees its own change of w scaled by s (CoCoA+, Ma et al. 2015: s = K always converges)
 
 A participant whose message did not make it into the sum finds its number missing on the next billboard and restores
-(b_k, r_k) to the last acknowledged state; otherwise w = sum r_k would be lost (THEORY 4c: 1.3 % off with half late).
-Eq. 13 is used with its box, eq. 26-27 with the right sign and divisor.
+(b_k, r_k) to the last acknowledged state; otherwise w = sum r_k would be lost (1.3 % off with half late:
+docs/theory/svm.md#late). Eq. 13 is used with its box, eq. 26-27 with the right sign and divisor.
 
 State (first axis: participants): dual (k, outputs, most rows), padded; sums (k, outputs, size); the same twice, new and kept.
 Messages: `update` (outputs, size) and, without privacy only, `figures` (outputs, 2): envelope value, change of the dual
@@ -56,7 +56,7 @@ def make_problems(method: Svm, block: TaskBlock, public: PublicInfo) -> list[Svm
                 method.C2,
                 method.has_intercept(public),
                 factors,
-            )  # fmt: skip
+            )
         )
     return problems
 
@@ -195,7 +195,7 @@ class SvmTasks(TaskSide):
 
 
 def settle(state: State, accepted: np.ndarray | None) -> State:
-    """Take over what was acknowledged; give up what was dropped (THEORY 4c). A new task has nothing to settle."""
+    """Take over what was acknowledged; give up what was dropped (docs/theory/svm.md#late). A new task has nothing to settle."""
     if accepted is None or accepted.shape != state["sums"].shape[:1] or accepted.all():
         return acknowledge(state)
     taken = accepted[:, None, None]

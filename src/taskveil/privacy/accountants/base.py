@@ -18,6 +18,8 @@ from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
 from taskveil.privacy.guarantees import check_delta
 
 C = TypeVar("C")
+SMALLEST_DELTA = 1e-15
+HALVINGS = 50
 
 
 def merge(charges: Iterable[Charge]) -> list[Charge]:
@@ -58,6 +60,14 @@ class Accountant(ABC, Generic[C]):
     @abstractmethod
     def read_epsilon(self, curve: C, delta: float) -> float:
         """Smallest epsilon this curve certifies at delta."""
+
+    def read_delta(self, curve: C, epsilon: float) -> float:
+        """Smallest delta this curve certifies at epsilon, rounded up; epsilon falls with delta, so bisection turns it round."""
+        low, high = math.log(SMALLEST_DELTA), 0.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.read_epsilon(curve, math.exp(middle)) <= epsilon else (middle, high)
+        return math.exp(high)
 
     def epsilon(self, charges: Iterable[Charge], delta: float) -> float:
         """Smallest epsilon certified for all charges together; infinite where one is uncertified."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from taskveil.privacy.accountants.additive import Additive, FloatArray
 from taskveil.privacy.events import Event, GaussianEvent
-from taskveil.privacy.guarantees import gaussian_epsilon
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
 
 
 class ExactGaussian(Additive):
@@ -28,3 +28,6 @@ class ExactGaussian(Additive):
 
     def read_epsilon(self, curve: FloatArray, delta: float) -> float:
         return gaussian_epsilon(delta, math.sqrt(float(curve[0])))
+
+    def read_delta(self, curve: FloatArray, epsilon: float) -> float:
+        return gaussian_delta(epsilon, math.sqrt(float(curve[0])))

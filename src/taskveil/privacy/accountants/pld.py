@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from taskveil.privacy.accountants.base import Accountant
 from taskveil.privacy.events import Charge, Event, GaussianEvent, PureEvent, SampledGaussianEvent
-from taskveil.privacy.guarantees import gaussian_epsilon
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
 from taskveil.privacy.units import Neighbours
 
 FloatArray = NDArray[np.float64]
@@ -86,15 +86,23 @@ class Pld(Accountant[Loss]):
             return math.inf
         if curve.rest is None:
             return gaussian_epsilon(delta, math.sqrt(curve.mu_squared))
-        whole = curve.rest
-        if curve.mu_squared > 0:
-            from dp_accounting.pld import privacy_loss_distribution as pld
+        return max(0.0, float(_whole(curve).get_epsilon_for_delta(delta)))
 
-            interval = whole._pmf_remove._discretization
-            whole = whole.compose(pld.from_gaussian_mechanism(
-                1 / math.sqrt(curve.mu_squared), value_discretization_interval=interval
-            ))  # fmt: skip
-        return max(0.0, float(whole.get_epsilon_for_delta(delta)))
+    def read_delta(self, curve: Loss, epsilon: float) -> float:
+        if curve.rest is None:
+            return gaussian_delta(epsilon, math.sqrt(curve.mu_squared))
+        return min(1.0, max(0.0, float(_whole(curve).get_delta_for_epsilon(epsilon))))
+
+
+def _whole(curve: Loss) -> Any:
+    """The distribution of all losses, the Gaussian part composed in."""
+    if curve.mu_squared == 0:
+        return curve.rest
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    interval = curve.rest._pmf_remove._discretization
+    scale = 1 / math.sqrt(curve.mu_squared)
+    return curve.rest.compose(pld.from_gaussian_mechanism(scale, value_discretization_interval=interval))
 
 
 def sampled_gaussian_pld(event: SampledGaussianEvent, interval: float) -> Any:

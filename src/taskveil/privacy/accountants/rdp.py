@@ -12,7 +12,7 @@ import numpy as np
 
 from taskveil.privacy.accountants.additive import Additive, FloatArray
 from taskveil.privacy.events import Event, UncertifiedEvent
-from taskveil.privacy.guarantees import rdp_to_epsilon
+from taskveil.privacy.guarantees import rdp_to_delta, rdp_to_epsilon
 
 DEFAULT_ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
@@ -41,6 +41,9 @@ class Rdp(Additive):
 
     def read_epsilon(self, curve: FloatArray, delta: float) -> float:
         return rdp_to_epsilon(curve, DEFAULT_ORDERS, delta)
+
+    def read_delta(self, curve: FloatArray, epsilon: float) -> float:
+        return rdp_to_delta(curve, np.asarray(DEFAULT_ORDERS), epsilon)
 
 
 __all__ = ["DEFAULT_ORDERS", "Rdp", "rdp_curve", "rdp_to_epsilon"]

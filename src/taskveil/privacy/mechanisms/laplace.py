@@ -3,7 +3,8 @@
 Theorem      Laplace(b) on every coordinate: epsilon = D1 / b (Dwork, McSherry, Nissim, Smith 2006, Prop.
              1). Density proportional to exp(-|z|_2 / b): epsilon = D2 / b by the triangle inequality; its
              norm is Gamma(p, b) and its direction uniform (Chaudhuri, Monteleoni, Sarwate 2011, used in
-             MP-MTL Alg. 5, whose printed density exp(-(2K/eps)|b|) is upside down: THEORY section 1).
+             MP-MTL Alg. 5, whose printed density exp(-(2K/eps)|b|) is upside down:
+             docs/theory/model-protected.md#algorithm-5).
 Unit         read from the contribution.
 Neighbours   read from the caller.
 Sensitivity  l1 plus n grid steps (Laplace, exact discrete noise on a grid); l2 (l2-Laplace).

@@ -6,7 +6,7 @@ Paper        S + E, E ~ W_d(d+1, K^2/(2 eps_t) I), for WW' and W'W (journal vers
 Why not DP   E is positive semidefinite, so S <= S + E always. Neighbours w_i = 0 and w_i = v, |v| = K:
              given v the event {S_0 + vv' <= output fails} has probability 0; given 0 it has probability
              P(chi2_2 < K^2/c) = 1 - exp(-K^2/(2c)), in every dimension, which is 1 - exp(-eps_t) for the
-             paper's c. So no finite epsilon holds with a smaller delta (THEORY section 1; Sarwate 2017
+             paper's c. So no finite epsilon holds with a smaller delta (docs/theory/model-protected.md#wishart; Sarwate 2017
              retracted the same claim for his own version of the mechanism). Several rounds: the observer is
              certain unless every round fails him, 1 - exp(-sum K^2/(2c_t)). For W'W take all other models
              zero: the change is K^2 e_i e_i', of rank one, and the same number holds.

@@ -53,6 +53,8 @@ class Selection(Mechanism):
 
     def draw_runs(self, stream: Stream) -> int:
         """K >= 1 from the truncated negative binomial law, by inverting its distribution function."""
+        if self.mean_runs == 1:
+            return 1
         gamma = negative_binomial_gamma(self.mean_runs, self.shape)
         u, k, total = float(stream.uniform(())), 0, 0.0
         while total < u and k < 1_000_000:

@@ -73,7 +73,7 @@ class SharedNoise(Mechanism):
 
     @classmethod
     def accepts(cls, contribution: Contribution) -> bool:
-        return contribution.kind in ("vector-sum", "outer-sum", "diagonal-sum", "row-sum")
+        return contribution.kind in ("vector-sum", "outer-sum", "moment-sum", "diagonal-sum", "row-sum")
 
     @classmethod
     def calibrated(

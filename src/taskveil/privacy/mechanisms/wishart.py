@@ -9,8 +9,8 @@ Theorem      E = E1 - E2, independent W_d(d+1, c I). The density of E at Z is pr
              a part of the one for Z, and the integrand into exp(+tr P/(2c)) times the one at Z: f(Z - P) <=
              exp(tr P/(2c)) f(Z). Shift by P, then back by N: |log f(Z) - log f(Z - D)| <= (tr P + tr
              N)/(2c) = |D|_*/(2c), and the mechanism is epsilon-DP with epsilon = (nuclear
-             sensitivity)/(2c). d = 1 is exactly Laplace(2c). This is our own result (THEORY section 1);
-             d'Orsi & Novikov 2025 is a known alternative.
+             sensitivity)/(2c). d = 1 is exactly Laplace(2c). This is our own result
+             (docs/theory/model-protected.md#two-sided-wishart); d'Orsi & Novikov 2025 is a known alternative.
 Unit         read from the contribution.
 Neighbours   read from the caller; they select the nuclear sensitivity.
 Observer     whoever sees the returned value.

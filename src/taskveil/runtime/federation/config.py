@@ -75,7 +75,7 @@ class Federation:
 
     def method(self) -> Method:
         method = methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))
-        return method.under(self.run.get("unit", "task"))
+        return method.under(self.run.get("unit", "task")).in_own_units()  # sites scale by themselves
 
     def bounds(self) -> PublicBounds | None:
         return PublicBounds.coerce(self.data.get("bounds"))
@@ -144,6 +144,12 @@ class Federation:
         budget = method.adjust(self.budget())
         method.check(public, budget)
         self.own_units()
+        several = [m.name for m in self.members if len(m.tasks) > 1] if method.schedule == "asynchronous" else []
+        if several:
+            raise OptionError(
+                f"method {method.name!r} has no rounds: a site answers for one task. Site {several[0]!r} lists several; "
+                "start one site for each task"
+            )
         return make_plan(method.requests(public, budget), budget)
 
 
@@ -202,6 +208,8 @@ def _check_sizes(path: Path, federation: Federation) -> None:
             f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
             f"got {federation.rules.min_sites}"
         )
+    if federation.data.get("target") in federation.data["features"]:
+        raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
     federation.bounds()
 
 
@@ -235,6 +243,8 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except FileNotFoundError:
         raise DataError(f"{path} does not exist; `taskveil serve --init FOLDER` writes one") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise DataError(f"{path.name} is not usable: it is nested too deeply") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

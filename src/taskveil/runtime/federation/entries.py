@@ -44,6 +44,14 @@ class Address(Text):
         return "HOST:PORT with a port from 1 to 65535"
 
 
+class Scaling(Choice):
+    """How rows are scaled; a common scale, bought from the budget, is for tasks of one process."""
+
+    @property
+    def allowed(self) -> str:
+        return "auto (the ranges in bounds, or else each site's own statistics); a federation buys no private common scale"
+
+
 EPSILON = Number(above=0)
 DELTA = Number(at_least=0, below=1)
 COLUMN = Text(1000)
@@ -59,6 +67,7 @@ FEDERATION: dict[str, dict[str, Rule]] = {
         "bounds": Entries(),  # tasks.public_bounds refuses what is wrong inside
         "fit_intercept": Flag(),
         "normalise": Choice("row"),
+        "scaling": Scaling("auto"),
     },
     "run": {
         "method": Text(100),

@@ -9,10 +9,10 @@ from typing import Any
 
 from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
-from taskveil.runtime.federation.config import SiteFile, load_site
+from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment, free_port, tool
-from taskveil.runtime.federation.site import Agreement, ledger_of, prepare
+from taskveil.runtime.federation.site import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.status import StatusFile, of_site
 from taskveil.runtime.site_state import SiteState
 
@@ -35,6 +35,9 @@ def join(
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
     keys.check_private(file.key)
+    federation = load_federation(file.federation)
+    if federation.run.get("aggregation") == "secure":
+        membership(federation, file)  # everybody's public keys are here, and this site's own is among them
     SiteState(file.state)  # makes the folder, for its owner only
     with only_one(file.state, "this site"):
         look = Look(file)

@@ -26,7 +26,7 @@ def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> K
         key, before = Key(name, unit.value, neighbours), [row for row in rows if row.unit == unit]
         now = [(row.epsilon, row.delta) for row in before if Key.of(row) == key]
         asked, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
-        chosen = asked[0] or other[0], asked[1] or other[1]
+        chosen = asked[0] or other[0], other[1] if asked[1] is None else asked[1]  # a delta of 0 is a limit too
         if now != [chosen]:
             book.set_limit(key, *chosen)
     return Key(name, plan.budget.unit.value, neighbours)
@@ -41,8 +41,9 @@ def lower_limits(book: Book, name: str, limit: Mapping[str, Any]) -> None:
     """In a ledger that somebody else keeps too, site.toml may lower a limit, never raise it."""
     for row in book.accounts():
         epsilon, delta = wanted(limit, Unit(row.unit))
-        if row.name == name and ((epsilon or row.epsilon) < row.epsilon or (delta or row.delta) < row.delta):
-            book.set_limit(Key.of(row), min(epsilon or row.epsilon, row.epsilon), min(delta or row.delta, row.delta))
+        lower = min(epsilon or row.epsilon, row.epsilon), row.delta if delta is None else min(delta, row.delta)
+        if row.name == name and lower != (row.epsilon, row.delta):
+            book.set_limit(Key.of(row), *lower)
 
 
 def wanted(limit: Mapping[str, Any], unit: Unit) -> tuple[float | None, float | None]:

@@ -23,7 +23,7 @@ from taskveil.saved import read_json
 
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
-START = 60.0
+START = 300.0  # seconds a busy machine may need; a process that ends is noticed at once
 
 
 def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str) -> list[Path]:
@@ -136,6 +136,8 @@ def _run_to_the_end(federation: Federation, link: Child, say: Say, look: Callabl
     beat = federation.folder / "run" / "heartbeat"
     finished = federation.folder / "results" / "run.json"
     started = 0.0
+    if not _training(federation):
+        beat.unlink(missing_ok=True)  # of a run that died with an earlier server: another is started at once
     refused = federation.folder / "run" / "refused.json"
     while not finished.exists():
         if refused.exists():
@@ -149,6 +151,15 @@ def _run_to_the_end(federation: Federation, link: Child, say: Say, look: Callabl
             _start_run(federation, say)
         look()
         time.sleep(0.3)
+
+
+def _training(federation: Federation) -> bool:
+    """Whether a run of this federation is alive: it holds a lock, which the kernel drops with it."""
+    try:
+        with only_one(federation.folder / "run" / "training", "a run of this federation"):
+            return False
+    except EnvironmentMissing:
+        return True
 
 
 def _start_run(federation: Federation, say: Say) -> None:

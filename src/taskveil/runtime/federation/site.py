@@ -69,16 +69,16 @@ def prepare(
     agreement = _agreement(plan, federation, messages, wanted(file.limit, plan.budget.unit)[0])
     if not agree(agreement):
         return None
-    digest, run = plan_digest(plan, public), uuid.uuid4().hex
-    known = state.agreed()
-    run = known["ledger_run"] if known else run
+    known, digest = state.agreed(), plan_digest(plan, public)
+    run = known["ledger_run"] if known else uuid.uuid4().hex
+    about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages, "federation": federation.digest}
+    state.check_same(about)  # before anything of another run is reserved or written here
     account = ledger_account(file, state, plan, federation, run)
     if account is not None:
         account.reserve(first_messages(plan, messages))  # BudgetExceeded: the site says no, and nothing was sent
     prepared = prepare_tasks(tasks, federation.preparation())
     state.keep_rows(prepared.own.block, prepared.own.scaling)
-    about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages}
-    state.agree({**about, "federation": federation.digest})
+    state.agree(about)
     return agreement
 
 
@@ -174,12 +174,10 @@ def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
     if plan.most_participations is not None:  # the server could ask more often, and the site would not notice
         raise BudgetExceeded("this plan counts on a cap on participations, which a site cannot check yet. Nothing was sent.")
     rounds = [releases for _, releases in plan.rounds()]
+    if plan.budget.epsilon is None and file.limit:  # whatever it limits: this would spend all of it
+        raise BudgetExceeded("this run has no privacy guarantee (epsilon none), and this site has a limit. Nothing was sent.")
     limit = wanted(file.limit, plan.budget.unit)[0]
-    if limit is None or plan.budget.epsilon is None:
-        if limit is not None:
-            raise BudgetExceeded(
-                "this run has no privacy guarantee (epsilon none), and this site has a limit. Nothing was sent."
-            )
+    if limit is None:
         return len(rounds)
     if federation.method().schedule == "asynchronous":
         return longest_prefix(plan, rounds, limit)

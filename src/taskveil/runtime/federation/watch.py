@@ -17,20 +17,12 @@ from typing import Any
 from taskveil.errors import DataError
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.driver import Carrier
+from taskveil.runtime.replies import LYING, REFUSING
 from taskveil.saved import read_json
 
 SLOW = 0.5  # share of the deadline after which an answer counts as slow
 OFTEN = 0.5  # seconds between two writes
 KEPT = 20  # refusals that are kept word for word
-KINDS = {  # how the driver words a refusal -> what the site is
-    "before the deadline": "silent",
-    "did not confirm the end": "silent",
-    "failed on the way": "lost",
-    "a doubled or late message": "slow",
-    "late or replayed": "slow",
-    "the site refused": "refusing",
-    "refused to finish": "refusing",
-}
 ALIVE = 3.0  # deadlines within which a site that was heard is slow rather than dead
 
 
@@ -51,11 +43,6 @@ class SiteView:
     reason: str = ""
     heard: float | None = None  # when it last answered
     waiting_since: float | None = None
-
-
-def kind_of(reason: str) -> str:
-    """What a refusal says about a site; a message that breaks a rule comes from a site that lies or is broken."""
-    return next((kind for words, kind in KINDS.items() if words in reason), "lying")
 
 
 class Watch:
@@ -88,20 +75,20 @@ class Watch:
         view.answered += 1
         view.slow += late
         view.heard, view.waiting_since = now, None
-        if view.state in ("lying", "refusing"):
+        if view.state in (LYING, REFUSING):
             self._unjudged.add(site)  # good again only when the round ends without a complaint
         else:
             view.state, view.reason = ("slow", "answers late") if late else ("answering", "")
         self.write()
 
-    def refused(self, site: int, reason: str) -> None:
-        view, kind = self.sites[site], kind_of(reason)
-        if kind in ("refusing", "lying") or site in self._unjudged:
+    def refused(self, site: int, reason: str, kind: str) -> None:
+        view = self.sites[site]
+        if kind in (REFUSING, LYING) or site in self._unjudged:
             view.answered -= view.answered > 0  # it came, and was no answer
             self._unjudged.discard(site)
         if not (kind == "slow" and view.state == "slow"):
             setattr(view, kind, getattr(view, kind) + 1)
-        if kind != "silent" or view.state not in ("lying", "refusing"):  # those are heard, only not usefully
+        if kind != "silent" or view.state not in (LYING, REFUSING):  # those are heard, only not usefully
             alive = view.heard is not None and time.time() - view.heard < ALIVE * self.deadline
             view.state, view.reason = "slow" if kind == "silent" and alive else kind, reason[:200]
         view.waiting_since = None

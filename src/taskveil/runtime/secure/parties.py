@@ -73,10 +73,12 @@ class SecureParty:
         """The first step, asked for again: the same bytes, or a new round with the same integers if none has
         left this site yet (the server was restarted)."""
         stored = self._stored()
-        if stored and stored["number"] == number and stored["incoming"] == _digest(invitation):
+        if stored and stored["number"] == number and (stored["incoming"] == _digest(invitation) or self._refused_in(invitation)):
             return _repeated(stored)
         if not stored or stored["number"] != number or stored["masked"]:
             raise SecureSumRefused("this site has already sent its masked message; a round is never repeated")
+        if _digest(invitation) in stored.get("entered", []):
+            raise SecureSumRefused("this round was entered before; a round is never repeated. Start a new one")
         client = self._client(stored)
         return self.enter(number, releases, client.settings.ring.centre(client._input), invitation)
 
@@ -89,6 +91,11 @@ class SecureParty:
             return _repeated(stored)  # asked again: the very same bytes, or the very same refusal
         return self._step(number, self._client(stored), incoming)
 
+    def _refused_in(self, invitation: bytes) -> bool:
+        """Whether the round of this invitation ended here with a refusal: it stands until another round."""
+        stored = self._stored() or {}
+        return bool(stored.get("refused")) and stored.get("entered", [])[-1:] == [_digest(invitation)]
+
     def _step(self, number: int, client: SecureClient, incoming: bytes) -> bytes:
         """One step, remembered before its answer leaves; a refusal is remembered too, and ends the round for this site."""
         reply, refused = b"", ""
@@ -96,6 +103,8 @@ class SecureParty:
             reply = messages.encode(client.step(messages.decode(incoming)))
         except SecureSumRefused as error:
             refused, client._stage = str(error), len(messages.INCOMING)
+        before = self._stored() or {}
+        entered = before.get("entered", []) if before.get("number") == number else []
         masked = bool(client._masked)  # from here on its input may have left
         over = masked and client._stage >= len(messages.INCOMING)
         content = {
@@ -104,6 +113,7 @@ class SecureParty:
             "incoming": _digest(incoming),
             "reply": reply.hex(),
             "refused": refused,
+            "entered": [*entered, _digest(incoming)] if client._stage == 1 else entered,  # invitations to this number
             "client": "" if over else storage.dump(client).decode(),  # its integers may enter another round
         }
         self.memory.save_secure(json.dumps(content).encode())  # before it leaves

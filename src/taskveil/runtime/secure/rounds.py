@@ -19,7 +19,7 @@ from taskveil.errors import SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
-from taskveil.runtime.replies import own_words
+from taskveil.runtime.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
 from taskveil.runtime.secure import messages
 from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
@@ -71,7 +71,7 @@ def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: i
             outgoing, kind = server.step(replies), "secure"
         finally:
             for site in set(server.excluded) - known:
-                driver.refuse(site, server.excluded[site])
+                driver.refuse(site, server.excluded[site], LYING)
 
 
 def _view_arrays(driver: Driver, site: int, billboard: Billboard, active: np.ndarray | None) -> dict[str, np.ndarray]:
@@ -85,29 +85,28 @@ def _collect(driver: Driver, waiting: set[int], number: int) -> dict[int, messag
     while waiting and (left := end - time.monotonic()) > 0:
         for site, data in driver.carrier.receive(left):
             if site not in waiting:
-                driver.refuse(site, "a doubled or late message")
+                driver.refuse(site, "a doubled or late message", SLOW)
                 continue
             waiting.discard(site)
+            if data is None:
+                driver.refuse(site, "the message failed on the way", LOST)
+                continue
             try:
                 replies[site] = _read(driver, data, number)
-            except (wire.WireError, SecureSumRefused) as error:
-                driver.refuse(site, str(error))
+            except (wire.WireError, Refused, SecureSumRefused) as error:
+                driver.refuse(site, str(error), getattr(error, "kind", LYING))
     for site in waiting:
-        driver.refuse(site, "no valid answer before the deadline")
+        driver.refuse(site, "no valid answer before the deadline", SILENT)
     return replies
 
 
-def _read(driver: Driver, data: bytes | None, number: int) -> messages.SecureMessage:
-    if data is None:
-        raise SecureSumRefused("the message failed on the way")
+def _read(driver: Driver, data: bytes, number: int) -> messages.SecureMessage:
     packet = wire.decode(data, driver.rules.max_bytes)
     if packet.kind == "refused":
-        raise SecureSumRefused(
-            "the site refused: " + own_words(packet)
-        )
+        raise SaidNo("the site refused: " + own_words(packet))
     if packet.kind != "secure" or packet.fields.get("plan") != driver.digest or packet.fields.get("number") != number:
-        raise SecureSumRefused("not an answer to this step of this plan")
+        raise Refused("not an answer to this step of this plan")
     blob = packet.arrays.get("secure")
     if blob is None or blob.dtype != np.uint8:
-        raise SecureSumRefused("the answer holds no message of a secure sum")
+        raise Refused("the answer holds no message of a secure sum")
     return messages.decode(blob.tobytes())

@@ -1,6 +1,7 @@
 """Preparation: a raw table becomes what is public, what is a task's own, and what was released. Nothing else.
 
-A guarantee starts at the raw table (THEORY section 6), so all that lies between table and first message is in this folder:
+A guarantee starts at the raw table (docs/theory/preparation.md), so all that lies between table and first message is in this
+folder:
 
     facts.py      what a run takes for granted, in words for the certificate, and what each unit refuses
     kind.py       regression or classification, from the type of the target column

@@ -200,6 +200,8 @@ def _one_hot(cells: pd.Series, column: _Column, order: np.ndarray | None) -> np.
     """One column per level or bucket; a row without a place is all zeros. A row's numbers depend on its own cell alone."""
     import pandas as pd
 
+    if cells.dtype == object:  # True equals 1: an equal cell of another row must not decide how this one is written
+        cells = cells.map(task_label, na_action="ignore")
     codes, unique = pd.factorize(cells, use_na_sentinel=True)
     places = np.asarray([*(_place(column, task_label(value)) for value in unique), _place(column, None)], dtype=np.int64)
     at = places[codes]  # a missing cell has code -1: the last place

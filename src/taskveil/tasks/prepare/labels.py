@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from taskveil.tasks.task import TaskSet
 
-__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "target_values"]
+__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "stand_ins", "target_values"]
 
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
@@ -83,21 +83,44 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
         raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
     if kind == "regression":
         raise DataError(f"the regression target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
-    return np.asarray([str(v) for v in column.to_numpy(dtype=object)])
+    return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 
 def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
     """The declared labels, sorted; without a declaration those of the rows, which the certificate then lists as a fact."""
-    found = np.unique(y)
     if declared is None:
-        return found
-    try:  # text is never cut to the length of the labels that happen to occur
-        known = np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
-    except (TypeError, ValueError):
-        raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
-    if not np.isin(found, known).all():
+        return np.unique(y)
+    known = _known(y, declared)
+    if not np.isin(y, known).all():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
     return known
+
+
+def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Labels with another one where a label is missing or not declared, and which rows (N,) that concerns.
+
+    The caller sets the tasks of such rows aside. Where no row has a label to use, all are left for `label_set` to refuse.
+    """
+    y = np.array(y)
+    lost = ~np.isfinite(y) if y.dtype.kind == "f" else np.asarray([_is_missing(v) for v in y.tolist()])
+    if lost.any() and not lost.all():
+        y[lost] = y[~lost][0]
+    y = as_target(y, "classification")
+    if declared is not None:
+        known = _known(y, declared)
+        outside = ~np.isin(y, known)
+        if outside.any() and not (lost | outside).all():
+            y[outside] = known[0]
+            y, lost = as_target(y, "classification"), lost | outside
+    return y, lost
+
+
+def _known(y: np.ndarray, declared: Any) -> np.ndarray:
+    """The declared labels, sorted, of the type of the target."""
+    try:  # text is never cut to the length of the labels that happen to occur
+        return np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
+    except (TypeError, ValueError):
+        raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
 
 
 def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:

@@ -1,4 +1,6 @@
-"""The three kinds of values there are, as types (THEORY section 6). Whoever needs a fourth has found a leak.
+"""The three kinds of values there are, as types. Whoever needs a fourth has found a leak.
+
+They are defined in docs/theory/preparation.md#three-values.
 
     PublicPart     declared before any row was read, or listed in the certificate as taken for granted
     OwnPart        computed by each task from its own rows; leaves it only inside a clipped message

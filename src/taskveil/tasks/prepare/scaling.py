@@ -1,7 +1,7 @@
 """Scaling of features and target, and the way back to the user's units.
 
-    own              each task by its own mean and standard deviation; never sent (THEORY section 0: local
-                     work is free)
+    own              each task by its own mean and standard deviation; never sent (local work is free:
+                     docs/theory/index.md#local-work)
     declared         public ranges -> [-1, 1], the same for all tasks (the target likewise; undeclared it is
                      scaled by own statistics, which unit = record refuses)
     none             as it comes

@@ -1,6 +1,6 @@
-"""Values no computer can calculate with: missing, infinite, or so large that their square overflows.
+"""Values no computer can calculate with: missing, infinite, or so large that their square overflows; labels nobody declared.
 
-In a private run for unit = task a refusal would tell everybody about one task's rows (THEORY section 0, consequence 2). So
+In a private run for unit = task a refusal would tell everybody about one task's rows (docs/theory/index.md#local-work). So
 such a task is set aside: it keeps its place with no rows, sends the zero message, gets the shared or a constant model, and only
 its owner reads why. Everywhere else, and where there is no other task to tell, it is an ordinary error.
 """
@@ -17,14 +17,19 @@ HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
 UNUSABLE = ("error", "set-aside")
 SET_ASIDE = (
-    "it holds missing, infinite or huge values and was set aside: it sends nothing and gets the shared or a constant model. "
+    "it holds missing, infinite or huge values, or labels outside the declared ones, and was set aside: it sends nothing and "
+    "gets the shared or a constant model. "
     "Correct them, or fill missing cells with missing= (--missing)"
 )
 
 
-def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int) -> np.ndarray | None:
-    """Which rows (N,) belong to tasks that can be used; None where nothing is, or must not be, set aside."""
+def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, lost: np.ndarray) -> np.ndarray | None:
+    """Which rows (N,) belong to tasks that can be used; None where nothing is, or must not be, set aside.
+
+    `lost` says which rows have no label that can be used.
+    """
     bad = np.zeros(n_tasks, dtype=bool)
+    bad[codes[lost]] = True
     for rows in row_chunks(X.shape[0]):
         good = (np.abs(X[rows]) <= HUGE).all(axis=1)
         if y.dtype.kind == "f":

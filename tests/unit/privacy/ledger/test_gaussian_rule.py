@@ -1,4 +1,7 @@
-"""The rule "gaussian": squares of mu add up, exactly, whatever the next run depends on (THEORY section 9)."""
+"""The rule "gaussian": squares of mu add up, exactly, whatever the next run depends on.
+
+Theorem: docs/theory/spending.md#adaptive.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_the_old_rule_leaves_the_other_tasks_uncharged(url, monkeypatch):
 
 
 def test_public_and_server_are_charged_apart(url):
-    """Finished models may be releases although a curator sees the messages (THEORY section 7)."""
+    """Finished models may be releases although a curator sees the messages (docs/theory/servers-and-sums.md#observers)."""
     book = opened(url, TASK, SERVER, PUBLIC)
     spend(book, PUBLIC)
     assert [book.spent(k)[0] for k in (TASK, SERVER, PUBLIC)] == pytest.approx([once(), 0.0, once()])

@@ -1,0 +1,319 @@
+"""Together: one public model and how tasks differ from it, for tables whose tasks have few rows. Ours.
+
+`subspace` sends directions of models with an intercept of their own; from three rows these carry nothing. Here a row has a
+constant column, so that a task of one row, or of one class, still says something about the common model:
+
+    "base"      mean label of every task (classification only, round 1)               VectorSum, bound 1
+    "score"     a ridge step of every task from the public model, in units of the     VectorSum, bound 1
+                longest: for few rows its gradient, for many its solution
+    "moment"    second moment of what is left of a task's model, of length one        OuterSum, bound 1
+    "strength"  what its rows say (log evidence) of each way to differ from the       VectorSum, bound 1
+                public model, and by how much (last round)
+    server      adds denoised steps up; summed evidence is the log posterior of one strength for all
+    task        averages over ways and strengths, by that belief and the evidence of its own rows
+
+Steps for logistic loss are those of Boehning & Lindsay (1988), with curvature 1/4 everywhere: linear in the labels, so that they
+add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that.
+
+**Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
+
+**Privacy.** Unit: the task. Every message has norm at most 1 by clipping, so one task moves a vector sum by 1 (add-remove) or 2
+(replace-one) in l2, and the second moment by 1 or sqrt(2) in Frobenius norm (see subspace.py), whatever its rows are; later
+messages are functions of rows and billboards: adaptive composition of Gaussian releases, accounted by the plan. A message that
+is not finite is sent as zero. What a task makes of the last billboard stays with it. Observer: the other tasks (billboard
+lemma); the server too where the aggregation hides messages from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import gammaincc
+
+from taskveil.checks import Choice, Number, Rule, optional
+from taskveil.methods.alone import alone_models
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.common_units import CommonUnits
+from taskveil.methods.mean_rounds import UNBOUNDED
+from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
+from taskveil.methods.subspace import Subspace
+from taskveil.privacy.contributions import OuterSum, VectorSum
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
+from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_models, log_evidence, residual_models
+from taskveil.solvers.posterior import Prior
+from taskveil.tasks.block import TaskBlock
+
+BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
+STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are taken
+STEP_SIZE = {"squared": 1.0, "logistic": 2.0}  # length at which a step is cut off, in common units
+BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
+MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
+NOISE_PER_ROUND = 0.12  # rounds = this over the noise of one release, norm over number of tasks
+SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
+WAYS = 7
+PUBLISHED = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")
+EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
+CLEAR = 4.0  # deviations of noise by which one sum must be ahead of another
+HEARD = 0.15  # nats a task must be ahead on average to be heard: more noise, and nobody is asked
+SURE = 12.0  # nats by which what all tasks say may speak against a way or a strength
+
+
+class Together(Method):
+    """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
+
+    messages      "scores" (above), "directions" (all of `subspace`), None: scores where units are common and noise is small (norm
+                  over number of tasks, times the root of the number of features, at most 0.12: more features leave more to
+                  directions), else directions
+    rounds        releases of the score; None: from the noise (1 to 8)
+    moment_share  share of the budget (of rho, in zCDP terms) for the second moment
+    """
+
+    name = "together"
+    chooses_locally = True
+    common_units = True
+    reference = "ours; docs/theory/model-protected.md#together"
+    rules: ClassVar[dict[str, Rule]] = {
+        "messages": optional(Choice("scores", "directions")),
+        "moment_share": Number(at_least=0, at_most=0.8),
+    }
+
+    def __init__(self, messages: str | None = None, rounds: int | None = None, moment_share: float = MOMENT_SHARE):
+        self.messages = messages
+        self.rounds = rounds
+        self.moment_share = moment_share
+
+    def in_own_units(self) -> Method:
+        return Together("directions", self.rounds, self.moment_share)
+
+    def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
+        self.check(public, budget)
+        if not self.gains_by_common_units(public, budget):
+            return self._directions().requests(public, budget)
+        rounds, strength = self._sizes(public, budget)
+        return self._requests(public, rounds, private=budget.epsilon is not None, strength=strength)
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether scores are sent: a public question."""
+        if self.messages is not None or budget.epsilon is None:
+            return self.messages != "directions"
+        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= NOISE_PER_ROUND
+
+    def _directions(self) -> Subspace:
+        return Subspace(self.rounds)
+
+    def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
+        """Weights are noise precisions: squares add up to the shares of the budget."""
+        r, width = public.n_outputs, public.n_features + int(public.fit_intercept)
+        first, base, last = int(based(public)), BASE_SHARE * based(public), STRENGTH_SHARE * strength
+        score, bound = 1.0 - base - last - self.moment_share, 1.0 if private else UNBOUNDED
+        asked = [Request(BASE, 1, VectorSum((r,), 1.0), weight=math.sqrt(base))] if first else []
+        for t in range(first + 1, first + rounds + 1):
+            asked.append(Request(SCORE, t, VectorSum((r, width), bound), weight=math.sqrt(score / rounds)))
+        if self.moment_share > 0.0:
+            asked.append(Request(MOMENT, first + rounds, OuterSum(width, 1.0, r), weight=math.sqrt(self.moment_share)))
+        if strength:
+            asked.append(Request(STRENGTH, first + rounds + 1, VectorSum((WAYS, len(SENT)), bound), weight=math.sqrt(last)))
+        return asked
+
+    def _sizes(self, public: PublicInfo, budget: Budget) -> tuple[int, bool]:
+        """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
+        if budget.epsilon is None:
+            return int(self.rounds or PLAIN_ROUNDS), True
+        noise = self._noise(public, budget)
+        return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
+
+    def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
+        """Norm of the noise of one score, and what noise hides in a release of the strength, over the number of tasks."""
+        found = {}
+        for planned in make_plan(self._requests(public, 1), budget).releases:
+            factor = CLEAR * EVIDENCE_SIZE if planned.name == STRENGTH else math.sqrt(planned.contribution.vector_size)
+            found[planned.name] = factor * noise_deviation(planned, public.n_tasks, budget.aggregation) / public.n_tasks
+        return found
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return TogetherTasks(block, public, plan) if scored(plan) else self._directions().task_side(block, public, plan)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return TogetherServer(public, plan) if scored(plan) else self._directions().server_side(public, plan)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {**RANGES, "belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0)}
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The last billboard holds all that a new task needs."""
+        return billboards[-1:]
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        if not scored(plan):
+            return self._directions().shared_model(public, plan, billboard)
+        model, d = billboard.values["model"], public.n_features
+        intercept = model[:, d] if public.fit_intercept else np.zeros(len(model))
+        return Models(model[None, :, :d], intercept[None])
+
+
+def scored(plan: Plan) -> bool:
+    return any(p.name == SCORE for p in plan.releases)
+
+
+def based(public: PublicInfo) -> bool:
+    return public.kind == "classification" and public.fit_intercept
+
+
+def with_constant(block: TaskBlock) -> TaskBlock:
+    X = np.concatenate([np.asarray(block.X, dtype=float), np.ones((block.n_rows, 1))], axis=1)
+    return TaskBlock(X, block.y, block.offsets, block.weights, block.kind)
+
+
+def ways(view: View, d: int) -> list[Prior]:
+    """How a task may differ from the public model (r, d or d + 1): see above. Alone first."""
+    model, share, basis = view["model"], view["share"], view["basis"]
+    r, width = model.shape
+    intercept = np.eye(width)[:, d:]
+    alone = np.zeros_like(model)
+    alone[:, d:] = model[:, d:]
+    slopes = model[:, :d] / max(float(np.sqrt(np.square(model[:, :d]).sum())), 1e-300)
+    toward = np.zeros((width, r))
+    toward[:d] = slopes.T
+    doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
+    free = math.sqrt(d) * intercept
+    left = max(1.0 - float(share.sum()), 0.02) / width
+    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    if not common.shape[1]:
+        unsure = -30.0
+    return [
+        Prior(1.0, free, alone),
+        Prior(1e-3, intercept, model, doubt),
+        Prior(1.0, intercept, model, doubt),
+        Prior(1.0, free, model, doubt),
+        Prior(1e-2, np.hstack([toward, intercept]), model, doubt),
+        Prior(left, np.hstack([common, intercept]), model, unsure),
+        Prior(0.01 * left, np.hstack([common, intercept]), model, unsure),
+    ]
+
+
+def beliefs(view: View, loss: str) -> np.ndarray:
+    """(ways, strengths): what all tasks said, between the strengths they were asked about in a straight line."""
+    grid, asked = np.log(SIGNAL_TO_NOISE), np.log(SIGNAL_TO_NOISE[SENT])
+    return np.stack([np.interp(grid, asked, said) for said in view["belief"]]) + LOG_PRIOR[loss]
+
+
+def evidence_message(evidence: np.ndarray) -> np.ndarray:
+    """(m, ways, strengths asked about), around their mean, in units of the size at which it is cut off."""
+    asked = evidence[:, :, SENT]
+    return finite(asked - asked.mean(axis=(1, 2), keepdims=True)) / EVIDENCE_SIZE
+
+
+class TogetherTasks(TaskSide):
+    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.plain, self.public = block, public
+        self.block = with_constant(block) if public.fit_intercept else block
+        self.asked = {(p.round, p.name) for p in plan.releases}
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        loss = self.public.loss
+        message: Message = {}
+        if (view.round + 1, BASE) in self.asked:
+            message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
+        if (view.round + 1, SCORE) in self.asked:
+            message[SCORE] = finite(self._steps(view["model"])) / STEP_SIZE[loss]
+        options = ways(view, self.public.n_features)
+        if (view.round + 1, MOMENT) in self.asked:
+            W, _ = averaged_models(self.block, options, loss, False, own_scale=False)
+            message[MOMENT] = unit_messages(W - view["model"])
+        if (view.round + 1, STRENGTH) in self.asked:
+            message[STRENGTH] = evidence_message(log_evidence(self.block, options, loss, False))
+        return state, message
+
+    def _steps(self, model: np.ndarray) -> np.ndarray:
+        """(m, r, width): ridge steps from the public model, linear in the targets."""
+        block = self.block
+        scores = block.scores(np.repeat(model[None], block.n_tasks, axis=0))
+        if self.public.loss == "squared":
+            left = block.y - scores
+        else:
+            left = 2.0 * (block.y - np.tanh(scores / 2.0))  # 4 (hit - p)
+        return residual_models(block.with_targets(left), np.zeros_like(model), STEP_SIGNAL, "squared", False, own_scale=False)
+
+    def finish(self, state: State, view: View) -> Models:
+        loss, d = self.public.loss, self.public.n_features
+        known = isinstance(self.plain, CommonUnits) or self.public.declared_bounds
+        if not known and not np.any(view["model"][:, :d]) and not np.any(view["share"]):
+            return alone_models(self.plain, self.public)
+        options = ways(view, d)
+        belief = beliefs(view, loss)
+        _, weights = averaged_models(self.block, options, loss, False, own_scale=False, log_prior=belief)
+        W, _ = averaged_models(self.block, options[1:], loss, False, own_scale=False, log_prior=belief[1:])
+        b = W[:, :, d] if self.public.fit_intercept else np.zeros(W.shape[:2])
+        alone, own = alone_models(self.plain, self.public), weights[:, 0, None]
+        coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]
+        return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+
+
+def finite(messages: np.ndarray) -> np.ndarray:
+    usable = np.isfinite(messages).all(axis=tuple(range(1, messages.ndim)), keepdims=True)
+    return np.where(usable, messages, 0.0)
+
+
+def without_noise(mean: np.ndarray, deviation: float) -> tuple[np.ndarray, float]:
+    """A noisy mean, zero where it may be noise, else shrunk by the noise's share of its length (James-Stein); its log doubt."""
+    length, noise = float(np.square(mean).sum()), mean.size * deviation**2
+    if noise == 0.0:
+        return mean, 0.0
+    chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
+    if chance > CHANCE:
+        return np.zeros_like(mean), 0.0
+    return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))
+
+
+class TogetherServer(ServerSide):
+    def __init__(self, public: PublicInfo, plan: Plan):
+        self.public, self.plan = public, plan
+        self.planned = {(p.round, p.name): p for p in plan.releases}
+
+    def start(self) -> tuple[State, Billboard]:
+        width = self.public.n_features + int(self.public.fit_intercept)
+        state = {
+            "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
+            "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
+            "belief": np.zeros((WAYS, len(SENT))),
+        }  # fmt: skip
+        return state, self._billboard(state, None)
+
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+        t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
+        new = {**state, "round": np.array(t)}
+        if BASE in releases:
+            deviation = self._deviation(self.planned[t, BASE]) * math.sqrt(r) / m
+            share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)
+            least = max(2.0 * deviation, 1.0 / m)
+            model = state["model"].copy()
+            model[:, -1] = 2.0 * np.arctanh(np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share)
+            new["model"] = model
+        if SCORE in releases:
+            move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m)
+            new["model"] = state["model"] + STEP_SIZE[self.public.loss] * move
+            new["model_doubt"] = np.array(doubt)
+        if MOMENT in releases:
+            deviation = self._deviation(self.planned[t, MOMENT])
+            new["share"], new["basis"], unsure = common_directions(releases[MOMENT], deviation, m, r)
+            new["share_doubt"] = np.array(unsure)
+        if STRENGTH in releases:
+            new["belief"] = self._belief(releases[STRENGTH], self._deviation(self.planned[t, STRENGTH]))
+        return new, self._billboard(new, accepted)
+
+    def _belief(self, total: np.ndarray, deviation: float) -> np.ndarray:
+        """What is clear of the noise: the log posterior of one way and strength for all, relative to the best."""
+        behind = EVIDENCE_SIZE * np.maximum(total.max() - total - CLEAR * deviation, 0.0)
+        return -np.minimum(behind, SURE)
+
+    def _deviation(self, planned: PlannedRelease) -> float:
+        return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
+
+    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
+        return Billboard(int(state["round"]), {name: state[name] for name in PUBLISHED}, accepted=accepted)

@@ -1,0 +1,91 @@
+"""One printed side of A4 about one run, for people who decide.
+
+Who, against whom, how well, what is left of the budget, what an attack managed, what is not protected, and how to check it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from taskveil.estimators.check_folder import check_folder
+from taskveil.privacy import signing
+from taskveil.report.exports.evidence import Evidence, account_line, audit_lines, gather
+from taskveil.report.page import template
+from taskveil.report.records import read
+from taskveil.report.words import gain_verdict, privacy_verdict
+
+BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
+MOST_LINES, MOST_LETTERS = 5, 420  # one side holds no more
+FILE = "report-board.html"
+
+
+def write_board(folder: Path, ledger: str | None = None) -> Path:
+    """The page beside the run it is about; everything on it is recomputed first."""
+    wrong, signer = signing.signature_problems(folder, None)
+    checked = check_folder(folder, ledger)
+    evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), _accounts(ledger), signer)
+    path = folder / FILE
+    path.write_text(render(evidence, read(folder).gain, _hash(folder)), encoding="utf-8")
+    return path
+
+
+def render(evidence: Evidence, gain: Mapping[str, Any], digest: str) -> str:
+    """The page as text."""
+    text: str = template("board.html.j2").render(
+        name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."),
+        date=evidence.date, sections=sections(evidence, gain), code=evidence.code, hash=digest,
+        signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
+    )  # fmt: skip
+    return text
+
+
+def sections(evidence: Evidence, gain: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Titles and lines, in the order people ask."""
+    books = ["No ledger was given: what other runs spent on the same rows is not on this page."]
+    if evidence.accounts is not None:
+        books = [account_line(a) + _next(a) for a in evidence.accounts] or ["The ledger has no account."]
+    found = audit_lines(evidence) or ["This configuration was not attacked."]
+    well = gain_verdict(gain) if gain else "No figure is stored with this run."
+    protected = [s.sentence() for s in evidence.certificate.statements] or ["No privacy statement is made."]
+    parts = [
+        ("Who is protected, and against whom", [*protected, privacy_verdict(evidence.run)]),
+        ("What that means", [p.words() for p in evidence.profiles[-1:]] or ["Nothing is protected."]),
+        ("How well it works", [well[:1].upper() + well[1:]]),
+        ("Spent so far, of what limit", books),
+        ("What an attack managed", found),
+        ("What is not protected", list(evidence.certificate.not_protected) or ["Nothing is listed."]),
+    ]
+    return [(title, _few(lines)) for title, lines in parts]
+
+
+def _next(a: Mapping[str, Any]) -> str:
+    if a.get("next_run_fits") is None:
+        return ""
+    return "; another run like the last would fit" if a["next_run_fits"] else "; another run like the last would be REFUSED"
+
+
+def _few(lines: Sequence[str]) -> list[str]:
+    shown = [_short(line) for line in lines[:MOST_LINES]]
+    left = len(lines) - len(shown)
+    return [*shown, *([f"and {left} more: see the full page (taskveil report)"] if left else [])]
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= MOST_LETTERS else line[: MOST_LETTERS - 4].rsplit(" ", 1)[0] + " ..."
+
+
+def _hash(folder: Path) -> str:
+    return hashlib.sha256((folder / "certificate.json").read_bytes()).hexdigest()
+
+
+def _accounts(ledger: str | None) -> list[dict[str, Any]] | None:
+    if ledger is None:
+        return None
+    from taskveil.privacy.ledger import Book
+    from taskveil.privacy.ledger.overview import describe
+
+    book = Book(ledger)
+    return [describe(book, row) for row in book.accounts()]

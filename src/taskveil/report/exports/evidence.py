@@ -1,0 +1,108 @@
+"""What an export is made of: the certificate, whether it was made again from its run, its curve, the books, the attacks."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from taskveil.privacy.certificate import Certificate, Statement
+from taskveil.privacy.fingerprint import short_code
+from taskveil.privacy.profile import Profile
+from taskveil.report.audience import Audience, cut
+from taskveil.report.records import Run, read
+from taskveil.report.words import OBSERVERS, UNITS
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Public facts about one run; `problems` is empty if everything was recomputed and holds."""
+
+    certificate: Certificate
+    problems: tuple[str, ...]
+    run: Run
+    profiles: tuple[Profile, ...]
+    accounts: tuple[Mapping[str, Any], ...] | None  # None: no ledger was given
+    signer: str | None
+    date: str
+    name: str
+
+    @property
+    def code(self) -> str:
+        return short_code(self.certificate.to_dict())
+
+    @property
+    def holds(self) -> bool:
+        return not self.problems and self.certificate.holds
+
+    @property
+    def verdict(self) -> str:
+        if self.holds:
+            return "holds: every statement was recomputed from the recorded run"
+        return "DOES NOT HOLD: " + "; ".join(self.problems or ("no statement is made",))
+
+    def widest(self) -> Statement | None:
+        """The statement against the strongest observer, which is the last."""
+        return self.certificate.statements[-1] if self.certificate.statements else None
+
+
+def gather(
+    folder: Path, certificate: Certificate, problems: tuple[str, ...], accounts: Any = None, signer: str | None = None
+) -> Evidence:
+    """Everything an export may use of a checked folder."""
+    run = read(folder)
+    if run.certificate is None:  # a comparison beside nothing
+        run = Run(certificate=certificate)
+    written = datetime.datetime.fromtimestamp((folder / "certificate.json").stat().st_mtime, tz=datetime.UTC)
+    return Evidence(
+        certificate, tuple(problems), cut(run, Audience("public")), tuple(certificate.profile(s) for s in certificate.statements),
+        None if accounts is None else tuple(accounts), signer, written.date().isoformat(), folder.resolve().name,
+    )  # fmt: skip
+
+
+def parameters(s: Statement) -> str:
+    """epsilon never without delta, unit, neighbours and observer."""
+    tail = "" if s.holds else f" DOES NOT HOLD: {s.reason}"
+    return (
+        f"epsilon {s.epsilon:.6g}, delta {s.delta:.6g}, for {UNITS[s.unit]} ({s.neighbours}) against {OBSERVERS[s.observer]}, "
+        f"accountant {s.accountant}.{tail}"
+    )
+
+
+def releases(certificate: Certificate) -> list[str]:
+    """Every recorded release with its own parameters."""
+    lines = []
+    for e in certificate.events:
+        mechanism, contribution, event = e.get("mechanism", {}), e.get("contribution", {}), e.get("event", {})
+        scale = f", scale {mechanism['scale']:.6g}" if isinstance(mechanism.get("scale"), (int, float)) else ""
+        bound = f"{contribution.get('bound', '-')}"
+        rate = f", each unit with probability {e['rate']:g}" if e.get("rate") else ""
+        multiplier = f", noise multiplier {event['noise_multiplier']:.6g}" if "noise_multiplier" in event else ""
+        lines.append(
+            f"{e.get('name')}: {e.get('count')} time(s), {contribution.get('kind')} clipped to {bound}, mechanism "
+            f"{mechanism.get('name')}{scale}{multiplier}{rate}"
+        )
+    return lines
+
+
+def aggregation(certificate: Certificate) -> str:
+    return str(certificate.events[0].get("aggregation", "curator")) if certificate.events else "none: nothing is shared"
+
+
+def audit_lines(evidence: Evidence) -> list[str]:
+    return [
+        f"{a.get('target')}: attacked at claimed epsilon {a.get('claimed_epsilon'):.4g}, delta {a.get('delta'):.3g}, one "
+        f"{a.get('unit')} ({a.get('neighbours')}) against {a.get('observer')}: lower bound {a.get('lower_bound'):.4g} with "
+        f"{100 * a.get('confidence', 0.0):.4g} % confidence: {a.get('verdict')}"
+        for a in evidence.run.audits
+    ]
+
+
+def account_line(a: Mapping[str, Any]) -> str:
+    spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
+    return (
+        f"account {a['account']}: epsilon {spent} spent of {a['limit']:g} at delta {a['delta']:g} in {a['runs']} run(s), one "
+        f"{a['unit']} ({a['neighbours']}) against {a['observer']}"
+    )

@@ -1,0 +1,82 @@
+"""Together: tiny tasks learn a common model, noise that is too large leaves `subspace`, and one task moves a sum by its bound."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import RidgeCV
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.methods.base import PublicInfo
+from taskveil.methods.together import SCORE, TogetherTasks
+from taskveil.privacy.plan import Budget, make_plan
+from taskveil.tasks.block import TaskBlock
+
+WEIGHTS = np.array([3.0, -2.0, 0.5])
+
+
+def tiny_tasks(n_tasks=400, rows=3, seed=0, rare=False):
+    """Three rows each, one model for all, a level of its own for each task; units are far from one."""
+    rng, levels = np.random.default_rng(seed), np.random.default_rng(99).standard_normal(n_tasks)
+    task = np.repeat(np.arange(n_tasks), rows)
+    X = rng.standard_normal((task.size, 3)) * [1.0, 20.0, 0.1] + [5.0, 0.0, -1.0]
+    score = (X - [5.0, 0.0, -1.0]) / [1.0, 20.0, 0.1] @ WEIGHTS + levels[task]
+    if rare:
+        return X, (score + rng.logistic(size=task.size) > 5.5).astype(int), task
+    return X, 100.0 + 10.0 * (score + rng.standard_normal(task.size)), task
+
+
+@pytest.mark.parametrize(("epsilon", "worse"), [(None, 1.02), (10.0, 1.1)])
+def test_tiny_tasks_learn_what_one_model_of_all_rows_would_tell_them(epsilon, worse):
+    X, y, task = tiny_tasks()
+    Z, z, of = tiny_tasks(seed=1)
+    pooled = RidgeCV(np.geomspace(1e-3, 1e3, 7)).fit(X, y).predict(Z)
+    ours = tv.TaskRegressor(epsilon=epsilon, delta=1e-5, insecure_noise_seed=1).fit(X, y, task=task).predict(Z, task=of)
+    assert np.mean((ours - z) ** 2) <= worse * np.mean((pooled - z) ** 2)
+
+
+def test_a_rare_class_is_not_taken_for_a_common_one():
+    X, y, task = tiny_tasks(rare=True)
+    Z, z, of = tiny_tasks(seed=1, rare=True)
+    chance = tv.TaskClassifier(epsilon=None).fit(X, y, task=task).predict_proba(Z, task=of)[:, 1]
+    base = y.mean()
+    loss = -np.mean(np.where(z == 1, np.log(chance), np.log1p(-chance)))
+    constant = -np.mean(np.where(z == 1, np.log(base), np.log1p(-base)))
+    assert base < 0.12 and loss < 0.85 * constant
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+def test_where_noise_is_large_it_is_subspace(epsilon):
+    public, budget = PublicInfo(100, 12, 1, "regression"), Budget(epsilon, 1e-5)
+    plans = [make_plan(methods.get(name).requests(public, budget), budget) for name in ("together", "subspace")]
+    assert plans[0].to_dict() == plans[1].to_dict()
+
+
+def score_change(bound_everything):
+    """How far the clipped sum of scores moves when one task's rows are replaced by huge ones."""
+    public, budget = PublicInfo(50, 3, 1, "regression"), Budget(3.0 if bound_everything else None, 1e-5)
+    plan = make_plan(methods.get("together", messages="scores", rounds=1).requests(public, budget), budget)
+    planned = next(p for p in plan.releases if p.name == SCORE)
+    X, y, task = tiny_tasks(50, 4)
+    sums = []
+    for size in (1e6, -1e6):
+        target = y.copy()
+        target[:4] = size
+        block = TaskBlock(X, target, np.arange(0, 201, 4))
+        side = TogetherTasks(block, public, plan)
+        _, billboard = methods.get("together", messages="scores").server_side(public, plan).start()
+        _, message = side.step(side.start(), billboard.view(None))
+        sums.append(planned.contribution.total(planned.contribution.clip(message[SCORE])))
+    return float(np.linalg.norm(sums[0] - sums[1])), planned.contribution.sensitivity("replace-one").l2
+
+
+def test_one_task_moves_the_score_by_its_sensitivity_at_most():
+    moved, allowed = score_change(bound_everything=True)
+    assert moved <= allowed == 2.0
+
+
+def test_without_the_bound_it_would_move_further():
+    """The twin: the bound of a run without privacy, under which the check above fails."""
+    moved, _ = score_change(bound_everything=False)
+    assert moved > 1e3

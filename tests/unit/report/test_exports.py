@@ -1,0 +1,133 @@
+"""Exports against the published schemas; two runs differ, a claim as printed does not hold, no figure on rows leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+from referencing import Registry, Resource
+
+import taskveil as tv
+from taskveil.cli.main import run as main
+from taskveil.privacy.fingerprint import same_code, short_code
+from taskveil.report.exports.nist import NOT_ANSWERED, QUESTIONS
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+
+
+def saved(folder: Path, **params) -> Path:
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(240, 4)), np.repeat([f"secret-{i:02d}" for i in range(30)], 8)
+    est = tv.TaskRegressor(**{"method": "subspace", "epsilon": 1.0, "delta": 1e-5, **params}).fit(X, X[:, 0], task=task)
+    est.save(folder)
+    (folder / "gain.json").write_text(json.dumps({"metric": "mse", "tasks": est.gain_.to_dict()}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    base = tmp_path_factory.mktemp("runs")
+    return {
+        "one": saved(base / "one"),
+        "two": saved(base / "two", epsilon=2.0),
+        "paper": saved(base / "paper", method="low-rank", variant="paper"),
+    }
+
+
+def export(folder: Path, form: str, tmp_path: Path, capsys) -> tuple[str, int]:
+    out = tmp_path / f"{folder.name}.{form}"
+    with pytest.raises(SystemExit) as stop:
+        main(["certify", str(folder), "--export", form, "-o", str(out)])
+    capsys.readouterr()
+    return out.read_text(), int(stop.value.code or 0)
+
+
+def cyclonedx() -> Draft7Validator:
+    names = ("bom-1.6.schema.json", "spdx.schema.json", "jsf-0.82.schema.json")
+    read = {name: json.loads((SCHEMAS / name).read_text()) for name in names}
+    known = Registry().with_resources(
+        (f"http://cyclonedx.org/schema/{name}", Resource.from_contents(s)) for name, s in read.items()
+    )
+    return Draft7Validator(read["bom-1.6.schema.json"], registry=known)
+
+
+def opendp() -> Draft7Validator:
+    schema = yaml.safe_load((SCHEMAS / "deployments-schema.yaml").read_text())
+    return Draft7Validator(schema, format_checker=Draft7Validator.FORMAT_CHECKER)
+
+
+@pytest.mark.parametrize("name", ["one", "two", "paper"])
+def test_the_registry_record_fits_the_published_schema(folders, name, tmp_path, capsys):
+    text, code = export(folders[name], "registry", tmp_path, capsys)
+    record = yaml.safe_load(text)
+    assert list(map(str, opendp().iter_errors(record))) == []
+    assert code == (1 if name == "paper" else 0)
+    record["deployment"]["surprise"] = 1  # the twin: the schema does refuse
+    assert list(opendp().iter_errors(record))
+
+
+@pytest.mark.parametrize("name", ["one", "two", "paper"])
+def test_the_bill_of_materials_fits_the_published_schema(folders, name, tmp_path, capsys):
+    bill = json.loads(export(folders[name], "mlbom", tmp_path, capsys)[0])
+    assert list(map(str, cyclonedx().iter_errors(bill))) == []
+    assert bill["metadata"]["component"]["type"] == "machine-learning-model"
+    bill["metadata"]["component"]["modelCard"]["surprise"] = 1
+    assert list(cyclonedx().iter_errors(bill))
+
+
+def items(text: str) -> dict:
+    return json.loads(re.search(r"```json\n(.*)\n```", text, re.S)[1])
+
+
+@pytest.mark.parametrize("name", ["one", "paper"])
+def test_every_nist_item_is_there_and_answered_or_says_why_not(folders, name, tmp_path, capsys):
+    text, _ = export(folders[name], "nist", tmp_path, capsys)
+    listed = items(text)["items"]
+    assert [i["number"] for i in listed] == [n for n, _, _ in QUESTIONS] == [str(n) for n in range(1, 19)]
+    for item in listed:
+        assert bool(item["answer"]) != bool(item["why"])
+        assert (item["status"] == NOT_ANSWERED) == bool(item["why"])
+    assert all("delta" in line and "one task" in line for line in listed[0]["answer"])
+
+
+def test_two_runs_with_different_privacy_differ_in_every_export(folders, tmp_path, capsys):
+    for form in ("nist", "registry", "mlbom"):
+        one, two = (export(folders[n], form, tmp_path, capsys)[0] for n in ("one", "two"))
+        assert "epsilon 1, delta 1e-05" in one and "epsilon 2, delta 1e-05" in two and "epsilon 1, delta" not in two
+
+
+def test_a_run_as_printed_exports_as_not_holding(folders, tmp_path, capsys):
+    nist, registry, bill = (export(folders["paper"], form, tmp_path, capsys)[0] for form in ("nist", "registry", "mlbom"))
+    assert "Verdict: DOES NOT HOLD" in nist and items(nist)["holds"] is False
+    record = yaml.safe_load(registry)["deployment"]
+    assert record["basic"]["name"].startswith("DOES NOT HOLD") and "privacy_parameters" not in record["privacy_loss"]
+    assert {"name": "taskveil:holds", "value": "false"} in json.loads(bill)["metadata"]["component"]["modelCard"]["properties"]
+
+
+def test_an_export_names_no_task_and_no_figure_on_rows(folders, tmp_path, capsys):
+    for form in ("nist", "registry", "mlbom"):
+        text, _ = export(folders["one"], form, tmp_path, capsys)
+        assert "secret-" not in text and "error_alone" not in text
+
+
+def test_the_code_on_paper_is_accepted_however_it_is_typed_and_no_other_is(folders, capsys):
+    certificate = tv.load(folders["one"]).certificate_
+    code = short_code(certificate.to_dict())
+    assert same_code(code.lower().replace("-", " ").replace("0", "o").replace("1", "l"), code)
+    for typed, expected in ((code, 0), (code[:-1] + ("A" if code[-1] != "A" else "B"), 1)):
+        with pytest.raises(SystemExit) as stop:
+            main(["certify", str(folders["one"]), "--code", typed])
+        assert int(stop.value.code or 0) == expected
+        capsys.readouterr()
+
+
+def test_certify_restates_at_another_delta(folders, capsys):
+    with pytest.raises(SystemExit):
+        main(["certify", str(folders["one"]), "--at-delta", "1e-6", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["at_delta"][0]["epsilon"] == pytest.approx(1.1436, abs=1e-3) and told["profiles"][0]["mu"] > 0
