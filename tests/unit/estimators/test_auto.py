@@ -20,7 +20,7 @@ def ran(command, *options: object) -> tuple[dict, str]:
     return json.loads(result.stdout), result.stderr
 
 
-@pytest.mark.parametrize(("n_tasks", "expected"), [(8, "mean"), (40, "subspace")])
+@pytest.mark.parametrize(("n_tasks", "expected"), [(8, "mean"), (40, "together")])
 def test_auto_of_the_estimator_is_auto_of_the_command_line(n_tasks, expected):
     est = tv.TaskRegressor(method="auto", insecure_noise_seed=0).fit(related_tasks(n_tasks=n_tasks, rows=(6, 8)))
     planned, why = ran(plan, "--tasks", n_tasks, "--features", 5, "--epsilon", 1, "--method", "auto")
@@ -45,7 +45,7 @@ def test_what_plan_advises_for_few_tasks_can_be_planned():
 
 def test_compare_takes_auto():
     found, why = ran(compare, "synthetic:tiny", "--methods", "auto", "--epsilons", "1", "--repeats", 1)
-    assert "subspace" in {r["method"] for r in found["results"]} and "public sizes" in why
+    assert "together" in {r["method"] for r in found["results"]} and "public sizes" in why
 
 
 def test_the_outlook_stands_before_the_result():
