@@ -93,7 +93,7 @@ privacy_options = stack(
 
 method_option = click.option(
     "--method",
-    default="subspace",
+    default="together",
     show_default=True,
     shell_complete=lambda *asked: complete_methods(*asked),
     help="Name of a method; 'auto' chooses by public sizes and says why, as it does for --unit record where nothing is said.",

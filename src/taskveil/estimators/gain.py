@@ -70,6 +70,8 @@ class Gain:
     def to_dict(self) -> dict[str, dict[str, float | str]]:
         """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
 
+        Of regression also `typical_error_alone` and `typical_error_shared`, the RMSE in the target's own units.
+
         Returns
         -------
         dict of dict

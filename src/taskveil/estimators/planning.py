@@ -23,7 +23,7 @@ def choose_method(name: str, n_tasks: int, n_features: int, unit: str) -> tuple[
     sizes = f"{n_tasks} tasks, {n_features} features, unit {unit}"
     end = "Decided from these public sizes; no row was looked at."
     if unit == "record":
-        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'subspace' protects whole tasks. {end}"
+        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'together' protects whole tasks. {end}"
     if n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
     chosen = "'together', which shares a model or a few directions and lets each task differ"

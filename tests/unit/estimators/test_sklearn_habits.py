@@ -186,7 +186,7 @@ def test_adapt_gives_a_new_task_a_model_at_no_cost(name):
     assert new.certificate_ == est.certificate_
 
 
-@pytest.mark.parametrize("method", ["local", "subspace"])
+@pytest.mark.parametrize("method", ["local", "together"])
 @pytest.mark.parametrize("kind", [tv.TaskRegressor, tv.TaskClassifier])
 def test_check_estimator_passes_without_exceptions(kind, method):
     """Without tasks all rows are one task, and everything else follows scikit-learn's contract.
