@@ -76,7 +76,7 @@ def _billboard(folder: Path, public: PublicInfo, names: Sequence[str], scaling: 
     values = {"mean": np.zeros((r, d)), **values}
     _check(values, public)
     digest = _digest(b"".join(np.ascontiguousarray(values[n]).tobytes() for n in sorted(values)))
-    whole = {n: _rows(v) if v.ndim == 2 else tuple(v.tolist()) for n, v in values.items()}
+    whole: dict[str, Any] = {n: _rows(v) if v.ndim == 2 else tuple(v.tolist()) for n, v in values.items()}
     return PublicPrior(origin, digest, True, **whole)
 
 
