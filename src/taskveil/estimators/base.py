@@ -166,9 +166,12 @@ class TaskEstimator(BaseEstimator):
         if delta is None:
             size = tasks.n_tasks if unit is Unit.TASK else tasks.n_rows
             delta = min(1e-5 if unit is Unit.TASK else 1e-6, 1 / (10 * size))
-        each = epsilons_of(self.epsilon, tasks.task_names) if isinstance(self.epsilon, Mapping) else None
+        one, each = self.epsilon, None
+        if isinstance(one, Mapping):
+            each = epsilons_of(one, tasks.task_names)
+            one = max(each)
         return Budget(
-            epsilon=max(each) if each is not None else self.epsilon,
+            epsilon=one,
             delta=check_new_delta(delta),
             unit=unit,
             neighbours=Neighbours(self.neighbours),

@@ -230,6 +230,7 @@ class SubspaceServer(ServerSide):
             new.update(self._structure(releases[MOMENT], deviation))
         if BOTH in releases:
             what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
+            assert isinstance(what, MomentSum)
             directions, logs, S = what.parts(releases[BOTH])
             found = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
             new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)

@@ -106,7 +106,8 @@ def unstated(certificate: Certificate, statement: Statement) -> list[str]:
     for entry in certificate.events:
         contribution = contribution_from_dict(entry["contribution"])
         shares = contribution.shares if isinstance(contribution, Weighted) else ()
-        if said != (set(shares) or {None}):
+        budgets: set[float | None] = set(shares) or {None}
+        if said != budgets:
             problems.append(f"release {entry['name']!r}: its budgets are not those the statements are about")
         elif shares and shares.count(statement.share) != statement.tasks:
             problems.append(f"release {entry['name']!r}: not as many tasks have this budget as stated")
