@@ -94,7 +94,17 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         return p / p.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any, task: Any = None) -> np.ndarray:
-        """Logarithm of the probability of every class, (rows, classes)."""
+        """Logarithm of the probability of every class.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        task : array of shape (n_rows,), default=None
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+        """
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X, task))
 

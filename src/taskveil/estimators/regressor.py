@@ -67,8 +67,14 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         What predict does for a task it has not seen.
     strict : bool, default=False
         Refuse to train where there would be a warning, for example about a task with a single row.
+    missing : {"error", "impute-own", "impute-bounds"}, default="error"
+        What to do with empty cells: refuse, fill from the task's own rows, or from the middle of declared ranges.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of classes, for classifiers.
     seed : int or None, default=None
         Initialisation and splits. Never noise.
+    random_state : int or None, default=None
+        Another name for `seed`, as in scikit-learn; `seed` goes first.
     insecure_noise_seed : int or None, default=None
         Makes the noise reproducible and therefore voids the certificate. For tests and simulations only.
     ledger : str or None, default=None
