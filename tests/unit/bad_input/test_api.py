@@ -119,7 +119,7 @@ CALLS = {
     "None for X": lambda: tv.TaskRegressor().fit(None, Y, task=TASK),
     "a wrong task column": lambda: tv.TaskRegressor(task_column=99).fit(X, Y),
     "a task column in words": lambda: tv.TaskRegressor(task_column="site").fit(X, Y),
-    "sample weights": lambda: tv.TaskRegressor().fit(X, Y, task=TASK, sample_weight=np.ones(60)),
+    "sample weights of a row too few": lambda: tv.TaskRegressor().fit(X, Y, task=TASK, sample_weight=np.ones(59)),
     "bounds that are a number": lambda: tv.TaskRegressor(bounds=3).fit(X, Y, task=TASK),
     "bounds without width": lambda: tv.TaskRegressor(bounds=(1, 1)).fit(X, Y, task=TASK),
     "bounds upside down": lambda: tv.TaskRegressor(bounds=(1, -1)).fit(X, Y, task=TASK),
