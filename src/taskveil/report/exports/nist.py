@@ -133,8 +133,7 @@ def _clipping(e: Evidence) -> list[str] | str:
         return "nothing is released, so nothing is clipped"
     return [
         "messages longer than their bound are shortened, so tasks that differ most from the others count less than "
-        "they hold; how "
-        "much each lost is estimated by its owner and shown on the owner's page only",
+        "they hold; how much each lost is not estimated here",
         *bounds,
     ]
 
