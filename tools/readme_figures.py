@@ -23,7 +23,7 @@ def main(results: Path) -> None:
 def table(found: dict) -> str:
     lines = ["| | epsilon for one whole hospital | error on new patients (share of variance left) |", "|---|---|---|"]
     names = {"local": "each hospital alone", "pooled": "all rows in one place, one model", "subspace": "together"}
-    for r in found["results"]:
+    for r in (r for r in found["results"] if r["method"] in names):
         without = "nothing shared" if r["method"] == "local" else "none: no privacy"
         epsilon = f"{r['epsilon']:g}" if r["epsilon"] is not None else without
         lines.append(f"| {names[r['method']]} | {epsilon} | {r['mean']:.3f} ± {r['std']:.3f} |")
@@ -34,7 +34,7 @@ def table(found: dict) -> str:
 
 def picture(found: dict) -> str:
     """Error over epsilon with its spread; alone and pooled as levels."""
-    rows = found["results"]
+    rows = [r for r in found["results"] if r["method"] != "constant"]
     private = [r for r in rows if r["epsilon"] is not None]
     levels = [
         (r, t) for r in rows for n, t in (("local", "each alone"), ("pooled", "pooled, no privacy")) if r["method"] == n

@@ -11,7 +11,7 @@ import pytest
 from tests.support.require import require
 
 from taskveil.audits import audit_configured
-from taskveil.cli.demo import private_run
+from taskveil.cli.demo import private_run, table
 from taskveil.cli.demo import run as compare_hospitals
 from taskveil.report import report_folder, write_comparison
 from taskveil.report.audience import Audience
@@ -26,7 +26,9 @@ def folder(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("demo")
     estimator = private_run(0, place)
     (place / "audit.json").write_text(json.dumps(audit_configured(estimator, trials=20, seed=0).to_dict()))
-    write_comparison(compare_hospitals(seed=0, repeats=2), place, estimator)
+    compared = compare_hospitals(seed=0, repeats=2)
+    assert len({r["method"] for r in compared["results"]}) == 4 and "together" in table(compared)  # every row has its words
+    write_comparison(compared, place, estimator)
     return place
 
 

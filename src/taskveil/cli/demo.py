@@ -13,7 +13,10 @@ from taskveil.cli.options import json_option, print_json, written_page
 from taskveil.cli.progress import progress_bar
 
 EPSILONS = (0.3, 1.0, 3.0, None)
-NAMES = {"local": "each hospital alone", "pooled": "all rows in one place, one model", "subspace": "together"}
+NAMES = {
+    "constant": "the mean for everybody", "local": "each hospital alone", "pooled": "all rows in one place, one model",
+    "subspace": "together",
+}  # fmt: skip
 TRIALS = 300  # of each neighbour, for the audit of the saved run
 
 
