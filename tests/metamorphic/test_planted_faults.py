@@ -40,23 +40,23 @@ class Loading(Setup):
 
 
 def own_target_scale(table: pd.DataFrame) -> pd.DataFrame:
-    """Finding 1: the target in units of its own task."""
+    """Up to version 0.1.0: the target in units of its own task."""
     by = table.groupby("site")["target"]
     return table.assign(target=(table["target"] - by.transform("mean")) / (by.transform("std") + 1.0))
 
 
 def own_median(table: pd.DataFrame) -> pd.DataFrame:
-    """Finding 2: missing cells filled with the median of the task."""
+    """Up to version 0.1.0: missing cells filled with the median of the task."""
     return table.fillna(table.groupby("site")[NUMBERS].transform("median"))
 
 
 def dropped(table: pd.DataFrame) -> pd.DataFrame:
-    """Finding 2: rows with missing cells left out."""
+    """Up to version 0.1.0: rows with missing cells left out."""
     return table.dropna(ignore_index=True)
 
 
 def learned_levels(table: pd.DataFrame) -> pd.DataFrame:
-    """Finding 5: one column for each word that occurs."""
+    """Up to version 0.1.0: one column for each word that occurs."""
     words = sorted(set(table["ward"]))
     return table.drop(columns="ward").assign(**{f"ward={w}": (table["ward"] == w).astype(float) for w in words})
 
@@ -80,7 +80,7 @@ def test_fills_and_drops_that_read_other_rows_are_seen(fault):
 
 
 def test_folds_by_the_smallest_task_are_seen(monkeypatch):
-    """Finding 3, with a threshold that small tables reach."""
+    """Folds by the smallest task, with a threshold that small tables reach."""
     monkeypatch.setattr(gain, "ENOUGH", 12)
     assert not moved_by_a_task(Setup("low-rank"), "one row")
     real = gain.held_out_losses
@@ -118,7 +118,7 @@ def test_levels_learned_from_rows_are_seen():
 
 
 def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
-    """Finding 9: one loop for all tasks, ended by the slowest."""
+    """Up to version 0.1.0: one loop for all tasks, ended by the slowest."""
     setup = Setup("local", "classification")
     assert not moved_by_a_task(setup, "one class")
 
@@ -138,7 +138,7 @@ def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
 
 
 def test_padding_to_the_widest_is_seen(monkeypatch):
-    """Finding 9: the shape a task is solved in, by the largest task of its block."""
+    """Up to version 0.1.0: the shape a task is solved in, by the largest task of its block."""
     setup, sizes = Setup("dp-mtrl"), (2, 2, 2, 2)
     assert not moved_by_a_task(setup, "more rows", sizes)
     monkeypatch.setattr(padding, "padded_width", lambda sizes: np.full_like(sizes, sizes.max()))
