@@ -187,3 +187,17 @@ def test_units_chosen_by_somebody_else_obey_the_law_of_records_too(visits):
     with pytest.raises(OptionError, match="cannot scale by a task's own statistics"):
         step.prepare_tasks(tasks, rules, scaling=own)
     assert step.prepare_tasks(tasks, rules, scaling=step.fit_scaling(tasks, "none")).public.scaling == "none"
+
+
+@pytest.mark.parametrize("value", [1e-160, 1e150, -3.0, 1e9])
+def test_the_sign_of_a_zero_in_another_row_does_not_tell_of_a_value_that_had_to_be_cut(value):
+    """Cutting off one row's value rewrote -0.0 to 0.0 in the others: one bit, but a bit of somebody's row."""
+    whole = pd.DataFrame(
+        {"age": [0.0, 0.0, -0.0], "flag": False, "ward": "icu", "days": [0.0, 0.0, -0.0], "site": ["t0", "t1", "t2"]}
+    )
+    changed = whole.copy()
+    changed.loc[1, ["age", "days"]] = value
+    for scaling in ("declared", "none"):
+        check_record_law(
+            *(by_row(t, scaling=scaling, missing="impute-bounds") for t in (whole, changed))
+        )

@@ -176,9 +176,11 @@ def within_reach(values: np.ndarray) -> np.ndarray:
     out = values
     for rows in row_chunks(values.shape[0]):
         size = np.abs(values[rows])
-        if (size > REACH).any() or ((size < 1.0 / REACH) & (size > 0.0)).any():
+        small, large = (size < 1.0 / REACH) & (size > 0.0), size > REACH
+        if small.any() or large.any():
             out = values.copy() if out is values else out
-            out[rows] = np.where(size < 1.0 / REACH, 0.0, np.clip(values[rows], -REACH, REACH))
+            out[rows][small] = 0.0
+            out[rows][large] = np.copysign(REACH, values[rows][large])
     return out
 
 

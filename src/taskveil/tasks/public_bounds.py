@@ -210,11 +210,11 @@ class PublicBounds:
         from taskveil.tasks.grouping import row_chunks
 
         outside = any(bool(((X[r] < low) | (X[r] > high)).any()) for r in row_chunks(X.shape[0]))
-        return np.clip(X, low, high).astype(X.dtype, copy=False) if outside else X
+        return _clipped(X, low, high) if outside else X
 
     def clip_target(self, y: np.ndarray) -> np.ndarray:
         """A regression target clipped to its declared range."""
-        return y if self.target is None or y.dtype.kind != "f" else np.clip(y, *self.target)
+        return y if self.target is None or y.dtype.kind != "f" else _clipped(y, *self.target)
 
     def midpoint(self, name: str) -> float | None:
         """Middle of a declared range: the public value that stands in for a missing one."""
@@ -247,6 +247,14 @@ def _blanks(declared: Mapping[str, Any]) -> list[str]:
     entries = {k: v for k, v in declared.items() if k not in ("features", "levels", "looked_at")}
     entries |= {f"{part}.{k}": v for part in ("features", "levels") for k, v in declared.get(part, {}).items()}
     return [k for k, v in entries.items() if v == BLANK or (isinstance(v, (list, tuple)) and BLANK in v)]
+
+
+def _clipped(values: np.ndarray, low: np.ndarray | float, high: np.ndarray | float) -> np.ndarray:
+    """Values cut off at both ends; one inside is the same to the bit (`np.clip` may turn -0.0 into 0.0)."""
+    out = values.copy()
+    np.copyto(out, low, where=values < low, casting="same_kind")
+    np.copyto(out, high, where=values > high, casting="same_kind")
+    return out
 
 
 def _open_ends(pairs: list[tuple[float, float] | None]) -> tuple[np.ndarray, np.ndarray]:
