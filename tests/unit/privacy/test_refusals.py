@@ -17,6 +17,7 @@ from taskveil.errors import (
     EnvironmentMissing,
     LedgerUnavailable,
     OptionError,
+    SecureSumRefused,
     UnknownName,
 )
 from taskveil.privacy import aggregation, calibrate, exact_sum, guarantees, integer_tables, schedules
@@ -89,6 +90,9 @@ PLANS = {
     "paper noise in a budget": (lambda: Budget(1.0, 1e-5, mechanism="paper-wishart"), OptionError, "is not private"),
     "paper noise in a request": (lambda: planned(OUTER, {"mechanism": "paper-wishart"}), OptionError, "is not private"),
     "no noise in a request": (lambda: planned(request={"mechanism": "none"}), OptionError, "adds no noise"),
+    "one task above the whole": (
+        lambda: Budget(1.0, 1e-5, task_epsilons=(0.5, 2.0)), OptionError, "epsilon is the largest of them"
+    ),
     "weight zero": (lambda: Request("S", 1, VECTOR, weight=0.0), OptionError, "weight"),
     "weight infinite": (lambda: Request("S", 1, VECTOR, weight=math.inf), OptionError, "weight"),
     "rate above one": (lambda: Request("S", 1, VECTOR, rate=1.5), OptionError, "sampling rate"),
@@ -139,6 +143,14 @@ MESSAGES_AND_SUMS = {
         lambda: aggregation._local_model(planned(epsilon=None).releases[0], MESSAGES, NOISE, None),
         OptionError, "needs a private plan",
     ),
+    "shares of other tasks": (
+        lambda: aggregation.secure_messages(
+            planned(aggregation="secure", secure=SECURE).releases[0], MESSAGES, NOISE, None
+        ),
+        SecureSumRefused, "the plan is for 10 tasks",
+    ),
+    "a sum nobody could have made": (lambda: _finished_sum(2**60), SecureSumRefused, "larger than all tasks"),
+    "a long sum of small parts": (lambda: _finished_sum(None), SecureSumRefused, "larger than all tasks"),
     "message beyond its norm": (
         lambda: Grid(2, 1.0, 2.0**-10, "norm").to_integers(np.full(2, 50.0), _words()), OptionError, "exceeds the norm",
     ),
@@ -154,6 +166,7 @@ ACCOUNTING = {
     "event of another version": (lambda: event_from_dict({**PureEvent(1.0).to_dict(), "version": 9}), DataError, "version 9"),
     "noise": (lambda: GaussianEvent(0.0), OptionError, "positive and finite"),
     "delta": (lambda: guarantees.check_delta(1.0), OptionError, "delta must be"),
+    "new delta": (lambda: guarantees.check_new_delta(0.5), OptionError, "nothing is promised"),
     "mu without delta": (lambda: guarantees.gaussian_mu(1.0, 0.0), OptionError, "delta > 0"),
     "no records": (lambda: guarantees.record_budget_for_task(1.0, 1e-5, 0), OptionError, "n_records"),
     "target missed": (lambda: calibrate.verify_target([Charge(PureEvent(2.0))], 1.0, 0.0), OptionError, "above its target"),
@@ -177,6 +190,14 @@ ACCOUNTING = {
 SHARES = {
     "one task": (lambda: SecureOptions.for_tasks(1), OptionError, "at least two sites"),
     "cohort of colluders": (lambda: SecureOptions.for_tasks(10, colluders=5, min_cohort=5), OptionError, "can lose at most"),
+    "options in a list": (lambda: SecureOptions.parse(10, ["colluders"]), OptionError, "takes named options"),
+    "unknown option": (lambda: SecureOptions.parse(10, {"colours": 3}), OptionError, "got colours"),
+    "sites of a federation": (lambda: SecureOptions.parse(3, {"sites": [3]}, [1, 2]), OptionError, "got sites"),
+    "no colluders": (lambda: SecureOptions(10, 0, 10).check(), OptionError, "from 1 to 9"),
+    "nothing but colluders": (lambda: SecureOptions(10, 10, 10).check(), OptionError, "from 1 to 9"),
+    "sites that miss tasks": (lambda: SecureOptions.for_tasks(10, sites=[4, 5]), OptionError, "adding up to 10"),
+    "a site without tasks": (lambda: SecureOptions.for_tasks(10, sites=[10, 0]), OptionError, "adding up to 10"),
+    "half a site": (lambda: SecureOptions.for_tasks(10, sites=[9.5, 0.5]), OptionError, "adding up to 10"),
     "coarse grid": (lambda: SecureOptions.for_tasks(10, grid_bits=3), OptionError, "grid_bits"),
     "law": (lambda: SecureOptions.for_tasks(10, law="x"), OptionError, "unknown integer noise"),
     "share": (lambda: SecureOptions.for_tasks(10, colluders=1.5), OptionError, "share of the sites"),
@@ -206,6 +227,9 @@ BOOKS = {
     "nameless": (lambda: Key("", "task", "replace-one", "server"), OptionError, "name"),
     "unknown observer": (lambda: Key("a", "task", "replace-one", "nobody"), OptionError, "expected one of other-tasks"),
     "limit": (lambda: book().set_limit(KEY, math.inf, 1e-5), OptionError, "limit epsilon"),
+    "rule": (lambda: book().set_limit(KEY, 1.0, 1e-5, rule="renyi"), OptionError, "a rule is chosen by the first run"),
+    "nothing to reserve in": (lambda: book().reserve(KEY, [Charge(PureEvent(0.1))], 1e-5), UnknownName, "no account"),
+    "nothing to commit to": (lambda: book().commit(KEY, "run", "1/S", PureEvent(0.1)), UnknownName, "no account"),
     "no account": (lambda: book().spent(KEY), UnknownName, "no account"),
     "which account": (lambda: book().key_for(None, "task", "replace-one", "other-tasks"), OptionError, "0 accounts"),
     "unknown account": (lambda: book().key_for("b", "task", "replace-one", "other-tasks"), UnknownName, "no account 'b'"),
@@ -220,6 +244,14 @@ def _words():
     from taskveil.privacy.integer_sampler import KeyStream
 
     return KeyStream(bytes(32))
+
+
+def _finished_sum(value):
+    """A secure total with one coordinate of `value`, or with every coordinate just inside its own limit."""
+    what = VectorSum((400,), 1.0)
+    mechanism = planned(what, aggregation="secure", secure=SECURE).releases[0].mechanism
+    inside = int(mechanism.limits(what)[0])
+    return mechanism.finish(what, np.full(400, inside) if value is None else np.eye(1, 400, dtype=np.int64)[0] * value)
 
 
 def _rows_by_norm():

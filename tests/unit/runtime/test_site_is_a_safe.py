@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -22,7 +23,7 @@ from taskveil.privacy.randomness import system_noise
 from taskveil.runtime import answer_clock, wire
 from taskveil.runtime.secure import SecureServer, messages
 from taskveil.runtime.secure.parties import party_settings
-from taskveil.runtime.site import Site
+from taskveil.runtime.site import Site, plan_digest
 from taskveil.runtime.site_state import SiteState
 from taskveil.tasks.prepare.scaling import Scaling
 
@@ -149,6 +150,43 @@ def test_a_release_that_was_not_paid_with_its_message_cannot_be_noised():
         paid.commit(site.rounds[0][0])
 
 
+def reason_of(reply: bytes) -> str:
+    packet = wire.decode(reply)
+    return packet.fields["reason"] if packet.kind == "refused" else packet.kind
+
+
+def test_an_earlier_message_is_not_made_again_even_where_it_would_be_paid_for(monkeypatch):
+    site = make_site(run_of("mean", rounds=3))
+    monkeypatch.setattr(site.account, "commit", lambda *planned: "paid")  # as a ledger does that charges it once more
+    shown = published(site.method, site.public, site.plan).at(1)
+    second = {f"view/{n}": views.values_of(s, "zero", np.random.default_rng(0), 1) for n, s in shown.items()}
+    assert kind_of(site.handle(question(site))) == "message"
+    assert kind_of(site.handle(question(site, number=1, arrays=second))) == "message"
+    assert "a later one has followed" in reason_of(site.handle(question(site)))
+
+
+def test_a_failed_step_keeps_the_state_of_the_message_before(monkeypatch):
+    site = make_site(run_of("mean", rounds=3))
+    site.memory.save(0, {"local": ONES}, b"sent")
+    failing(monkeypatch, site)
+    shown = published(site.method, site.public, site.plan).at(1)
+    view = {f"view/{n}": views.values_of(s, "zero", np.random.default_rng(0), 1) for n, s in shown.items()}
+    assert kind_of(site.handle(question(site, number=1, arrays=view))) == "message"
+    np.testing.assert_array_equal(site.memory.load()[1]["local"], ONES)
+
+
+def test_a_task_that_was_not_asked_sends_nothing_but_zeros():
+    site = make_site(run_of(aggregation="curator"))
+    reply = wire.decode(site.handle(question(site, arrays={"active": np.zeros(1, dtype=bool)})))
+    assert reply.kind == "message" and not any(np.any(array) for array in reply.arrays.values())
+
+
+def test_the_digest_covers_everything_public_and_the_plan():
+    method, public, plan = run_of()
+    other = replace(public, n_features=public.n_features + 1)
+    assert plan_digest(plan, public) != plan_digest(plan, other) != plan_digest(run_of(aggregation="curator")[2], other)
+
+
 # --------------------------------------------------------------------- the end
 
 
@@ -165,7 +203,8 @@ def test_finish_is_answered_once_and_other_content_changes_nothing():
     assert kind_of(first) == "done" and models is not None
     assert site.handle(finish_of(site, -0.9)) == first
     assert site.memory.models is models
-    assert kind_of(site.handle(question(site))) == "refused"  # the run is over here
+    site.account.commit = lambda *planned: "paid"  # its own memory refuses, not only the account
+    assert "has ended at this site" in reason_of(site.handle(question(site)))
 
 
 def test_a_failure_at_the_end_keeps_what_the_task_learns_alone_and_says_done(monkeypatch, caplog):
@@ -307,10 +346,20 @@ def test_a_refusal_in_a_secure_sum_is_kept_and_stands_until_a_new_round():
     refused = site.handle(nonsense)
     assert kind_of(entered) == "secure" and kind_of(refused) == "refused"
     assert site.handle(nonsense) == refused
+    site.party.answer = lambda number, part: b"taken back"
+    assert site.handle(nonsense) == refused  # from memory: the protocol is not asked again
+    del site.party.answer
     assert site.handle(invited) == refused  # the same round is over for good
     other = site.handle(question(site, arrays={"secure": first_invitation(site)}))
     assert kind_of(other) == "secure" and other != entered  # nothing was masked yet: a new round may begin
     assert len(site.account.spent()) == len(site.rounds[0])
+
+
+def test_a_step_of_a_round_the_site_is_not_in_is_refused():
+    site = secure_sites(run_of("mean", aggregation="secure", rounds=3))[0]
+    assert kind_of(site.handle(question(site, arrays={"secure": first_invitation(site)}))) == "secure"
+    later = wire.Packet("secure", {"plan": site.digest, "number": 1}, {"secure": np.zeros(9, dtype=np.uint8)})
+    assert "not in such a round" in reason_of(site.handle(wire.encode(later)))
 
 
 # -------------------------------------------------------------------- the clock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from itertools import product
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
+from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.rdp import Rdp
 from taskveil.privacy.contributions import RowSum, VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent
@@ -216,3 +218,11 @@ def test_a_ledger_of_version_0_1_0_is_read_and_its_runs_are_carried_over(url, tm
     book.set_limit(Key("lonely"), 2.0, DELTA)
     assert book.spent(Key("lonely"))[0] == pytest.approx(once())
     assert book.verify() == []
+
+
+@pytest.mark.parametrize(("room", "fits"), [(1.001, True), (0.999, False)])
+def test_a_run_is_priced_at_the_smaller_of_its_delta_and_the_account_s(url, room, fits):
+    """At a larger delta of its own a run would look cheaper than it is, or use up a delta the account does not have."""
+    book = opened(url, TASK, epsilon=room * best_epsilon([Charge(EVENT)], DELTA)[0])
+    with contextlib.nullcontext() if fits else pytest.raises(BudgetExceeded):
+        book.reserve(TASK, [Charge(EVENT)], 1000 * DELTA)
