@@ -201,3 +201,11 @@ def test_the_sign_of_a_zero_in_another_row_does_not_tell_of_a_value_that_had_to_
         check_record_law(
             *(by_row(t, scaling=scaling, missing="impute-bounds") for t in (whole, changed))
         )
+
+
+def test_a_missing_cell_is_filled_the_same_whatever_other_rows_hold(visits):
+    holed, changed = visits.copy(), visits.copy()
+    changed.loc[0, "age"] = 77.0 if visits.loc[0, "age"] != 77.0 else 78.0
+    for data in (holed, changed):
+        data.loc[3, "age"] = np.nan
+    check_record_law(*(by_row(data, missing="impute-bounds") for data in (holed, changed)))

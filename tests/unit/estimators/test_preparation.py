@@ -9,6 +9,9 @@ import pytest
 import taskveil as tv
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.naive_dp import NaiveDP
+from taskveil.tasks.person import limit_tasks_per_person
+from taskveil.tasks.prepare.step import PrepareRules, scaling_mode
+from taskveil.tasks.public_bounds import PublicBounds
 
 FEATURES = {"features": {"age": [0, 100], "dose": [0, 1]}}
 WHOLE = {**FEATURES, "target": [-10, 10]}
@@ -69,7 +72,35 @@ def test_records_refuse_tasks_that_were_loaded_by_other_rows(visits, options):
     assert tv.TaskRegressor("mean", unit="record", epsilon=None).fit(tasks).certificate_.statements == ()
 
 
+def test_records_refuse_rows_that_serve_several_tasks(visits):
+    wide = visits[["age", "dose", "days"]].assign(again=visits["days"] * 0.5, who=np.arange(len(visits)))
+    tasks = tv.load_tasks(wide, targets=["days", "again"], person="who", bounds=WHOLE)
+    with pytest.raises(OptionError, match="one row can serve several tasks"):
+        tv.TaskRegressor("mean", unit="record").fit(tasks)
+
+
+def test_records_without_ranges_are_taken_as_they_are_and_never_in_units_of_their_task():
+    bounds = PublicBounds.from_any({"classes": ["died", "home"]})
+    rules = PrepareRules(unit="record")
+    assert scaling_mode(rules, "classification", bounds, ["age"]) == "none"
+    assert scaling_mode(PrepareRules(unit="task"), "classification", bounds, ["age"]) == "own"
+
+
 # ------------------------------------------------------------------------- unit = task
+
+
+def test_tasks_refuse_rows_that_were_left_out_because_of_other_tasks(visits):
+    who = visits.drop(columns="out").assign(who=np.arange(len(visits)) % 40)
+    tasks = tv.load_tasks(who, task="site", target="days", person="who")
+    with pytest.raises(OptionError, match="which other tasks the person is in"):
+        tv.TaskRegressor("mean").fit(limit_tasks_per_person(tasks, 1, seed=0))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_labels_are_called_public_only_where_they_were_declared(visits, declared):
+    bounds = {**FEATURES, **({"classes": ["died", "home"]} if declared else {})}
+    made = fit(visits, "out", tv.TaskClassifier, bounds=bounds).certificate_
+    assert ("the declared set of labels" in made.to_json()) is declared
 
 
 def test_a_table_with_text_columns_runs_undeclared_and_predicts(visits):
@@ -153,6 +184,8 @@ def test_the_public_is_claimed_only_where_no_task_scales_by_its_own_statistics(v
     own = fit(visits, method=method, scaling="own")
     assert "public" not in {s.observer for s in own.certificate_.statements}
     assert any("own model" in text for text in own.certificate_.not_protected)
+    half = fit(visits, method=method, bounds=FEATURES)  # the target is in units of the task's own rows
+    assert "public" not in {s.observer for s in half.certificate_.statements}
     with pytest.raises(OptionError, match="only where no task scales by its own statistics"):
         fit(visits, method=method, scaling="own", observer="public")
     with pytest.raises(OptionError, match="only where no task scales by its own statistics"):

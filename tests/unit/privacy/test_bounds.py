@@ -47,7 +47,7 @@ def test_only_rows_that_are_clearly_inside_take_the_short_way(monkeypatch):
 
     inside = np.full((3, 4), 0.4)
     np.testing.assert_array_equal(bounds.clip_rows(inside, 1.0), inside)
-    for bad in (0.6, np.nan, np.inf, 1e200):
+    for bad in (0.6, 0.583524, np.nan, np.inf, 1e200):  # 0.583524: a row of length 1.0005
         rows = inside.copy()
         rows[1, 2:] = bad
         assert np.linalg.norm(bounds.clip_rows(rows, 1.0), axis=1).max() <= 1.0

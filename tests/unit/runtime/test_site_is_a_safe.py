@@ -358,6 +358,7 @@ def test_a_refusal_in_a_secure_sum_is_kept_and_stands_until_a_new_round():
 def test_a_step_of_a_round_the_site_is_not_in_is_refused():
     site = secure_sites(run_of("mean", aggregation="secure", rounds=3))[0]
     assert kind_of(site.handle(question(site, arrays={"secure": first_invitation(site)}))) == "secure"
+    site.party.answer = lambda number, part: b"an answer"
     later = wire.Packet("secure", {"plan": site.digest, "number": 1}, {"secure": np.zeros(9, dtype=np.uint8)})
     assert "not in such a round" in reason_of(site.handle(wire.encode(later)))
 
