@@ -7,7 +7,6 @@ from typing import Any
 
 from taskveil.methods.base import Method, PublicInfo, record_methods
 from taskveil.methods.common_scale import in_best_units
-from taskveil.methods.noise_level import noise_level
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
 
@@ -109,8 +108,8 @@ def noise_and_signal(planned: PlannedRelease, public: PublicInfo) -> tuple[float
     """Of the release, or of the clearer one of two sums that come in one."""
     what = planned.contribution.plain
     if not isinstance(what, MomentSum):
-        return noise_level(planned), signal_size(planned, public)
-    scale, m, d = planned.mechanism.typical_scale, public.n_tasks, public.n_features
+        return planned.mechanism.typical_norm(planned.contribution), signal_size(planned, public)
+    scale, m, d = planned.mechanism.coordinate_deviation(planned.contribution), public.n_tasks, public.n_features
     mean = scale / what.mean_weight * math.sqrt(2 * math.log(2 * d * what.n_outputs)), m / math.sqrt(SHARED_DIRECTIONS)
     moment = scale / what.moment_weight * math.sqrt(2 * d), m / min(SHARED_DIRECTIONS, d)
     return min(mean, moment, key=lambda pair: pair[0] / pair[1])

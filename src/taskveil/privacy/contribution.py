@@ -32,6 +32,7 @@ class Contribution(ABC):
     kind: ClassVar[str]
     symmetric: ClassVar[bool] = False
     unit: ClassVar[Unit] = Unit.TASK
+    unbounded: ClassVar[float] = 1e70  # the bound where nothing is private: no clipping, yet its fourth power is a number
     bound: float
 
     @property

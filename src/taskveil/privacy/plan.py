@@ -41,7 +41,6 @@ from taskveil.privacy.units import Neighbours, Unit
 
 SMALLEST_RATE = 1e-6
 VARIANTS = ("sound", "paper", "preprint")
-ON_MODELS = ("model-laplace", "paper-model-laplace")  # noise on messages, before they are summed
 
 
 @dataclass(frozen=True)
@@ -359,10 +358,10 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
         return MECHANISMS.get("none")
     name = budget.mechanism or request.mechanism or _default(contribution, budget)
     kind = MECHANISMS.get(name)
-    if (name in ON_MODELS) != (budget.aggregation == "local-model"):
+    if kind.on_messages != (budget.aggregation == "local-model"):
         raise OptionError(
             f"aggregation {budget.aggregation!r} does not go with mechanism {name!r}: 'local-model' takes "
-            f"{' or '.join(ON_MODELS)}, and only it does"
+            f"{' or '.join(_on_messages())}, and only it does"
         )
     if kind.family == "none" and budget.variant == "sound":
         raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
@@ -384,7 +383,7 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
 
 def _default(contribution: Contribution, budget: Budget) -> str:
     if budget.aggregation == "local-model":
-        return ON_MODELS[budget.variant != "sound"]
+        return next(n for n in _on_messages() if (MECHANISMS.get(n).family == "paper") == (budget.variant != "sound"))
     paper = MECHANISMS.get("paper-wishart")
     if budget.variant != "sound" and paper.accepts(contribution):
         return "paper-wishart"
@@ -393,6 +392,10 @@ def _default(contribution: Contribution, budget: Budget) -> str:
             return "two-sided-wishart"
         return "laplace" if isinstance(contribution, DiagonalSum) else "l2-laplace"
     return "matrix-gaussian" if contribution.symmetric else "gaussian"
+
+
+def _on_messages() -> list[str]:
+    return [name for name in MECHANISMS if MECHANISMS.get(name).on_messages]
 
 
 def _check_requests(requests: Sequence[Request], budget: Budget) -> None:

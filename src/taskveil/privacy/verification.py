@@ -19,7 +19,7 @@ from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.per_task import counted_for
-from taskveil.privacy.plan import ON_MODELS, event_of
+from taskveil.privacy.plan import event_of
 from taskveil.privacy.units import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def unpaid(charges: Sequence[Charge]) -> list[str]:
 
 def _belongs(mechanism: Mechanism, aggregation: str) -> bool:
     """Noise on messages and noise in shares have events of their own aggregation, and of no other."""
-    on_messages = (mechanism.name in ON_MODELS) == (aggregation == "local-model")
+    on_messages = mechanism.on_messages == (aggregation == "local-model")
     return on_messages and isinstance(mechanism, SharedNoise) == (aggregation == "secure")
 
 

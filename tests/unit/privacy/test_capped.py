@@ -32,7 +32,7 @@ def test_so_many_releases_are_charged_as_a_unit_takes_part_in(aggregation):
     capped, few, all_ = planned(aggregation), planned(aggregation, None, MOST), planned(aggregation, None)
     assert len(capped.releases) == ROUNDS and capped.most_participations == MOST
     assert capped.epsilon() <= 2.0
-    scale = [plan.releases[0].mechanism.typical_scale for plan in (capped, few, all_)]
+    scale = [plan.releases[0].mechanism.coordinate_deviation(plan.releases[0].contribution) for plan in (capped, few, all_)]
     assert scale[0] == pytest.approx(scale[1], rel=1e-3)
     assert scale[2] / scale[0] == pytest.approx(np.sqrt(ROUNDS / MOST), rel=0.1)
 
