@@ -23,13 +23,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from taskveil.estimators import base as estimator
 from taskveil.privacy import contribution, contributions, moments, randomness
 from taskveil.privacy.bounds import _seal
 from taskveil.privacy.events import ZeroEvent
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
 from taskveil.privacy.plan import Plan, make_plan
 from taskveil.runtime import in_process
+from taskveil.runtime import run as assembly
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def round_not_charged() -> Iterator[None]:
         others = [replace(paid, name=r.name, round=r.round, event=ZeroEvent()) for r in asked[1:]]
         return Plan((paid, *others), budget)
 
-    with patch.object(estimator, "make_plan", careless):
+    with patch.object(assembly, "make_plan", careless):
         yield
 
 

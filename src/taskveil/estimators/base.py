@@ -6,7 +6,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,26 +19,29 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
+from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale, in_best_units
-from taskveil.privacy.guarantees import check_new_delta
-from taskveil.privacy.per_task import REMEDY, epsilons_of
-from taskveil.privacy.plan import Budget, Plan, make_plan
+from taskveil.methods.public_prior import PublicPrior
+from taskveil.privacy.per_task import REMEDY
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
-from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import Account, MemoryAccount
-from taskveil.privacy.units import Neighbours, Unit
 from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import Run, assemble, budget_for
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 from taskveil.tasks.task import CLIPPED, TaskSet
+
+SPENDING = (
+    "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "variant", "secure",
+)  # parameters that say what may be spent # fmt: skip
 
 
 class TaskEstimator(BaseEstimator):
@@ -165,19 +168,16 @@ class TaskEstimator(BaseEstimator):
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
         block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
-        public = self._public(tasks, scaling, block)
-        budget = method.adjust(self._budget(tasks))
-        public = self._with_prior(public, method, budget, tasks, scaling)
-        method.check(public, budget)
+        budget, prior = self._budget(tasks), self._prior(tasks, scaling)
         self._check_each_budget(method, budget)
-        certify.check_observer(budget, self.observer, method, scaling.data_dependent)
-        plan = make_plan(method.requests(public, budget), budget)
+        run = assemble(method, self._public(tasks, scaling, block), budget, prior=prior)
+        certify.check_observer(run.budget, self.observer, method, scaling.data_dependent)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
-            record = self._run(method, block, public, plan)
+            record = self._run(run, block)
             self.warnings_ += record.warnings
             if isinstance(method, CommonScale):
                 scaling, block = common_units.settle_units(block, scaling, record)
@@ -206,24 +206,8 @@ class TaskEstimator(BaseEstimator):
         return self.method.under(self.unit)
 
     def _budget(self, tasks: TaskSet) -> Budget:
-        unit, delta = Unit(self.unit), self.delta
-        if delta is None:
-            delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
-        own = self.epsilon if isinstance(self.epsilon, Mapping) else None
-        each = None if own is None else epsilons_of(own, tasks.task_names)
-        same = None if isinstance(self.epsilon, Mapping) else self.epsilon
-        return Budget(
-            epsilon=max(each) if each is not None else same,
-            delta=check_new_delta(delta),
-            unit=unit,
-            neighbours=Neighbours(self.neighbours),
-            mechanism=self.mechanism,
-            accountant=self.accountant,
-            aggregation=self.aggregation,
-            variant=self.variant,
-            secure=self._secure(tasks.n_tasks),
-            task_epsilons=each,
-        )
+        named = {name: getattr(self, name) for name in SPENDING}
+        return budget_for(tasks.n_tasks, tasks.n_rows, task_names=tasks.task_names, **named)
 
     def _check_each_budget(self, method: Method, budget: Budget) -> None:
         """Budgets per task need messages that this process scales one by one."""
@@ -232,11 +216,6 @@ class TaskEstimator(BaseEstimator):
         if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
             where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
             raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
-
-    def _secure(self, n_tasks: int) -> SecureOptions | None:
-        if self.aggregation != "secure" or self.epsilon is None:
-            return None
-        return SecureOptions.parse(n_tasks, self.secure)
 
     def _rules(self) -> PrepareRules:
         """What preparation depends on (taskveil.tasks.prepare)."""
@@ -295,13 +274,11 @@ class TaskEstimator(BaseEstimator):
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
 
-    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
-        """Public sizes and the prior, where one was given and the method has a use for it."""
+    def _prior(self, tasks: TaskSet, scaling: Scaling) -> Callable[[PublicInfo], PublicPrior] | None:
+        """How to read the prior that was given, once the sizes are known."""
         if self.prior is None:
-            return public
-        if not method.weighs_prior(budget):
-            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
-        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
+            return None
+        return lambda public: read_prior(self.prior, public, tasks.feature_names, scaling.mode)
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:
@@ -317,7 +294,8 @@ class TaskEstimator(BaseEstimator):
         also = method.also_protects(plan.budget) if method is not None else ()
         return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
-    def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
+    def _run(self, run: Run, block: TaskBlock) -> RunRecord:
+        method, public, plan = run.method, run.public, run.plan
         account, source = self._account(plan, method), self._source()
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)

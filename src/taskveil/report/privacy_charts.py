@@ -94,7 +94,8 @@ def noise(run: Run) -> list[Chart]:
     for planned in run.plan.releases:
         signal = signal_size(planned, run.public)
         if signal:
-            series.setdefault(planned.name, []).append((planned.round, planned.mechanism.typical_norm(planned.contribution) / signal))
+            noise = planned.mechanism.typical_norm(planned.contribution)
+            series.setdefault(planned.name, []).append((planned.round, noise / signal))
     if not series:
         return []
     every = max(1, math.ceil(max(map(len, series.values())) / 60))
