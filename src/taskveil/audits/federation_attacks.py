@@ -64,9 +64,10 @@ class Victim:
         block = TaskBlock(X, y, np.array([0, len(X)]), kind="classification")
         public = PublicInfo(5, FEATURES, 1, "classification")
         run = assemble(methods.get("subspace", rounds=1), public, Budget(1.0, 1e-5))
-        self.method, self.plan, self.account = run.method, run.plan, MemoryAccount()
+        run = run.paid_by(MemoryAccount(), insecure_seeded_noise(1))
+        self.method, self.plan, self.account = run.method, run.plan, run.account
         self.account.reserve(self.plan)
-        self.site = Site("victim", self.method, block, [0], public, self.plan, self.account, insecure_seeded_noise(1))
+        self.site = Site("victim", run, block, [0])
         self.values = dict(self.method.server_side(public, self.plan).start()[1].values)
         self.transcript: list[str] = []
 

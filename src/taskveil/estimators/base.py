@@ -295,18 +295,19 @@ class TaskEstimator(BaseEstimator):
         return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
     def _run(self, run: Run, block: TaskBlock) -> RunRecord:
-        method, public, plan = run.method, run.public, run.plan
-        account, source = self._account(plan, method), self._source()
+        plan, account = run.plan, self._account(run.plan, run.method)
+        run = run.paid_by(account, self._source(), self.progress)
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
-            checkpoint = self._checkpoint(plan, public, block)
-            journal = account if checkpoint is None else checkpoint.account(account)
-            record = in_process.run(method, block, public, plan, journal, source, self.progress, checkpoint)
+            checkpoint = self._checkpoint(plan, run.public, block)
+            if checkpoint is not None:
+                run = replace(run, account=checkpoint.account(account))
+            record = in_process.run(run, block, checkpoint)
         elif self.runtime == "flower":
             from taskveil.runtime import thread_grid
 
-            record = thread_grid.run(method, block, public, plan, account, source, self.progress)
+            record = thread_grid.run(run, block)
         else:
             raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)

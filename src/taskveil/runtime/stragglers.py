@@ -25,7 +25,7 @@ from taskveil.privacy.plan import Plan
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
-from taskveil.runtime.in_process import bounded_message
+from taskveil.runtime.round import bounded
 from taskveil.tasks.block import TaskBlock
 
 SHARES = (0.10, 0.20, 0.25, 0.45, 0.75, 1.0)
@@ -141,8 +141,8 @@ def run_with_stragglers(
         arrived = np.ones(block.n_tasks, dtype=bool) if partial_work else taken <= wait
         noisy = {}
         for planned in releases:
-            bounded = bounded_message(planned, message, arrived)
-            noisy[planned.name] = release(planned, bounded, account, source, plan.budget.aggregation).value
+            clipped = bounded(planned, message[planned.name], arrived, source)
+            noisy[planned.name] = release(planned, clipped, account, source, plan.budget.aggregation).value
         server_state, billboard = server.step(server_state, noisy, arrived)
         now += min(wait, float(taken.max(initial=0.0))) + server_seconds
         record.billboards.append(billboard)

@@ -90,7 +90,7 @@ def test_nobody_takes_part_more_often_and_the_certificate_says_so(monkeypatch):
     assert "server" in observers
     assert certificate.verify().ok
 
-    monkeypatch.setattr(in_process, "within_cap", lambda active, most, schedule: active)
+    monkeypatch.setattr(round, "within_cap", lambda active, most, schedule: active)
     fitted()
     assert most_often(kept[1]) > MOST, "the twin: a runtime that forgets the cap is seen by the same count"
 
