@@ -16,6 +16,7 @@ from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime import in_process
+from taskveil.runtime import round as rounds
 
 ROUNDS, MOST, RATE = 12, 3, 0.2
 
@@ -90,7 +91,7 @@ def test_nobody_takes_part_more_often_and_the_certificate_says_so(monkeypatch):
     assert "server" in observers
     assert certificate.verify().ok
 
-    monkeypatch.setattr(round, "within_cap", lambda active, most, schedule: active)
+    monkeypatch.setattr(rounds, "within_cap", lambda active, most, schedule: active)
     fitted()
     assert most_often(kept[1]) > MOST, "the twin: a runtime that forgets the cap is seen by the same count"
 
