@@ -481,7 +481,7 @@ class TaskEstimator(BaseEstimator):
         Path
             The folder.
         """
-        from taskveil.estimators.storage import save
+        from taskveil.estimators.saving import save
 
         check_is_fitted(self, "task_names_")
         return save(self, directory)

@@ -111,13 +111,6 @@ class Contribution(ABC):
         fields = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}  # type: ignore[call-overload]
         return {"kind": self.kind, **fields}
 
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Contribution:
-        """The contribution written by `to_dict`."""
-        from taskveil.privacy.contributions import contribution_from_dict
-
-        return contribution_from_dict(data)
-
     def __post_init__(self) -> None:
         check_norm(self.bound)
 

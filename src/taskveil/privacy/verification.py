@@ -15,7 +15,8 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Weighted, contribution_from_dict
-from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.per_task import counted_for

@@ -11,7 +11,8 @@ import taskveil as tv
 from taskveil.errors import OptionError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum
-from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.secure_options import SecureOptions
