@@ -33,7 +33,7 @@ Walk = list[tuple[str, str]]  # (file, function), in the order of the calls
 STAGES = {  # title: the call with which it begins
     "check the options": ("estimators/base.py", "TaskEstimator.fit"),
     "read the rows": ("estimators/inputs.py", "tasks_of"),
-    "prepare": ("estimators/base.py", "TaskEstimator._prepared"),
+    "prepare": ("estimators/common_units.py", "chosen_units"),
     "plan from public sizes": ("estimators/base.py", "TaskEstimator._public"),
     "reserve the budget": ("estimators/base.py", "TaskEstimator._run"),
     "task step": ("runtime/round.py", "task_step"),
