@@ -17,7 +17,7 @@ import tokenize
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 SHOWN = 10
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -338,7 +338,7 @@ def test_pp_sgd_adds_a_private_and_a_shared_part():
 
 
 def test_naive_client_noise_hides_every_personal_model_from_the_public():
-    from taskveil.methods.naive_dp import NaiveDP
+    from experiments.hu_2023.naive_dp import NaiveDP
 
     tasks = related_tasks(n_tasks=8, kind="classification", classes=3)
     method = NaiveDP(rounds=1, local_steps=5, clip=1.0)

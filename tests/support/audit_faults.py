@@ -1,4 +1,4 @@
-"""Faults planted on purpose, so that tests can show an audit finds them. For tests only; nothing in the package uses them.
+"""Faults planted on purpose, so that tests can show an audit finds them. Nothing in the package uses them.
 
 Each is a context manager that breaks one thing everybody has got wrong somewhere, and puts it back:
 
