@@ -74,8 +74,8 @@ def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
     from taskveil.privacy.mechanisms.gaussian import Gaussian
     from taskveil.privacy.plan import Budget, Plan, PlannedRelease
     from taskveil.privacy.randomness import system_noise
-    from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime import in_process
+    from taskveil.runtime.run import Run
     from taskveil.tasks.block import TaskBlock
 
     rng = np.random.default_rng(0)
@@ -97,8 +97,11 @@ def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
     )
     stamps = [time.perf_counter()]
     record = in_process.run(
-        method, TaskBlock(X, y, offsets, kind="classification"), public, plan, MemoryAccount(), system_noise(exact=False),
-        progress=lambda *_: stamps.append(time.perf_counter()),
+        Run(
+            method, public, plan, source=system_noise(exact=False),
+            progress=lambda *_: stamps.append(time.perf_counter()),
+        ),
+        TaskBlock(X, y, offsets, kind="classification"),
     )  # fmt: skip
     per_round = np.diff(stamps)[2:]
     stats = jax.devices()[0].memory_stats() or {}

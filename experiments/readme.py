@@ -37,7 +37,7 @@ ship. Numbers are mean ± standard deviation over replications. A claim is an in
 `taskveil reproduce list` names all items, `taskveil reproduce NAME` runs one with the paper's number of replications, `--repeats` sets
 another, `make reproduce-quick` runs all of them briefly. School, HAR and the handwriting sets must be in `$TASKVEIL_DATA` (`taskveil data
 fetch`). LSOA II, StackOverflow and CelebA images are not available here: stand-ins are named in the rows, and loaders for the
-originals are in `taskveil.tasks.survey` and `taskveil.tasks.clients`. A new item is a function `(quick, seed) -> Result`, listed in its
+originals are in `experiments.survey` and `experiments.client_files`. A new item is a function `(quick, seed) -> Result`, listed in its
 folder's `__init__.py`.
 """
 

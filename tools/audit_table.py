@@ -17,7 +17,7 @@ SEED = 20
 
 
 def measure() -> dict[str, list[dict[str, Any]]]:
-    from taskveil.audits.fault_cases import CASES, on_mechanism, on_method
+    from tests.support.audit_cases import CASES, on_mechanism, on_method
 
     found: dict[str, list[dict[str, Any]]] = {"faults": [], "claims": []}
     for case in sorted(CASES, key=lambda case: case.slow):

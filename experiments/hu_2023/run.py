@@ -94,14 +94,12 @@ def one_run(
 ) -> dict[str, Any]:
     from taskveil.privacy.plan import Plan
     from taskveil.privacy.randomness import insecure_seeded_noise
-    from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime import in_process
+    from taskveil.runtime.run import Run
 
     started = time.perf_counter()
     method, plan = settings.method_for(method_name, name, epsilon), Plan.from_dict(stored["plan"])
-    record = in_process.run(
-        method, block, public_of(name, seed), plan, MemoryAccount(), insecure_seeded_noise(1000 + seed)
-    )
+    record = in_process.run(Run(method, public_of(name, seed), plan, source=insecure_seeded_noise(1000 + seed)), block)
     own = correct_by_writer(method, record, record.models.extra["params"], test)
     columns = {"none": own}
     if method_name in TUNED:

@@ -21,6 +21,7 @@ from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime import in_process
+from taskveil.runtime.run import Run
 
 ROUNDS = {True: 10, False: 20}  # of the printed algorithm, quick and full
 
@@ -81,7 +82,7 @@ def true_epsilon(plan: Plan) -> float:
 def train(method: Any, place: World, plan: Plan, seed: int, watch: Callable[[int, Any], None] | None = None) -> Any:
     account, checkpoint = (MemoryAccount(), None) if watch is None else (_Paid(), _Watcher(watch))
     source = insecure_seeded_noise(2000 + seed)
-    return in_process.run(method, place.block, place.public, plan, account, source, checkpoint=checkpoint)
+    return in_process.run(Run(method, place.public, plan, account, source), place.block, checkpoint)
 
 
 def correct(method: Any, place: World, record: Any) -> np.ndarray:

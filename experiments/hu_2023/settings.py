@@ -55,8 +55,8 @@ LONG = 100  # local steps of `mean`: enough to come close to the personal model
 
 def method_for(name: str, data: str, epsilon: float | None) -> Any:
     """The method object of one run; `personalise` is "none": the columns are computed by the experiment."""
+    from experiments.hu_2023.naive_dp import NaiveDP
     from taskveil import methods
-    from taskveil.methods.naive_dp import NaiveDP
 
     options = COMMON | {"server_rate": ALL_DATA[data]["server_rate"], "personalise": "none"}
     if epsilon is None:

@@ -9,13 +9,14 @@ import numpy as np
 
 from experiments.ponomarenko_2023.accuracy import mean_r2
 from experiments.ponomarenko_2023.data import Split
+from experiments.ponomarenko_2023.waiting_rounds import StragglerRecord, run_with_stragglers
 from taskveil.estimators.metrics import evaluate
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.svm.method import Svm
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime.stragglers import ComputeTimes, StragglerRecord, heterogeneous_hardware, run_with_stragglers
+from taskveil.runtime.run import Run
+from taskveil.runtime.stragglers import ComputeTimes, heterogeneous_hardware
 from taskveil.tasks.block import TaskBlock
 
 NONE = Budget(epsilon=None, delta=1e-5)
@@ -49,7 +50,7 @@ def sides(split: Split) -> tuple[TaskBlock, PublicInfo]:
 def run(method: Method, split: Split, times: ComputeTimes, wait: float = np.inf, **options: Any) -> StragglerRecord:
     block, public = sides(split)
     plan = make_plan(method.requests(public, NONE), NONE)
-    return run_with_stragglers(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(0), times, wait, **options)
+    return run_with_stragglers(Run(method, public, plan, source=insecure_seeded_noise(0)), block, times, wait, **options)
 
 
 class Model:

@@ -23,8 +23,8 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, PureEvent
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import virtual_clock
+from taskveil.runtime.run import Run
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.tasks.block import TaskBlock
 
@@ -171,7 +171,7 @@ def trace(name: str, variant: str, epsilon: float | None, seed: int, messages: i
     watch = Curve(setting, method, train, test, TASKS * max(1, rounds // POINTS))
     start = at_start(setting, method, train, test, public, plan)
     method.sides = []
-    record = virtual_clock.run(method, train, public, plan, MemoryAccount(), insecure_seeded_noise(seed + 1), watch=watch)
+    record = virtual_clock.run(Run(method, public, plan, source=insecure_seeded_noise(seed + 1)), train, watch=watch)
     models = record.models if paper else keep_the_better(method, train, record)
     return {
         "messages": [0, *watch.messages],

@@ -18,8 +18,8 @@ from taskveil.methods.async_mtl.presets import PRESETS
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import virtual_clock
+from taskveil.runtime.run import Run
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
@@ -88,14 +88,7 @@ def train(
     method, public, plan = setting(preset, delays, seed, relaxation)
     watch = Watch(method, block, target, every)
     virtual_clock.run(
-        method,
-        block,
-        public,
-        plan,
-        MemoryAccount(),
-        insecure_seeded_noise(0),
-        synchronous=synchronous,
-        watch=watch,
+        Run(method, public, plan, source=insecure_seeded_noise(0)), block, synchronous=synchronous, watch=watch
     )
     return watch
 

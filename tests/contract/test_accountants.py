@@ -9,8 +9,8 @@ import pytest
 from taskveil.privacy.accountants import ACCOUNTANTS
 from taskveil.privacy.accountants.kairouz import Kairouz
 from taskveil.privacy.accountants.pld import Pld
+from taskveil.privacy.event_table import EVENTS, event_from_dict
 from taskveil.privacy.events import (
-    EVENTS,
     CappedEvent,
     Charge,
     GaussianEvent,
@@ -19,7 +19,6 @@ from taskveil.privacy.events import (
     SelectEvent,
     UncertifiedEvent,
     ZeroEvent,
-    event_from_dict,
 )
 
 EXAMPLES = [

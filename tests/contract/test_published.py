@@ -9,8 +9,8 @@ from tests.support import views
 from taskveil import methods
 from taskveil.methods.published import published
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process
+from taskveil.runtime.run import Run
 
 NAMES = [n for n in methods.names() if n != "local"]
 NEURAL = [n for n in NAMES if not methods.get(n, **views.OPTIONS.get(n, {})).linear]
@@ -19,7 +19,7 @@ NEURAL = [n for n in NAMES if not methods.get(n, **views.OPTIONS.get(n, {})).lin
 def billboards(name: str, kind: str, unit: str):
     method, public, plan = views.setting(name, kind, unit=unit)
     block = views.rows_of("plain", kind, 5, tasks=views.N_TASKS)
-    record = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(3))
+    record = in_process.run(Run(method, public, plan, source=insecure_seeded_noise(3)), block)
     return published(method, public, plan), record.billboards
 
 

@@ -11,8 +11,8 @@ from taskveil import methods
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.estimators.gain import keep_the_better
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import thread_grid, virtual_clock
+from taskveil.runtime.run import Run
 
 SEED = 3
 NAMES = list(methods.names())
@@ -72,7 +72,7 @@ def test_an_asynchronous_run_over_flower_replays_in_process(name, epsilon):
     there = fitted(name, epsilon=epsilon, runtime="flower") if epsilon else _short(name)
     record = there.record_
     here = virtual_clock.run(
-        there.method_, there._training, record.public, record.plan, MemoryAccount(), insecure_seeded_noise(SEED),
+        Run(there.method_, record.public, record.plan, source=insecure_seeded_noise(SEED)), there._training,
         schedule=record.schedule,
     )  # fmt: skip
     kept = keep_the_better(there.method_, there._training, here) if epsilon else here.models
@@ -100,7 +100,7 @@ def test_a_planted_change_in_one_message_is_noticed(monkeypatch):
     record = here.record_
     with pytest.raises(Exception):  # noqa: B017  site-1 also never finishes, so its models are missing
         there = thread_grid.run(
-            here.method_, here._training, record.public, record.plan, MemoryAccount(), insecure_seeded_noise(SEED),
+            Run(here.method_, record.public, record.plan, source=insecure_seeded_noise(SEED)), here._training,
             rules=Rules(deadline=0.5, attempts=1),
         )  # fmt: skip
         agree(record.models, there.models, 1e-8)

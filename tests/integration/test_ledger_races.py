@@ -10,7 +10,8 @@ import pytest
 from tests.support.require import require
 
 from taskveil.privacy.accountants.rdp import Rdp
-from taskveil.privacy.events import Charge, GaussianEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key
 
 PROCESSES, ATTEMPTS, LIMIT, DELTA, NOISE = 8, 125, 1.0, 1e-5, 40.0

@@ -29,12 +29,13 @@ def parts():
 
 def answer_of(context):
     from taskveil.privacy.randomness import insecure_seeded_noise
+    from taskveil.runtime.run import Run
+    from taskveil.runtime.shared_account import SharedAccount
     from taskveil.runtime.site import Site
-    from taskveil.runtime.thread_grid import SharedAccount
 
     method, block, public, plan = parts()
     task = int(context.node_config["partition-id"])
-    site = Site(f"s{task}", method, block.take([task]), [task], public, plan, SharedAccount(None), insecure_seeded_noise(SEED))
+    site = Site(f"s{task}", Run(method, public, plan, SharedAccount(), insecure_seeded_noise(SEED)), block.take([task]), [task])
     return site.handle
 
 
@@ -47,11 +48,11 @@ def test_a_ray_simulation_gives_the_billboard_of_the_in_process_run():
     from flwr.simulation import run_simulation
 
     from taskveil.privacy.randomness import insecure_seeded_noise
-    from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime import in_process
     from taskveil.runtime.driver import Driver
     from taskveil.runtime.flower_client import client_app
     from taskveil.runtime.flower_server import GridCarrier, ServerApp
+    from taskveil.runtime.run import Run
 
     method, block, public, plan = parts()
     boards = []
@@ -62,11 +63,11 @@ def test_a_ray_simulation_gives_the_billboard_of_the_in_process_run():
         nodes = sorted(grid.get_node_ids())
         source = insecure_seeded_noise(SEED)
         members = [[t] for t in range(N_TASKS)]
-        driver = Driver(method, public, plan, MemoryAccount(), source, GridCarrier(grid, nodes), members)
+        driver = Driver(Run(method, public, plan, source=source), GridCarrier(grid, nodes), members)
         boards.append(driver.run().billboards[-1])
 
     run_simulation(server, client_app(answer_of), N_TASKS, backend_config={"client_resources": {"num_cpus": 1}})
-    here = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(SEED))
+    here = in_process.run(Run(method, public, plan, source=insecure_seeded_noise(SEED)), block)
     # Ray numbers its nodes as it likes; a sum over tasks does not depend on which node holds which task.
     for name, value in here.billboards[-1].values.items():
         np.testing.assert_allclose(boards[0].values[name], value, atol=1e-8)

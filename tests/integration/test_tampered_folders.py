@@ -21,7 +21,8 @@ from taskveil.privacy import signing
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import contribution_from_dict
-from taskveil.privacy.events import Charge, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.mechanisms import mechanism_from_dict
 from taskveil.privacy.plan import event_of

@@ -9,11 +9,11 @@ the fault must be consistent.
 from __future__ import annotations
 
 import pytest
+from tests.support.audit_cases import CASES
 
 import taskveil as tv
 from taskveil import methods
 from taskveil.audits import audit_estimator, audit_mechanism
-from taskveil.audits.fault_cases import CASES
 from taskveil.audits.mechanisms import TARGETS
 
 pytestmark = pytest.mark.statistical

@@ -13,6 +13,7 @@ from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import virtual_clock
 from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import Run
 from taskveil.solvers.block_gradient import mean_gradients_numpy
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
@@ -44,7 +45,7 @@ def run(
 ) -> RunRecord:
     public = public or public_of(block)
     account = account or MemoryAccount()
-    return virtual_clock.run(method, block, public, plan, account, insecure_seeded_noise(seed), **more)
+    return virtual_clock.run(Run(method, public, plan, account, insecure_seeded_noise(seed)), block, **more)
 
 
 def objective(method: AsyncMTL, block: TaskBlock, P, Q, b) -> float:

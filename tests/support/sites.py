@@ -13,6 +13,7 @@ from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import thread_grid, wire
+from taskveil.runtime.run import Run
 from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
 from tests.support import views
@@ -40,14 +41,14 @@ def make_site(parts, memory=None, account=None, rows: int = 0, source=None, task
         account = MemoryAccount()
         account.reserve(plan)
     block = all_rows(rows, public.kind).take([task])
-    return Site("s", method, block, [task], public, plan, account, source or insecure_seeded_noise(4), memory)
+    return Site("s", Run(method, public, plan, account, source or insecure_seeded_noise(4)), block, [task], memory)
 
 
 def secure_sites(parts, rows: int = 0) -> list[Site]:
     method, public, plan = parts
     account = MemoryAccount()
     account.reserve(plan)
-    return thread_grid.make_sites(method, all_rows(rows), public, plan, account, insecure_seeded_noise(4))
+    return thread_grid.make_sites(Run(method, public, plan, account, insecure_seeded_noise(4)), all_rows(rows))
 
 
 def question(site: Site, kind: str = "step", number: int = 0, arrays: dict[str, Any] | None = None, **fields: Any) -> bytes:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from experiments.ponomarenko_2023.waiting_rounds import StragglerRecord, run_with_stragglers
 
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.methods.svm.method import Svm
 from taskveil.methods.svm.tasks import make_problems
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime.stragglers import ComputeTimes, StragglerRecord, run_with_stragglers
+from taskveil.runtime.run import Run
+from taskveil.runtime.stragglers import ComputeTimes
 from taskveil.solvers.sequential_svm import solve_sequential
 from taskveil.tasks.block import TaskBlock
 
@@ -48,15 +49,7 @@ def run(method: Method, block: TaskBlock, share: float = 1.0, budget: Budget = N
     public = public_of(block)
     plan = make_plan(method.requests(public, budget), budget)
     return run_with_stragglers(
-        method,
-        block,
-        public,
-        plan,
-        MemoryAccount(),
-        insecure_seeded_noise(1),
-        SomeAnswer(share),
-        wait=1.0,
-        **options,
+        Run(method, public, plan, source=insecure_seeded_noise(1)), block, SomeAnswer(share), wait=1.0, **options
     )
 
 

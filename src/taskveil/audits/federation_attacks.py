@@ -23,10 +23,11 @@ import numpy as np
 from taskveil import methods
 from taskveil.audits.gallery import Attack
 from taskveil.methods.base import PublicInfo
-from taskveil.privacy.plan import Budget, make_plan
+from taskveil.privacy.plan import Budget
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
+from taskveil.runtime.run import assemble
 from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
@@ -62,10 +63,11 @@ class Victim:
         y = np.where(np.arange(len(X)) % 2 == 0, 1.0, -1.0)
         block = TaskBlock(X, y, np.array([0, len(X)]), kind="classification")
         public = PublicInfo(5, FEATURES, 1, "classification")
-        self.method, self.account, budget = methods.get("subspace", rounds=1), MemoryAccount(), Budget(1.0, 1e-5)
-        self.plan = make_plan(self.method.requests(public, budget), budget)
+        run = assemble(methods.get("subspace", rounds=1), public, Budget(1.0, 1e-5))
+        run = run.paid_by(MemoryAccount(), insecure_seeded_noise(1))
+        self.method, self.plan, self.account = run.method, run.plan, run.account
         self.account.reserve(self.plan)
-        self.site = Site("victim", self.method, block, [0], public, self.plan, self.account, insecure_seeded_noise(1))
+        self.site = Site("victim", run, block, [0])
         self.values = dict(self.method.server_side(public, self.plan).start()[1].values)
         self.transcript: list[str] = []
 

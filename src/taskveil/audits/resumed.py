@@ -12,14 +12,17 @@ from collections import Counter
 
 import numpy as np
 
+from taskveil import methods
 from taskveil.audits import statistics
 from taskveil.audits.result import AuditResult, Progress, search, verdict
+from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
-from taskveil.runtime import in_process
+from taskveil.runtime.round import released
+from taskveil.runtime.run import Run
 
 DIMENSION = 2
 
@@ -59,13 +62,12 @@ def audit_resume(
 def _seen(planned: PlannedRelease, budget: Budget, messages: np.ndarray, seed: int) -> np.ndarray:
     """Both totals of one release that was made, lost with the process, and made again."""
     source = insecure_seeded_noise(seed)
-    executed: list[PlannedRelease] = []
     made: Counter[str] = Counter()
     seen: list[np.ndarray] = []
     plan = Plan((planned,), budget)
     for message in messages:
-        account = MemoryAccount()
-        account.reserve(plan)
-        noisy = in_process._released([planned], {planned.name: message}, None, executed, made, account, source, plan)
+        run = Run(methods.get("mean"), PublicInfo(len(message), DIMENSION, 1, "regression"), plan, MemoryAccount(), source)
+        run.account.reserve(plan)
+        noisy = released(run, [planned], {planned.name: message}, made=made)
         seen.append(noisy[planned.name])
     return np.concatenate(seen)

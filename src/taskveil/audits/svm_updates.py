@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from taskveil.methods.base import Method, PublicInfo
-from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import MemoryAccount
+from taskveil.runtime.run import assemble
 from taskveil.tasks.block import TaskBlock
 
 RELATIVE_RANK = 1e-8
@@ -48,7 +49,7 @@ class Membership:
 def watched_updates(method: Method, block: TaskBlock, participant: int, budget: Budget, rounds: int, seed: int = 0) -> np.ndarray:
     """What the server reads from one participant, (rounds, size), in a simulated run with seeded noise."""
     public = PublicInfo(block.n_tasks, block.n_features, block.n_outputs, block.kind)
-    plan = make_plan(method.requests(public, budget), budget)
+    plan = assemble(method, public, budget).plan
     source, account, watcher = insecure_seeded_noise(seed), MemoryAccount(), MemoryAccount()
     tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
     state = tasks.start()

@@ -39,12 +39,10 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
             theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
-    from taskveil.estimators.planning import default_delta, describe_plan, spending
+    from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
     from taskveil.methods.options import check_options
-    from taskveil.privacy.guarantees import check_new_delta
-    from taskveil.privacy.plan import Budget
-    from taskveil.privacy.secure_options import SecureOptions
+    from taskveil.runtime.run import assemble, budget_for
 
     options = parse_settings(settings)
     if rounds is not None:
@@ -55,20 +53,14 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     if by_record and rows is None:
         rows = ASSUMED_ROWS
         click.echo(f"unit record: {rows} rows per task are assumed; --rows says how many there are", err=True)
-    if given["delta"] is None:
-        given["delta"] = default_delta(given["unit"], n_tasks * (rows or 1) if by_record else n_tasks)
-    wanted = given.pop("secure", None) or {}
-    if given["aggregation"] == "secure" and read_epsilon(epsilon) is not None:
-        given["secure"] = SecureOptions.parse(n_tasks, wanted)
-    given["delta"] = check_new_delta(given["delta"])
-    budget = Budget(epsilon=read_epsilon(epsilon), **given)
+    budget = budget_for(n_tasks, n_tasks * (rows or 1), epsilon=read_epsilon(epsilon), **given)
     task_rows = (rows or 0,) * n_tasks if by_record else None
     public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows)
     if (options.get("rounds") or 0) > MANY_ROUNDS:
         click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
     with progress_bar(f"planning {chosen.name}"):
-        result = describe_plan(chosen, public, budget)
-        result["spending"] = spending(chosen, public, budget)
+        run = assemble(chosen, public, budget, best_units=True)
+        result = {**describe_plan(run), "spending": spending(run.plan)}
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
     if as_json:
         print_json(result)

@@ -36,7 +36,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     import pandas as pd
 
     from taskveil.estimators.storage import load
-    from taskveil.tasks.load import load_rows
+    from taskveil.tasks.rows import load_rows
 
     estimator = load(directory)
     estimator.unknown = unknown

@@ -6,7 +6,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,29 +19,33 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
+from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
+from taskveil.estimators.scoring import Scoring
+from taskveil.estimators.unusual import unusual_tasks
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
-from taskveil.methods.common_scale import CommonScale, in_best_units
-from taskveil.privacy.guarantees import check_new_delta
-from taskveil.privacy.per_task import REMEDY, epsilons_of
-from taskveil.privacy.plan import Budget, Plan, make_plan
+from taskveil.methods.common_scale import CommonScale
+from taskveil.methods.public_prior import PublicPrior
+from taskveil.privacy.per_task import REMEDY
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
-from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import Account, MemoryAccount
-from taskveil.privacy.units import Neighbours, Unit
 from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import Run, assemble, budget_for
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
-from taskveil.tasks.prepare.unusable import SET_ASIDE
 from taskveil.tasks.task import CLIPPED, TaskSet
 
+SPENDING = (
+    "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "variant", "secure",
+)  # parameters that say what may be spent # fmt: skip
 
-class TaskEstimator(BaseEstimator):
+
+class TaskEstimator(Scoring, BaseEstimator):
     """What TaskRegressor and TaskClassifier share. See those for the parameters."""
 
     _kind = ""
@@ -161,23 +165,20 @@ class TaskEstimator(BaseEstimator):
             X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
         )
         weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
-        method, scaling, notes = self._prepared(tasks, weights)
+        method, scaling, notes = common_units.chosen_units(self, tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
         block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
-        public = self._public(tasks, scaling, block)
-        budget = method.adjust(self._budget(tasks))
-        public = self._with_prior(public, method, budget, tasks, scaling)
-        method.check(public, budget)
+        budget, prior = self._budget(tasks), self._prior(tasks, scaling)
         self._check_each_budget(method, budget)
-        certify.check_observer(budget, self.observer, method, scaling.data_dependent)
-        plan = make_plan(method.requests(public, budget), budget)
+        run = assemble(method, self._public(tasks, scaling, block), budget, prior=prior)
+        certify.check_observer(run.budget, self.observer, method, scaling.data_dependent)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
-            record = self._run(method, block, public, plan)
+            record = self._run(run, block)
             self.warnings_ += record.warnings
             if isinstance(method, CommonScale):
                 scaling, block = common_units.settle_units(block, scaling, record)
@@ -206,24 +207,8 @@ class TaskEstimator(BaseEstimator):
         return self.method.under(self.unit)
 
     def _budget(self, tasks: TaskSet) -> Budget:
-        unit, delta = Unit(self.unit), self.delta
-        if delta is None:
-            delta = default_delta(unit.value, tasks.n_tasks if unit is Unit.TASK else tasks.n_rows)
-        own = self.epsilon if isinstance(self.epsilon, Mapping) else None
-        each = None if own is None else epsilons_of(own, tasks.task_names)
-        same = None if isinstance(self.epsilon, Mapping) else self.epsilon
-        return Budget(
-            epsilon=max(each) if each is not None else same,
-            delta=check_new_delta(delta),
-            unit=unit,
-            neighbours=Neighbours(self.neighbours),
-            mechanism=self.mechanism,
-            accountant=self.accountant,
-            aggregation=self.aggregation,
-            variant=self.variant,
-            secure=self._secure(tasks.n_tasks),
-            task_epsilons=each,
-        )
+        named = {name: getattr(self, name) for name in SPENDING}
+        return budget_for(tasks.n_tasks, tasks.n_rows, task_names=tasks.task_names, **named)
 
     def _check_each_budget(self, method: Method, budget: Budget) -> None:
         """Budgets per task need messages that this process scales one by one."""
@@ -232,11 +217,6 @@ class TaskEstimator(BaseEstimator):
         if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
             where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
             raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
-
-    def _secure(self, n_tasks: int) -> SecureOptions | None:
-        if self.aggregation != "secure" or self.epsilon is None:
-            return None
-        return SecureOptions.parse(n_tasks, self.secure)
 
     def _rules(self) -> PrepareRules:
         """What preparation depends on (taskveil.tasks.prepare)."""
@@ -252,35 +232,6 @@ class TaskEstimator(BaseEstimator):
     def _scaling(self, tasks: TaskSet, weights: np.ndarray | None = None) -> Scaling:
         return choose_scaling(tasks, self._rules(), weights)
 
-    def _prepared(self, tasks: TaskSet, weights: np.ndarray | None = None) -> tuple[Method, Scaling, list[str]]:
-        """The method, how its rows are scaled, and what the user should know about that."""
-        method = self._method(tasks)
-        if self.prior is not None:  # what others know is in units every task has: its own, or declared ones
-            method = method.in_own_units()
-        if self.scaling != "private":
-            scaling = self._scaling(tasks, weights)
-            if self.scaling == "auto" and self.prior is None and scaling.mode in ("own", "declared") and method.common_units:
-                return self._in_best_units(method, scaling, tasks)
-            return method.in_own_units() if scaling.mode == "own" else method, scaling, []
-        if self.normalise is not None:
-            raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
-        bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
-        outer = common_units.outer_scaling(tasks, self.unit, private)
-        budget = bought.adjust(self._budget(tasks))
-        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
-        bought.check(public, budget)
-        if bought.affordable(public, budget):
-            return bought, outer, []
-        scaling, why = common_units.instead(tasks, self.unit, private)
-        return method.in_own_units(), scaling, [why]
-
-    def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
-        """Common units where the method gains by them and can afford them, else the given ones."""
-        outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
-        public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
-        best = in_best_units(method, public, budget)
-        return best, outer if isinstance(best, CommonScale) else given, []
-
     def _public(self, tasks: TaskSet, scaling: Scaling, block: TaskBlock) -> PublicInfo:
         return PublicInfo(
             n_tasks=tasks.n_tasks,
@@ -295,13 +246,11 @@ class TaskEstimator(BaseEstimator):
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
         )
 
-    def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
-        """Public sizes and the prior, where one was given and the method has a use for it."""
+    def _prior(self, tasks: TaskSet, scaling: Scaling) -> Callable[[PublicInfo], PublicPrior] | None:
+        """How to read the prior that was given, once the sizes are known."""
         if self.prior is None:
-            return public
-        if not method.weighs_prior(budget):
-            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
-        return replace(public, prior=read_prior(self.prior, public, tasks.feature_names, scaling.mode))
+            return None
+        return lambda public: read_prior(self.prior, public, tasks.feature_names, scaling.mode)
 
     def _source(self) -> NoiseSource:
         if self.insecure_noise_seed is not None:
@@ -317,18 +266,20 @@ class TaskEstimator(BaseEstimator):
         also = method.also_protects(plan.budget) if method is not None else ()
         return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
-    def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
-        account, source = self._account(plan, method), self._source()
+    def _run(self, run: Run, block: TaskBlock) -> RunRecord:
+        plan, account = run.plan, self._account(run.plan, run.method)
+        run = run.paid_by(account, self._source(), self.progress)
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
-            checkpoint = self._checkpoint(plan, public, block)
-            journal = account if checkpoint is None else checkpoint.account(account)
-            record = in_process.run(method, block, public, plan, journal, source, self.progress, checkpoint)
+            checkpoint = self._checkpoint(plan, run.public, block)
+            if checkpoint is not None:
+                run = replace(run, account=checkpoint.account(account))
+            record = in_process.run(run, block, checkpoint)
         elif self.runtime == "flower":
             from taskveil.runtime import thread_grid
 
-            record = thread_grid.run(method, block, public, plan, account, source, self.progress)
+            record = thread_grid.run(run, block)
         else:
             raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
@@ -371,69 +322,6 @@ class TaskEstimator(BaseEstimator):
         single = coef.shape[1] == 1
         self.coef_ = coef[:, 0] if single else coef
         self.intercept_ = intercept[:, 0] if single else intercept
-
-    # ------------------------------------------------------------ predict
-
-    def _scores(self, X: Any, task: Any) -> np.ndarray:
-        """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
-        check_is_fitted(self, "task_names_")
-        rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
-        unnamed = task is None and inputs.column_there(X, self.task_column, self.task_names_) is None
-        if unnamed and len(self.task_names_) == 1:
-            rows = replace(rows, task=np.full(len(rows.task), self.task_names_[0], dtype=object))
-        position = inputs.task_positions(rows.task, self.task_names_)
-        rows = self._filled(rows, position)
-        self._check_features(rows)
-        if unnamed and (position < 0).all():
-            raise DataError(
-                f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
-                "identifier per row"
-            )
-        if (position < 0).any():
-            return self._scores_with_unknown(rows, position)
-        return self._scores_at(rows.X, position)
-
-    def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
-        if not self.method_.linear:
-            scaled = self.scaling_._rows(X, position)
-            scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
-            return scores * self.scaling_.y_scale[position, None] + self.scaling_.y_shift[position, None]
-        rows = self.scaling_.inputs(X, position)
-        single = self.coef_.ndim == 2
-        coef = self.coef_[:, None, :] if single else self.coef_
-        intercept = self.intercept_[:, None] if single else self.intercept_
-        return gathered_scores(rows, coef, intercept, position)
-
-    def _scores_with_unknown(self, rows: inputs.Rows, position: np.ndarray) -> np.ndarray:
-        known = position >= 0
-        coef, intercept = newcomers.public_model(self, rows.task[~known])
-        scores = np.empty((rows.X.shape[0], coef.shape[1]))
-        if known.any():
-            scores[known] = self._scores_at(rows.X[known], position[known])
-        zeros = np.zeros(int((~known).sum()), dtype=np.int64)
-        scores[~known] = gathered_scores(self.scaling_.inputs(rows.X[~known], zeros), coef, intercept, zeros)
-        return scores
-
-    def _filled(self, rows: inputs.Rows, position: np.ndarray) -> inputs.Rows:
-        """Empty cells become the middle of the task's units: its own mean, or the middle of the declared range."""
-        X = rows.X
-        if self.missing == "error" or X.shape[1] != self.n_features_in_ or not np.isnan(X.sum()):
-            return rows
-        return replace(rows, X=np.where(np.isnan(X), self.scaling_.shift[np.maximum(position, 0)], X))
-
-    def _check_features(self, rows: inputs.Rows) -> None:
-        d = self.n_features_in_
-        if rows.X.shape[1] != d:
-            raise DataError(
-                f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input"
-            )
-        named = rows.feature_names is not None and self.feature_names_ != tuple(f"x{j}" for j in range(d))
-        if named and rows.feature_names != self.feature_names_:
-            missing = [n for n in self.feature_names_ if n not in (rows.feature_names or ())]
-            detail = f"missing: {', '.join(missing[:5])}" if missing else "the same columns in another order"
-            raise DataError(f"feature names differ from those seen in fit ({detail})")
-        if not np.all(np.isfinite(rows.X)):
-            raise DataError("Input X contains NaN or infinity: every cell must be a finite number")
 
     # -------------------------------------------------------------- gain
 
@@ -502,57 +390,7 @@ class TaskEstimator(BaseEstimator):
         Path
             The folder.
         """
-        from taskveil.estimators.storage import save
+        from taskveil.estimators.saving import save
 
         check_is_fitted(self, "task_names_")
         return save(self, directory)
-
-
-def gathered_scores(
-    X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray
-) -> np.ndarray:
-    """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
-    scores = np.empty((X.shape[0], coef.shape[1]))
-    for start in range(0, X.shape[0], 65536):
-        part = slice(start, start + 65536)
-        of = position[part]
-        scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
-    return scores
-
-
-def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
-    """Constant columns, one-row and one-class tasks: normal, but worth a word to the owner of all rows."""
-    notes = [*tasks.notes, *(f.note() for f in tasks.facts)]
-    names = np.asarray(tasks.task_names, dtype=object)
-    aside = np.asarray(tasks.set_aside, dtype=object)
-    if aside.size:
-        notes.append(f"{aside.size} task(s): {_some(aside)}: {SET_ASIDE}")
-    if tasks.n_tasks == 1:
-        notes.append("there is only one task, so it learns alone; say which row belongs to which task (task=, task_column=)")
-    single = names[tasks.sizes == 1]
-    if single.size:
-        notes.append(f"{single.size} task(s) with a single row use the shared or a constant model: {_some(single)}")
-    if tasks.kind == "classification":
-        top = np.abs(block.sums_by_task(block.y)).max(axis=1) if block.n_outputs == 1 else None
-        one_class = names[(top == tasks.sizes) & (tasks.sizes > 0)] if top is not None else names[:0]
-        if one_class.size:
-            notes.append(f"{one_class.size} task(s) with a single class use the shared or a constant model: {_some(one_class)}")
-    constant = _constant_columns(block)
-    if constant:
-        notes.append(f"{constant} (task, column) pair(s) are constant; their coefficients come from the shared structure")
-    return notes
-
-
-def _constant_columns(block: TaskBlock) -> int:
-    """How many (task, column) pairs have no spread; two passes, no copy of X."""
-    several = block.sizes > 1
-    starts = block.offsets[:-1][block.sizes > 0]
-    if starts.size == 0:
-        return 0
-    same = np.maximum.reduceat(block.X, starts, axis=0) == np.minimum.reduceat(block.X, starts, axis=0)
-    return int(same[several[block.sizes > 0]].sum())
-
-
-def _some(names: np.ndarray, count: int = 3) -> str:
-    shown = ", ".join(str(n) for n in names[:count])
-    return shown + (f" and {names.size - count} more" if names.size > count else "")

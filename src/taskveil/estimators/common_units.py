@@ -1,13 +1,15 @@
-"""Before and after a run with scaling="private": outer ranges first, and released units as the estimator's scaling at the end."""
+"""The units of a run: which ones it works in, outer ranges before common ones are bought, and what was released at the end."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.common_scale import units_for
+from taskveil.methods.base import Method
+from taskveil.methods.common_scale import CommonScale, in_best_units, units_for
 from taskveil.methods.common_units import in_common_units
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.block import TaskBlock
@@ -63,3 +65,35 @@ def _composed(outer: Scaling, released: Scaling) -> Scaling:
         outer.y_shift + outer.y_scale * released.y_shift,
         outer.y_scale * released.y_scale,
     )
+
+
+def chosen_units(estimator: Any, tasks: TaskSet, weights: np.ndarray | None = None) -> tuple[Method, Scaling, list[str]]:
+    """The method, how its rows are scaled, and what the user should know about that."""
+    method = estimator._method(tasks)
+    if estimator.prior is not None:  # what others know is in units every task has: its own, or declared ones
+        method = method.in_own_units()
+    if estimator.scaling != "private":
+        scaling = estimator._scaling(tasks, weights)
+        open_question = estimator.scaling == "auto" and estimator.prior is None and scaling.mode in ("own", "declared")
+        if open_question and method.common_units:
+            return _in_best_units(estimator, method, scaling, tasks)
+        return method.in_own_units() if scaling.mode == "own" else method, scaling, []
+    if estimator.normalise is not None:
+        raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
+    bought, private = CommonScale(method, estimator.scaling_share), estimator.epsilon is not None
+    outer = outer_scaling(tasks, estimator.unit, private)
+    budget = bought.adjust(estimator._budget(tasks))
+    public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
+    bought.check(public, budget)
+    if bought.affordable(public, budget):
+        return bought, outer, []
+    scaling, why = instead(tasks, estimator.unit, private)
+    return method.in_own_units(), scaling, [why]
+
+
+def _in_best_units(estimator: Any, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+    """Common units where the method gains by them and can afford them, else the given ones."""
+    outer, budget = outer_scaling(tasks, estimator.unit, estimator.epsilon is not None), method.adjust(estimator._budget(tasks))
+    public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
+    best = in_best_units(method, public, budget)
+    return best, outer if isinstance(best, CommonScale) else given, []

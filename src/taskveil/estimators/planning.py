@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from taskveil.methods.base import Method, PublicInfo, record_methods
-from taskveil.methods.common_scale import in_best_units
-from taskveil.methods.noise_level import noise_level
+from taskveil.methods.base import PublicInfo, record_methods
 from taskveil.privacy.contributions import MomentSum
-from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease
+from taskveil.runtime.run import Run
 
 WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above which tasks end up learning alone
 SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a matrix release
@@ -30,16 +29,9 @@ def choose_method(name: str, n_tasks: int, n_features: int, unit: str) -> tuple[
     return "together", f"method auto ({sizes}): {chosen}. {end}"
 
 
-def default_delta(unit: str, units: int) -> float:
-    """Delta where none was asked for: far below one over the number of protected units."""
-    return min(1e-5 if unit == "task" else 1e-6, 1 / (10 * units))
-
-
-def describe_plan(method: Method, public: PublicInfo, budget: Budget) -> dict[str, Any]:
+def describe_plan(run: Run) -> dict[str, Any]:
     """Noise, noise-to-signal and a verdict, from public sizes alone."""
-    method = in_best_units(method.under(str(budget.unit)), public, budget)
-    method.check(public, budget)
-    plan = make_plan(method.requests(public, budget), budget)
+    method, public, plan, budget = run.method, run.public, run.plan, run.budget
     releases = [_release(planned, public) for planned in plan.releases]
     clearest = clearest_ratio(releases)
     return {
@@ -68,11 +60,10 @@ def outlook(record: Any) -> list[str]:
     return [verdict(ratio), *said] if ratio >= WORTH else said
 
 
-def spending(method: Method, public: PublicInfo, budget: Budget, points: int = 8) -> list[dict[str, float]]:
+def spending(plan: Plan, points: int = 8) -> list[dict[str, float]]:
     """Epsilon spent after 1, 2, 4, ... rounds and after the last one, at the noise of the whole plan."""
-    if budget.epsilon is None or budget.variant != "sound":
+    if plan.budget.epsilon is None or plan.budget.variant != "sound":
         return []
-    plan = make_plan(in_best_units(method.under(str(budget.unit)), public, budget).requests(public, budget), budget)
     last = len(plan.rounds())
     rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
     return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]
@@ -109,8 +100,8 @@ def noise_and_signal(planned: PlannedRelease, public: PublicInfo) -> tuple[float
     """Of the release, or of the clearer one of two sums that come in one."""
     what = planned.contribution.plain
     if not isinstance(what, MomentSum):
-        return noise_level(planned), signal_size(planned, public)
-    scale, m, d = planned.mechanism.typical_scale, public.n_tasks, public.n_features
+        return planned.mechanism.typical_norm(planned.contribution), signal_size(planned, public)
+    scale, m, d = planned.mechanism.coordinate_deviation(planned.contribution), public.n_tasks, public.n_features
     mean = scale / what.mean_weight * math.sqrt(2 * math.log(2 * d * what.n_outputs)), m / math.sqrt(SHARED_DIRECTIONS)
     moment = scale / what.moment_weight * math.sqrt(2 * d), m / min(SHARED_DIRECTIONS, d)
     return min(mean, moment, key=lambda pair: pair[0] / pair[1])

@@ -1,4 +1,4 @@
-"""Save and load fitted estimators: arrays in npz, everything else in JSON. Never pickle.
+"""Load fitted estimators, and what a saved one looks like: arrays in npz, everything else in JSON. Never pickle.
 
     model/
       model.json         what was fitted, with which options; names of tasks and features
@@ -13,9 +13,6 @@ A task's own model and scaling are private to it. The folder as a whole is for s
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,67 +20,20 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.estimators.classifier import TaskClassifier
 from taskveil.estimators.parameters import check_parameters
+from taskveil.estimators.regressor import TaskRegressor
 from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arrays, check_description
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
-from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.public_bounds import PublicBounds
-
-
-def save(estimator: Any, directory: str | Path) -> Path:
-    """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    record: RunRecord = estimator.record_
-    method = getattr(estimator.method_, "inner", estimator.method_)  # CommonScale follows from the options
-    arrays = {f"model/{k}": v for k, v in _models(estimator.models_).items()}
-    arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
-    boards, order = _billboards(record.billboards, arrays)
-    description = {
-        "format": FORMAT,
-        SALT: secrets.token_hex(32),
-        "class": type(estimator).__name__,
-        "options": _plain_options(estimator),
-        "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
-        "task_names": list(estimator.task_names_),
-        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks,  # of `adapt`: the run had other tasks
-        "feature_names": list(estimator.feature_names_),
-        "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
-        "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
-        "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
-        "preparation": estimator.preparation_.to_dict(),
-        "public": record.public.to_dict(),
-        "plan": record.plan.to_dict(),
-        "search": _search(record),
-        "charged": record.charged,
-        "billboards": boards,
-        "billboard_order": order,
-        "executed": [planned.id for planned in record.executed],
-        "randomness": record.randomness,
-        "seconds": record.seconds,
-        "warnings": list(estimator.warnings_),
-        "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
-    }
-    _seal_and_write(folder, estimator.certificate_, description, arrays)
-    return folder
-
-
-def _seal_and_write(folder: Path, certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> None:
-    model = json.loads(json.dumps(description))
-    seal = seal_of(json.loads(certificate.to_json()), model, arrays)
-    sealed = replace(certificate, seal=seal)
-    values = {**arrays, SEAL: np.asarray(seal)}
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
-    _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
-    _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
 
 
 def load(directory: str | Path) -> Any:
@@ -98,9 +48,6 @@ def load(directory: str | Path) -> Any:
     TaskRegressor or TaskClassifier
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
-    from taskveil.estimators.classifier import TaskClassifier
-    from taskveil.estimators.regressor import TaskRegressor
-
     folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
     kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
@@ -176,17 +123,6 @@ def _prepared(about: dict[str, Any]) -> PublicPart:
     return PublicPart(*names, kind, "y", mode, own_target, declared_labels=bounds.get("classes") is not None)
 
 
-def _search(record: RunRecord) -> dict[str, Any] | None:
-    if record.search is None:
-        return None
-    plan, randomness = record.search
-    return {"plan": plan.to_dict(), "randomness": randomness}
-
-
-def record_name(method: Any) -> str:
-    return str(method.name)
-
-
 def read_folder(
     folder: Path, record: str = "model.json", values: str = "arrays.npz"
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], Certificate]:
@@ -202,30 +138,9 @@ def read_folder(
     return about, read_arrays(folder / values), certificate
 
 
-def _models(models: Models) -> dict[str, np.ndarray]:
-    arrays = {"coef": models.coef, "intercept": models.intercept}
-    if models.kept is not None:
-        arrays["kept"] = models.kept
-    return arrays | {f"extra/{k}": v for k, v in models.extra.items()}
-
-
 def _models_from(arrays: dict[str, np.ndarray]) -> Models:
     extra = {k.removeprefix("model/extra/"): v for k, v in arrays.items() if k.startswith("model/extra/")}
     return Models(arrays["model/coef"], arrays["model/intercept"], arrays.get("model/kept"), extra)
-
-
-def _billboards(billboards: list[Billboard], arrays: dict[str, np.ndarray]) -> tuple[list[dict], list[int]]:
-    """Add the arrays of every distinct billboard; returns their descriptions and the order they are walked in."""
-    described: list[dict] = []
-    seen: dict[int, int] = {}
-    order = []
-    for board in billboards:
-        if id(board) not in seen:
-            seen[id(board)] = len(described)
-            arrays |= {f"billboard/{len(described)}/{k}": np.asarray(v) for k, v in board.values.items()}
-            described.append({"round": board.round, "names": sorted(board.values), "per_task": sorted(board.per_task)})
-        order.append(seen[id(board)])
-    return described, order
 
 
 def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Billboard]:
@@ -236,29 +151,3 @@ def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> li
         for i, d in enumerate(about["billboards"])
     ]
     return [boards[i] for i in about["billboard_order"]]
-
-
-def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
-    options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
-    if isinstance(estimator.method_, CommonScale):
-        options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose
-    return _plain(options)
-
-
-def _plain(options: dict[str, Any]) -> dict[str, Any]:
-    """JSON values; NumPy scalars become Python numbers, anything else must already be plain."""
-    return {
-        k: v.item() if isinstance(v, np.generic) else v.tolist() if isinstance(v, np.ndarray) else v
-        for k, v in options.items()
-    }
-
-
-def _write(path: Path, writer: Any) -> None:
-    """Write beside, then rename: a reader or a crash never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        writer(file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

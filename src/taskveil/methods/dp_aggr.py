@@ -19,8 +19,7 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.proximal import UNBOUNDED
-from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import minimise_local
 from taskveil.tasks.block import TaskBlock
@@ -60,7 +59,7 @@ class DpAggr(Method):
 
     def bound(self, budget: Budget) -> float:
         if budget.epsilon is None:
-            return UNBOUNDED
+            return Contribution.unbounded
         if budget.variant == "sound":
             return self.clip
         if not (self.n_min and self.n_max and 0 < self.n_min <= self.n_max):

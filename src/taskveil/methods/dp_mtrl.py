@@ -20,8 +20,7 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.proximal import UNBOUNDED
-from taskveil.privacy.contributions import TaskStack
+from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import Penalty, minimise_local
 from taskveil.structures.relationship import Relationship as Structure
@@ -52,13 +51,13 @@ class DpMtrl(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         shape, paper = (public.n_outputs, public.n_features), budget.variant == "paper"
         private = budget.epsilon is not None
-        bound = self.clip if private and not paper else UNBOUNDED
+        bound = self.clip if private and not paper else Contribution.unbounded
         named = "paper-l2-laplace" if paper and private else None
         asked = [
             Request(MODELS, t + 1, TaskStack(public.n_tasks, shape, bound), mechanism=named) for t in range(self.rounds)
         ]
         if paper and private:  # the paper publishes models scaled back by s_i, so s_i is public too, without noise
-            scale = TaskStack(public.n_tasks, (1,), UNBOUNDED)
+            scale = TaskStack(public.n_tasks, (1,), Contribution.unbounded)
             asked += [Request(SCALES, t + 1, scale, weight=1e-12, mechanism="none") for t in range(self.rounds)]
         return asked
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -113,7 +114,8 @@ class Mean(Method):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.unit is Unit.RECORD:
-            return mean_records.RecordTasks(block, public, self.personalise)
+            personal = partial(personal_models, block, public, personalise=self.personalise)
+            return mean_records.RecordTasks(block, public, personal)
         if self.strength is not None:
             return mean_rounds.FixedTasks(block, public, self.strength, self.personalise)
         return MeanTasks(block, public, self.personalise)

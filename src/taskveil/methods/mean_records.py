@@ -16,7 +16,7 @@ for themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -56,8 +56,8 @@ def longest_row(public: PublicInfo) -> float:
 class RecordTasks(TaskSide):
     """Row gradients at the public model."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
-        self.block, self.public, self.personalise = block, public, personalise
+    def __init__(self, block: TaskBlock, public: PublicInfo, personal: Callable[[np.ndarray], Models]):
+        self.block, self.public, self.personal = block, public, personal
         self.loss = LOSSES.get(public.loss)
 
     def start(self) -> State:
@@ -74,9 +74,7 @@ class RecordTasks(TaskSide):
         return state, {RELEASE: RowGradients(X, slopes, block.offsets)}
 
     def finish(self, state: State, view: View) -> Models:
-        from taskveil.methods.mean import personal_models
-
-        return personal_models(self.block, self.public, view["mean"], self.personalise)
+        return self.personal(view["mean"])
 
 
 class RecordServer(ServerSide):

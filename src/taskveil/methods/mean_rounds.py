@@ -23,19 +23,18 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.solvers.newton import Penalty, minimise_local
 from taskveil.tasks.block import TaskBlock
 
 RELEASE = "mean"
-UNBOUNDED = 1e12  # stands for "no clipping" where nothing is private
 PRIVATE_ROUNDS, PLAIN_ROUNDS = 10, 300
 MEMORY = 30  # earlier rounds the extrapolation looks at
 
 
 def contribution(public: PublicInfo, budget: Budget, clip: float | None) -> VectorSum:
-    bound = UNBOUNDED if budget.epsilon is None else (1.0 if clip is None else clip)
+    bound = Contribution.unbounded if budget.epsilon is None else (1.0 if clip is None else clip)
     return VectorSum((public.n_outputs, public.n_features), bound)
 
 

@@ -36,9 +36,9 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
-from taskveil.methods.svm.method import NO_GUARANTEE, UNBOUNDED, Svm
+from taskveil.methods.svm.method import NO_GUARANTEE, Svm
 from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
-from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.svm_problem import EMPTY
 from taskveil.tasks.block import TaskBlock
@@ -101,7 +101,7 @@ class Mocha(Method):
         shape = (public.n_tasks, public.n_outputs, public.n_features + self.has_intercept(public))
         if private:
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in range(1, rounds + 1)]
-        columns, figures = VectorSum(shape, UNBOUNDED), VectorSum((2,), UNBOUNDED)
+        columns, figures = VectorSum(shape, Contribution.unbounded), VectorSum((2,), Contribution.unbounded)
         return [
             Request(name, t, what) for t in range(1, rounds + 1) for name, what in ((COLUMNS, columns), (DUAL_TERMS, figures))
         ]

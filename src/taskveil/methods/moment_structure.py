@@ -16,7 +16,6 @@ from taskveil.methods.shared_prior import common_directions, common_features, no
 from taskveil.privacy.plan import PlannedRelease
 
 SURE = 3.0  # standard deviations by which the energy must exceed zero
-HEAVY_TAILS = ("laplace", "l2-laplace")
 
 
 def structure(
@@ -31,7 +30,7 @@ def structure(
     if clip is not None:
         S, deviation = _in_directions(S, deviation, clip, m, r)
     if S.ndim == 1:
-        features, doubt = common_features(S, deviation, m, r, heavy_tails=planned.mechanism.name in HEAVY_TAILS)
+        features, doubt = common_features(S, deviation, m, r, planned.mechanism.log_tail)
         return {"features": features, "features_doubt": np.array(doubt)}
     share, basis, doubt = common_directions(S, deviation, m, r)
     return {"share": share, "basis": basis, "share_doubt": np.array(doubt)}

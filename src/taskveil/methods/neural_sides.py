@@ -190,7 +190,7 @@ class NeuralServer(ServerSide):
         quiet = self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
         if planned is None or quiet or not self.method.shrink:
             return sums
-        noise = sums.shape[1] * planned.mechanism.typical_scale**2
+        noise = sums.shape[1] * planned.mechanism.coordinate_deviation(planned.contribution) ** 2
         share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)
         return sums * np.maximum(share, 0.0)
 

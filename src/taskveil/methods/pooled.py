@@ -15,8 +15,7 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.proximal import UNBOUNDED
-from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
@@ -43,7 +42,7 @@ class Pooled(Method):
             return self._noisy().requests(public, budget)
         rounds = 1 if public.kind == "regression" else (self.rounds or ROUNDS)
         shape = (public.n_outputs, public.n_features, public.n_features + 1)
-        return [Request(STATISTICS, t + 1, VectorSum(shape, UNBOUNDED)) for t in range(rounds)]
+        return [Request(STATISTICS, t + 1, VectorSum(shape, Contribution.unbounded)) for t in range(rounds)]
 
     def _noisy(self) -> Method:
         from taskveil.methods.mean import Mean
@@ -101,7 +100,7 @@ class PooledTasks(TaskSide):
                 centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
                 total[k, :, :d] += (centred * bend[:, None]).T @ centred
                 total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
-        return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, UNBOUNDED), total, m)}
+        return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, m)}
 
     def finish(self, state: State, view: View) -> Models:
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)

@@ -42,7 +42,6 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
-from taskveil.methods.noise_level import noise_level
 from taskveil.methods.shared_prior import RANGES, published_priors, unit_messages, weighed_models
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
@@ -54,8 +53,6 @@ from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import times
 
-UNBOUNDED = 1e12  # stands for "no clipping" of models where nothing is private
-NO_LIMIT = 1e100
 RELEASE = "second-moment"
 SETUP = "setup"
 
@@ -126,11 +123,11 @@ class ProximalMethod(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         rounds = self.n_rounds(budget)
         private = budget.epsilon is not None
-        what = self.contribution(public, self.bound if private else UNBOUNDED, budget.variant != "sound")
+        what = self.contribution(public, self.bound if private else Contribution.unbounded, budget.variant != "sound")
         weights = self.round_weights(rounds)
         asked = [Request(RELEASE, t + 1, what, weight=float(w)) for t, w in enumerate(weights)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, TaskStack(public.n_tasks, (3,), NO_LIMIT)))
+            asked.insert(0, Request(SETUP, 1, TaskStack(public.n_tasks, (3,), Contribution.unbounded)))
         return asked
 
     def round_weights(self, rounds: int) -> np.ndarray:
@@ -360,7 +357,8 @@ class ProximalServer(ServerSide):
         """1.5 noise levels in the sound variant (docs/theory/model-protected.md#noise-lift); zero as printed or without noise."""
         if not self.private or self.plan.budget.variant != "sound":
             return 0.0
-        return 1.5 * noise_level(self.planned(t))
+        planned = self.planned(t)
+        return 1.5 * planned.mechanism.typical_norm(planned.contribution)
 
     def found(self, S: np.ndarray, t: int) -> dict[str, np.ndarray]:
         """What stands out in S."""

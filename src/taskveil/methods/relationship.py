@@ -24,9 +24,9 @@ from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
-from taskveil.methods.proximal import NO_LIMIT, SETUP, UNBOUNDED
+from taskveil.methods.proximal import SETUP
 from taskveil.methods.shared_prior import weighed_models
-from taskveil.privacy.contributions import TaskGram, TaskStack
+from taskveil.privacy.contributions import Contribution, TaskGram, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import minimise_local
 from taskveil.solvers.posterior import Prior
@@ -75,11 +75,11 @@ class Relationship(Method):
         m, d, r = public.n_tasks, public.n_features, public.n_outputs
         private = budget.epsilon is not None
         rounds = self.rounds or (1 if private else 1000)
-        bound = self.clip if private else UNBOUNDED
+        bound = self.clip if private else Contribution.unbounded
         what = TaskGram(m, d, bound, r) if self.released(budget) == GRAM else TaskStack(m, (r, d), bound)
         asked = [Request(self.released(budget), t + 1, what) for t in range(rounds)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, TaskStack(m, (3,), NO_LIMIT)))
+            asked.insert(0, Request(SETUP, 1, TaskStack(m, (3,), Contribution.unbounded)))
         return asked
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -162,9 +162,7 @@ class RelationshipServer(ServerSide):
 
     def _noise_variance(self, t: int) -> float:
         planned = next(p for p in self.plan.releases if p.round == t and p.name == MODELS)
-        if planned.mechanism.name == "l2-laplace":  # Gamma(p, b) in a uniform direction: E|z|^2 / p = (p + 1) b^2
-            return (self.public.n_features * self.public.n_outputs + 1) * planned.mechanism.typical_scale**2
-        return planned.mechanism.typical_scale**2 * (2.0 if planned.mechanism.name == "laplace" else 1.0)
+        return planned.mechanism.coordinate_deviation(planned.contribution) ** 2
 
 
 class PlainRelatedTasks(TaskSide):

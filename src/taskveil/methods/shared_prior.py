@@ -15,15 +15,16 @@ a right one; the server can.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
-from scipy.special import gammaincc, log_ndtr
+from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Models, PublicInfo, View
 from taskveil.methods.common_units import CommonUnits
-from taskveil.methods.noise_level import noise_level
+from taskveil.privacy.mechanisms.base import gaussian_tail
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.solvers.evidence import averaged_models
 from taskveil.solvers.posterior import Prior
@@ -44,17 +45,9 @@ RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real
 
 
 def noise_deviation(planned: PlannedRelease, n_tasks: float, aggregation: str) -> float:
-    """Standard deviation of one coordinate of the noise in a sum (of a diagonal entry, for symmetric
-    matrices).
-    """
-    mechanism, size = planned.mechanism, math.prod(planned.contribution.total_shape)
-    if planned.contribution.symmetric:
-        deviation = noise_level(planned) / math.sqrt(2 * planned.contribution.total_shape[0])
-    else:
-        others = {"none": 0.0, "laplace": math.sqrt(2), "l2-laplace": math.sqrt(size + 1.0)}
-        factor = others.get(mechanism.name, 1.0)
-        deviation = factor * mechanism.typical_scale if factor else 0.0
-    return deviation * (math.sqrt(n_tasks) if aggregation == "local" else 1.0)
+    """Standard deviation of one coordinate of the noise in a sum, to which every task may have added its own."""
+    deviation = planned.mechanism.coordinate_deviation(planned.contribution)
+    return deviation * (math.sqrt(n_tasks) if aggregation in ("local", "local-model") else 1.0)
 
 
 def log_doubt(log_chance: float) -> float:
@@ -114,13 +107,13 @@ def common_directions(
 
 
 def common_features(
-    diagonal: np.ndarray, deviation: float, n_tasks: float, n_outputs: int = 1, *, heavy_tails: bool = False
+    diagonal: np.ndarray, deviation: float, n_tasks: float, n_outputs: int = 1, log_tail: Callable[[float], float] = gaussian_tail
 ) -> tuple[np.ndarray, float]:
     """(share (d,), log doubt): the part of the tasks' energy in each feature, noise removed.
 
     As above, but only the diagonal of the second moment was released: features are taken one by one, largest
     first, while their excess over an even spread of what is left has a chance below CHANCE among all that are
-    left. `heavy_tails`: of Laplace noise.
+    left. `log_tail`: that of the noise (Mechanism.log_tail).
     """
     d = diagonal.size
     share, rest, doubt = np.zeros(d), float(n_tasks), 0.0
@@ -128,8 +121,7 @@ def common_features(
         size = d - k
         spread = math.sqrt(deviation**2 + 2 * rest / (n_outputs * size * (size + 2)))
         excess = float(diagonal[j]) - rest / size
-        tail = math.log(0.5) - math.sqrt(2) * excess / spread if heavy_tails else float(log_ndtr(-excess / spread))
-        chance = math.log(size) + tail
+        chance = math.log(size) + log_tail(excess / spread)
         if excess <= 0.0 or chance > math.log(CHANCE):
             break
         if k == 0:

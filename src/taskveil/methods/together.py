@@ -37,10 +37,9 @@ from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
-from taskveil.methods.mean_rounds import UNBOUNDED
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
-from taskveil.privacy.contributions import OuterSum, VectorSum
+from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_models, log_evidence, residual_models
 from taskveil.solvers.posterior import Prior
@@ -112,7 +111,7 @@ class Together(Method):
         """Weights are noise precisions: squares add up to the shares of the budget."""
         r, width = public.n_outputs, public.n_features + int(public.fit_intercept)
         first, base, last = int(based(public)), BASE_SHARE * based(public), STRENGTH_SHARE * strength
-        score, bound = 1.0 - base - last - self.moment_share, 1.0 if private else UNBOUNDED
+        score, bound = 1.0 - base - last - self.moment_share, 1.0 if private else Contribution.unbounded
         asked = [Request(BASE, 1, VectorSum((r,), 1.0), weight=math.sqrt(base))] if first else []
         for t in range(first + 1, first + rounds + 1):
             asked.append(Request(SCORE, t, VectorSum((r, width), bound), weight=math.sqrt(score / rounds)))

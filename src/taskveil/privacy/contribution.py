@@ -32,6 +32,7 @@ class Contribution(ABC):
     kind: ClassVar[str]
     symmetric: ClassVar[bool] = False
     unit: ClassVar[Unit] = Unit.TASK
+    unbounded: ClassVar[float] = 1e70  # the bound where nothing is private: no clipping, yet its fourth power is a number
     bound: float
 
     @property
@@ -109,13 +110,6 @@ class Contribution(ABC):
         """Plain data; `contribution_from_dict` reads it back."""
         fields = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}  # type: ignore[call-overload]
         return {"kind": self.kind, **fields}
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Contribution:
-        """The contribution written by `to_dict`."""
-        from taskveil.privacy.contributions import contribution_from_dict
-
-        return contribution_from_dict(data)
 
     def __post_init__(self) -> None:
         check_norm(self.bound)

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import OptionError
 from taskveil.privacy.units import Neighbours
 
 FloatArray = NDArray[np.float64]
@@ -300,37 +300,6 @@ class SelectEvent(Event):
             "mean_runs": self.mean_runs,
             "shape": shape,
         }
-
-
-EVENTS: dict[str, type[Event]] = {
-    e.kind: e
-    for e in (GaussianEvent, SampledGaussianEvent, PureEvent, ZeroEvent, CappedEvent, UncertifiedEvent, SelectEvent)
-}
-
-
-def event_from_dict(data: dict[str, Any]) -> Event:
-    """The event written by `Event.to_dict`."""
-    import taskveil.privacy.secure_events  # noqa: F401 (adds its events to the table)
-
-    fields = dict(data)
-    kind, version = fields.pop("kind", None), fields.pop("version", None)
-    if kind not in EVENTS:
-        raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
-    if version != EVENTS[kind].version:
-        raise DataError(
-            f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}"
-        )
-    if kind == "select":
-        fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
-        fields["shape"] = float(fields["shape"])
-    if kind == "capped":
-        fields["inner"] = event_from_dict(fields["inner"])
-    try:
-        return EVENTS[kind](**fields)
-    except TypeError:
-        raise DataError(
-            f"event {kind!r} has unexpected or missing fields: got {', '.join(sorted(fields))}"
-        ) from None
 
 
 def _positive(name: str, value: float) -> None:

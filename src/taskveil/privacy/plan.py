@@ -10,18 +10,14 @@ exactly MP-MTL Def. 7.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from taskveil.checks import ListOf, Number, optional
-from taskveil.errors import DataError, OptionError
-from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
-from taskveil.privacy.aggregation import AGGREGATIONS
+from taskveil.errors import OptionError
 from taskveil.privacy.calibrate import largest_loss
-from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram, contribution_from_dict
+from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram
 from taskveil.privacy.events import (
     CappedEvent,
     Charge,
@@ -29,190 +25,15 @@ from taskveil.privacy.events import (
     GaussianEvent,
     PureEvent,
     SampledGaussianEvent,
-    event_from_dict,
 )
-from taskveil.privacy.guarantees import check_delta
-from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
-from taskveil.privacy.mechanisms.gaussian import Gaussian
-from taskveil.privacy.per_task import Weighted, check_budgets, counted_for, task_shares
+from taskveil.privacy.mechanisms import MECHANISMS, Mechanism
+from taskveil.privacy.per_task import Weighted, check_budgets, task_shares
+from taskveil.privacy.planned import VARIANTS, Budget, Plan, PlannedRelease, Request, charged, event_of, is_sampled
 from taskveil.privacy.schedules import largest_base_epsilon
-from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.units import Neighbours, Unit
+from taskveil.privacy.secure_plan import secure_plan
+from taskveil.privacy.units import Neighbours
 
-SMALLEST_RATE = 1e-6
-VARIANTS = ("sound", "paper", "preprint")
-ON_MODELS = ("model-laplace", "paper-model-laplace")  # noise on messages, before they are summed
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What may be spent, on whom, and how. epsilon=None means: no noise, no guarantee."""
-
-    epsilon: float | None
-    delta: float
-    unit: Unit = Unit.TASK
-    neighbours: Neighbours = Neighbours.REPLACE_ONE
-    mechanism: str | None = None
-    accountant: str | None = None
-    aggregation: str = "curator"
-    variant: str = "sound"
-    secure: SecureOptions | None = None  # figures of aggregation "secure"
-    task_epsilons: tuple[float, ...] | None = None  # of every task, in order; `epsilon` is the largest then (per_task.py)
-
-    def __post_init__(self) -> None:
-        optional(Number(above=0)).check("epsilon", self.epsilon)
-        object.__setattr__(self, "delta", check_delta(self.delta))
-        object.__setattr__(self, "unit", _member(Unit, "unit", self.unit))
-        object.__setattr__(self, "neighbours", _member(Neighbours, "neighbours", self.neighbours))
-        if self.variant not in VARIANTS:
-            raise OptionError(f"unknown variant {self.variant!r}: expected one of {', '.join(VARIANTS)}")
-        for table, name in ((MECHANISMS, self.mechanism), (ACCOUNTANTS, self.accountant)):
-            if name is not None:
-                table.get(name)
-        AGGREGATIONS.get(self.aggregation)
-        if self.task_epsilons is not None:
-            each = ListOf(Number(above=0)).check("task_epsilons", list(self.task_epsilons))
-            object.__setattr__(self, "task_epsilons", tuple(each))
-            if self.epsilon is None or max(self.task_epsilons) != self.epsilon:
-                raise OptionError("where tasks have budgets of their own, epsilon is the largest of them")
-        if isinstance(self.secure, dict):
-            object.__setattr__(self, "secure", SecureOptions(**self.secure))
-        if (
-            self.mechanism is not None
-            and MECHANISMS.get(self.mechanism).family == "paper"
-            and self.variant == "sound"
-        ):
-            raise OptionError(
-                f"mechanism {self.mechanism!r} is not private; it needs variant='paper' or 'preprint'"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; budgets per task only where there are some."""
-        fields = asdict(self)
-        return fields if self.task_epsilons is not None else {k: v for k, v in fields.items() if k != "task_epsilons"}
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a method asks for: one release in one round; `weight` is its relative share of the budget.
-
-    `rate` is the probability with which each *unit* takes part, independently and in secret: whole tasks
-    for unit task (the runtime draws the cohort), single rows for unit record (coins are drawn per row;
-    sampling whole tasks would not give the sampled-Gaussian event for a record, because its task's other
-    rows come and go with it).
-    """
-
-    name: str
-    round: int
-    contribution: Contribution
-    weight: float = 1.0
-    rate: float | None = None
-    mechanism: str | None = None
-    most: int | None = None  # releases of this name that a unit takes part in at most; the runtime sees to it
-
-    def __post_init__(self) -> None:
-        if not (self.weight > 0 and math.isfinite(self.weight)):
-            raise OptionError(f"the weight of release {self.name!r} must be positive and finite")
-        if self.rate is not None and not SMALLEST_RATE <= self.rate <= 1:
-            raise OptionError(
-                f"the sampling rate of release {self.name!r} must lie in [{SMALLEST_RATE:g}, 1], got {self.rate!r}; "
-                "below that hardly anybody ever takes part: use a larger rate and fewer rounds"
-            )
-
-
-@dataclass(frozen=True)
-class PlannedRelease:
-    """One release with its mechanism and the event it will be charged as."""
-
-    name: str
-    round: int
-    contribution: Contribution
-    mechanism: Mechanism
-    event: Event
-    rate: float | None = None
-
-    @property
-    def id(self) -> str:
-        """Unique within a plan."""
-        return f"{self.round}/{self.name}"
-
-    def event_under(self, neighbours: Neighbours, budget: Budget, share: float = 1.0) -> Event:
-        """What this release costs a task with this share of the largest budget; the noise stays what it is."""
-        if neighbours is budget.neighbours and share == 1.0:
-            return self.event
-        what = counted_for(self.contribution, share)
-        event = event_of(self.mechanism, what, neighbours, self.rate, budget.aggregation)
-        return CappedEvent(event, self.event.most) if isinstance(self.event, CappedEvent) else event
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "name": self.name, "round": self.round, "contribution": self.contribution.to_dict(),
-            "mechanism": self.mechanism.to_dict(), "event": self.event.to_dict(), "rate": self.rate,
-        }  # fmt: skip
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> PlannedRelease:
-        """The release written by `to_dict`."""
-        return PlannedRelease(
-            data["name"], data["round"], contribution_from_dict(data["contribution"]),
-            mechanism_from_dict(data["mechanism"]), event_from_dict(data["event"]), data["rate"],
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All releases of a run and the budget they were calibrated to."""
-
-    releases: tuple[PlannedRelease, ...]
-    budget: Budget
-
-    def rounds(self) -> list[tuple[int, list[PlannedRelease]]]:
-        """Releases by round, in order."""
-        by_round: dict[int, list[PlannedRelease]] = {}
-        for release in self.releases:
-            by_round.setdefault(release.round, []).append(release)
-        return sorted(by_round.items())
-
-    def charges(self, neighbours: Neighbours | None = None, share: float = 1.0) -> list[Charge]:
-        """The events of all releases; under other neighbours than the budget's, or for another share, where they are given."""
-        relation = neighbours or self.budget.neighbours
-        return [Charge(release.event_under(relation, self.budget, share)) for release in self.releases]
-
-    def epsilon(self, delta: float | None = None) -> float:
-        """Certified epsilon at delta (the budget's by default); infinite where nothing is certified."""
-        return self.certified(delta)[0]
-
-    def certified(self, delta: float | None = None, share: float = 1.0) -> tuple[float, str]:
-        """Certified epsilon and the accountant that certifies it."""
-        return best_epsilon(
-            self.charges(share=share), self.budget.delta if delta is None else delta, self.budget.accountant
-        )
-
-    @property
-    def most_participations(self) -> int | None:
-        """How often a unit may take part, where the plan counts on a cap; the runtime asks nobody more often."""
-        return next((r.event.most for r in self.releases if isinstance(r.event, CappedEvent)), None)
-
-    def spent_after(self, rounds: int) -> float:
-        """Certified epsilon of the releases of the first `rounds` rounds; known before any row is read."""
-        first = {number for number, _ in self.rounds()[:rounds]}
-        return Plan(tuple(r for r in self.releases if r.round in first), self.budget).epsilon()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data; `Plan.from_dict` reads it back."""
-        return {
-            "version": 1,
-            "budget": self.budget.to_dict(),
-            "releases": [r.to_dict() for r in self.releases],
-        }
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Plan:
-        """The plan written by `to_dict`."""
-        if data.get("version") != 1:
-            raise DataError(f"this program reads plans of version 1; got version {data.get('version')!r}")
-        return Plan(tuple(PlannedRelease.from_dict(r) for r in data["releases"]), Budget(**data["budget"]))
+__all__ = ["VARIANTS", "Budget", "Plan", "PlannedRelease", "Request", "event_of", "make_plan"]
 
 
 def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
@@ -222,8 +43,6 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
     if budget.task_epsilons is not None:
         requests = _with_shares(requests, budget)
     if budget.aggregation == "secure" and budget.epsilon is not None and requests:
-        from taskveil.privacy.secure_plan import secure_plan
-
         return secure_plan(requests, budget)
     kinds = [_choose(request, budget) for request in requests]
     if budget.epsilon is None or not requests:
@@ -251,27 +70,6 @@ def _with_shares(requests: Sequence[Request], budget: Budget) -> list[Request]:
     return [replace(request, contribution=Weighted(request.contribution.plain, shares)) for request in requests]
 
 
-def event_of(
-    mechanism: Mechanism,
-    contribution: Contribution,
-    neighbours: Neighbours,
-    rate: float | None,
-    aggregation: str,
-) -> Event:
-    """The event of one release: the mechanism's own, or the sampled one where the cohort is secret.
-
-    Amplification needs an observer who cannot learn whether the unit takes part. With aggregation 'local'
-    the server sees who sends, and the noise in the sum depends on the cohort, so every participation is
-    charged in full. Where the unit is the record the coins are drawn for rows inside each task, every task
-    sends and adds noise either way, and nobody else sees them.
-    """
-    sampled = rate is not None and rate < 1 and _secret(contribution, aggregation)
-    if rate is None or not sampled or not isinstance(mechanism, Gaussian):
-        return mechanism.event(contribution, neighbours)
-    relative = mechanism.event(contribution, Neighbours.ADD_REMOVE).noise_multiplier
-    return SampledGaussianEvent(relative, rate, neighbours)
-
-
 def _planned_releases(
     requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float
 ) -> tuple[PlannedRelease, ...]:
@@ -292,21 +90,11 @@ def _planned_releases(
     return tuple(releases)
 
 
-def charged(requests: Sequence[Request]) -> list[bool]:
-    """Which requests cost something: all, or with a cap the first `most` of a name."""
-    seen: Counter[str] = Counter()
-    paid = []
-    for request in requests:
-        seen[request.name] += 1
-        paid.append(request.most is None or seen[request.name] <= request.most)
-    return paid
-
-
 def _mechanism(
     request: Request, kind: type[Mechanism], budget: Budget, share: float
 ) -> tuple[Mechanism, Event]:
     gaussian = kind.family == "gaussian"
-    relation = Neighbours.ADD_REMOVE if gaussian and _is_sampled(request, budget) else budget.neighbours
+    relation = Neighbours.ADD_REMOVE if gaussian and is_sampled(request, budget) else budget.neighbours
     parameter = 1 / share if gaussian else share
     mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
     return mechanism, event_of(
@@ -320,7 +108,7 @@ def _classes(
     """Requests that cost the same, counted: (pure?, weight, secret sampling rate) -> how many."""
     triples = zip(requests, kinds, charged(requests), strict=True)
     return Counter(
-        (kind.family == "pure", r.weight, r.rate if _is_sampled(r, budget) else None) for r, kind, paid in triples if paid
+        (kind.family == "pure", r.weight, r.rate if is_sampled(r, budget) else None) for r, kind, paid in triples if paid
     )
 
 
@@ -342,16 +130,6 @@ def _charges(
     return charges
 
 
-def _is_sampled(request: Request, budget: Budget) -> bool:
-    secret = _secret(request.contribution, budget.aggregation)
-    return request.rate is not None and request.rate < 1 and secret
-
-
-def _secret(contribution: Contribution, aggregation: str) -> bool:
-    """Whether no observer of this aggregation can learn if a unit took part."""
-    return contribution.unit is Unit.RECORD or AGGREGATIONS.get(aggregation).hides_cohort
-
-
 def _choose(request: Request, budget: Budget) -> type[Mechanism]:
     """The mechanism named by the budget or the request, or the default for this contribution."""
     contribution = request.contribution
@@ -359,10 +137,10 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
         return MECHANISMS.get("none")
     name = budget.mechanism or request.mechanism or _default(contribution, budget)
     kind = MECHANISMS.get(name)
-    if (name in ON_MODELS) != (budget.aggregation == "local-model"):
+    if kind.on_messages != (budget.aggregation == "local-model"):
         raise OptionError(
             f"aggregation {budget.aggregation!r} does not go with mechanism {name!r}: 'local-model' takes "
-            f"{' or '.join(ON_MODELS)}, and only it does"
+            f"{' or '.join(_on_messages())}, and only it does"
         )
     if kind.family == "none" and budget.variant == "sound":
         raise OptionError("mechanism 'none' adds no noise; it goes with epsilon=None only")
@@ -384,7 +162,7 @@ def _choose(request: Request, budget: Budget) -> type[Mechanism]:
 
 def _default(contribution: Contribution, budget: Budget) -> str:
     if budget.aggregation == "local-model":
-        return ON_MODELS[budget.variant != "sound"]
+        return next(n for n in _on_messages() if (MECHANISMS.get(n).family == "paper") == (budget.variant != "sound"))
     paper = MECHANISMS.get("paper-wishart")
     if budget.variant != "sound" and paper.accepts(contribution):
         return "paper-wishart"
@@ -393,6 +171,10 @@ def _default(contribution: Contribution, budget: Budget) -> str:
             return "two-sided-wishart"
         return "laplace" if isinstance(contribution, DiagonalSum) else "l2-laplace"
     return "matrix-gaussian" if contribution.symmetric else "gaussian"
+
+
+def _on_messages() -> list[str]:
+    return [name for name in MECHANISMS if MECHANISMS.get(name).on_messages]
 
 
 def _check_requests(requests: Sequence[Request], budget: Budget) -> None:
@@ -409,19 +191,10 @@ def _check_requests(requests: Sequence[Request], budget: Budget) -> None:
             )
         if isinstance(request.contribution, TaskGram) and request.rate is not None and request.rate < 1:
             raise OptionError("a task-gram needs every task in every round; it cannot be sampled")
-        if request.most is not None and (request.rate is None or _is_sampled(request, budget)):
+        if request.most is not None and (request.rate is None or is_sampled(request, budget)):
             raise OptionError(
                 "a cap on participations goes with sampled cohorts that an observer may know: give a rate below 1 and "
                 "aggregation 'local' or 'secure'. With 'curator' the cohort is secret and costs less than a cap would."
             )
     if len({(r.name, r.most, r.weight) for r in requests if r.most is not None}) > 1:
         raise OptionError("a cap on participations goes with one kind of release, the same in every round")
-
-
-def _member(enum: Any, name: str, value: Any) -> Any:
-    try:
-        return enum(value)
-    except ValueError:
-        raise OptionError(
-            f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}"
-        ) from None

@@ -23,7 +23,8 @@ from scipy.special import ndtr, ndtri
 from taskveil.errors import OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, candidates, merge
 from taskveil.privacy.accountants.base import SMALLEST_DELTA, with_curve
-from taskveil.privacy.events import Charge, GaussianEvent, UncertifiedEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge, GaussianEvent, UncertifiedEvent
 from taskveil.privacy.guarantees import check_delta
 
 if TYPE_CHECKING:

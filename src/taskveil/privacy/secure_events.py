@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.privacy.events import EVENTS, Event, FloatArray, GaussianEvent
+from taskveil.privacy.events import Event, FloatArray, GaussianEvent
 
 SMALLEST_SHARE_VARIANCE = 16.0
 ROUNDING_VARIANCE = 5.0
@@ -126,6 +126,3 @@ def gaussian_share_distance(share_variance: float, shares: int, size: int) -> fl
         raise OptionError("noise shares are too narrow for this grid; use more grid_bits")
     log_ratio = 3 * (shares * theta_error(share_variance / 2) + theta_error(ROUNDING_VARIANCE))
     return size * math.expm1(2 * log_ratio)
-
-
-EVENTS.update({event.kind: event for event in (SharedGaussianEvent, SharedSkellamEvent)})

@@ -17,7 +17,7 @@ from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent
 from taskveil.privacy.integer_tables import LARGEST_DISTANCE
 from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedNoise, SharedSkellam
-from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, charged
+from taskveil.privacy.planned import Budget, Plan, PlannedRelease, Request, charged
 from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
 
 

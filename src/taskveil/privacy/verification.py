@@ -15,11 +15,12 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Weighted, contribution_from_dict
-from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.per_task import counted_for
-from taskveil.privacy.plan import ON_MODELS, event_of
+from taskveil.privacy.plan import event_of
 from taskveil.privacy.units import Neighbours, Unit
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def unpaid(charges: Sequence[Charge]) -> list[str]:
 
 def _belongs(mechanism: Mechanism, aggregation: str) -> bool:
     """Noise on messages and noise in shares have events of their own aggregation, and of no other."""
-    on_messages = (mechanism.name in ON_MODELS) == (aggregation == "local-model")
+    on_messages = mechanism.on_messages == (aggregation == "local-model")
     return on_messages and isinstance(mechanism, SharedNoise) == (aggregation == "secure")
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from taskveil.errors import TaskveilError
 from taskveil.estimators.planning import HOPELESS, WORTH, signal_size
-from taskveil.methods.noise_level import noise_level
 from taskveil.report.chart import COLOURS, Chart, axis, level, number
 from taskveil.report.records import Run
 
@@ -95,7 +94,8 @@ def noise(run: Run) -> list[Chart]:
     for planned in run.plan.releases:
         signal = signal_size(planned, run.public)
         if signal:
-            series.setdefault(planned.name, []).append((planned.round, noise_level(planned) / signal))
+            noise = planned.mechanism.typical_norm(planned.contribution)
+            series.setdefault(planned.name, []).append((planned.round, noise / signal))
     if not series:
         return []
     every = max(1, math.ceil(max(map(len, series.values())) / 60))

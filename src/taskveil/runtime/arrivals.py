@@ -17,22 +17,23 @@ from taskveil.privacy.units import Unit
 from taskveil.runtime.replies import SILENT, SLOW, longest_noisy, shortened
 
 if TYPE_CHECKING:
-    from taskveil.runtime.driver import Driver, Progressed
+    from taskveil.runtime.driver import Driver
+    from taskveil.runtime.round import Position
 
 
-def run_arrivals(driver: Driver, at: Progressed, schedule: Sequence[int] | None = None) -> None:
+def run_arrivals(driver: Driver, at: Position, schedule: Sequence[int] | None = None) -> None:
     """To the end of everybody's plan; `schedule` (task positions) asks one site at a time, in that order."""
     if schedule is not None:
         for site in schedule[len(at.schedule) :]:
             _Arrivals(driver, at, [int(site)]).run(single=True)
     else:
         _Arrivals(driver, at, list(range(len(driver.members)))).run()
-    server: Any = driver.server
-    at.billboards.append(driver.inside(server.final(at.state)))
+    last = driver.server.final(at.state)
+    at.billboards.append(last if driver.round.inside is None else driver.round.inside(last))
 
 
 class _Arrivals:
-    def __init__(self, driver: Driver, at: Progressed, sites: list[int]) -> None:
+    def __init__(self, driver: Driver, at: Position, sites: list[int]) -> None:
         self.driver, self.at, self.sites = driver, at, sites
         self.asked_at: dict[int, float] = {}
         self.ask_at: dict[int, float] = {}  # sites whose last message failed, and when to ask them again
@@ -73,13 +74,9 @@ class _Arrivals:
     def _apply(self, site: int, number: int, arrays: dict[str, np.ndarray]) -> None:
         driver, at = self.driver, self.at
         tasks = driver.members[site]
-        accepted = np.zeros(driver.public.n_tasks, dtype=bool)
-        accepted[tasks] = True
-        bounded = {p.name: self._limited(p, arrays[p.name], tasks) for p in driver.rounds[number]}
-        at.state, billboard = driver.server.step(at.state, bounded, accepted)
-        at.billboards[1:] = [driver.inside(billboard)]
+        noisy = {p.name: self._limited(p, arrays[p.name], tasks) for p in driver.rounds[number]}
+        driver.round.published(at, noisy, driver.round.accepted([tasks]), int(tasks[0]))
         at.sent[site] += 1
-        at.schedule.append(int(tasks[0]))
         if number not in {p.round - 1 for p in at.executed}:
             at.executed += driver.rounds[number]
         if driver.save is not None:

@@ -24,15 +24,15 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.faults import point
-from taskveil.methods.base import Billboard, PublicInfo, State
+from taskveil.methods.base import Billboard, PublicInfo
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.spending import Account
 from taskveil.runtime.record import executed_releases
+from taskveil.runtime.round import Position
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.block import TaskBlock
 
 FORMAT = 1
-Position = tuple[State, State, list[Billboard], list[PlannedRelease], list[Any]]
 
 
 class Checkpoint:
@@ -84,14 +84,12 @@ class Checkpoint:
         executed = [self._planned[i] for i in self.journal()]
         path = self.folder / "state.npz"
         if not path.exists():
-            return ({}, {}, [], executed, []) if executed or self._stored() else None
+            return Position({}, [], executed) if executed or self._stored() else None
         arrays = read_arrays(path)
         about = json.loads(str(arrays.pop("about")))
-        state = _part(arrays, "task/")
-        server = _part(arrays, "server/")
         boards = [self._billboard(i) for i in about["billboards"]]
         self._check_journal(executed, len(about["schedule"]))
-        return state, server, boards, executed, about["schedule"]
+        return Position(_part(arrays, "server/"), boards, executed, about["schedule"], tasks=_part(arrays, "task/"))
 
     def _check_journal(self, executed: list[PlannedRelease], rounds: int) -> None:
         """A round that is over was committed before it was stored; a journal that lacks it was damaged."""
@@ -99,19 +97,16 @@ class Checkpoint:
         if not {p.id for p in self._planned.values() if p.round in over} <= {p.id for p in executed}:
             raise DataError(f"{self.folder}: commits.jsonl lacks releases of rounds that are over; this run cannot be resumed")
 
-    def save(
-        self, state: State, server: State, billboards: list[Billboard], executed: list[Any], schedule: list[Any]
-    ) -> None:
+    def save(self, at: Position) -> None:
         """Store a whole round: first what was published, then, in one rename, that the round is over."""
-        for board in (billboards[-1],) if len(billboards) > 1 else billboards:
+        boards = at.billboards
+        for board in (boards[-1], boards[0]) if len(boards) == 2 else boards[-1:]:
             self._write_billboard(board)
-        if len(billboards) == 2:
-            self._write_billboard(billboards[0])
         about = {
-            "billboards": [b.round for b in billboards],
-            "schedule": [None if s is None else [int(i) for i in s] for s in schedule],
+            "billboards": [b.round for b in boards],
+            "schedule": [None if s is None else [int(i) for i in s] for s in at.schedule],
         }
-        arrays = {f"task/{k}": v for k, v in state.items()} | {f"server/{k}": v for k, v in server.items()}
+        arrays = {f"task/{k}": v for k, v in at.tasks.items()} | {f"server/{k}": v for k, v in at.state.items()}
         arrays["about"] = np.asarray(json.dumps(about))
         write_arrays(self.folder / "state.npz", arrays)
         point("state.stored")

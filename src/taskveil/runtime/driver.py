@@ -2,7 +2,7 @@
 
     view -> sites -> (deadline) -> check every reply -> clip again -> charge -> noise -> server step -> billboard
 
-The same `release` and the same server side as `in_process`; only the carrier differs. What a site sends is never trusted: a
+The same round as `in_process` (runtime/round.py); only the carrier differs. What a site sends is never trusted: a
 message that is late, doubled, malformed, of the wrong shape or not finite counts as absent (zero), one that is too long is
 clipped again. Absent messages change neither the noise nor any divisor. Logs name sites and rules, never values.
 
@@ -13,29 +13,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from taskveil.errors import EnvironmentMissing, OptionError
-from taskveil.methods.base import Billboard, Method, PublicInfo, ServerSide, State, View
+from taskveil.methods.base import Billboard, View
 from taskveil.methods.published import published
-from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.randomness import NoiseSource
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import Account
+from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
-from taskveil.runtime.in_process import draw_cohort, fixed_cohort
 from taskveil.runtime.replies import LOST, LYING, REFUSING, SILENT, SLOW, Late, Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.round import Position, Round, released
+from taskveil.runtime.run import Run
 from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
 
 log = logging.getLogger("taskveil.federation")
-Progress = Callable[[int, int], None]
 
 
 class Carrier(Protocol):
@@ -63,62 +59,46 @@ class Rules:
         return min(self.pause * 2.0 ** (attempt - 1), 30.0)
 
 
-@dataclass
-class Progressed:
-    """Where a run stands; what a checkpoint must hold."""
-
-    state: State
-    billboards: list[Billboard]
-    executed: list[PlannedRelease] = field(default_factory=list)
-    schedule: list[Any] = field(default_factory=list)
-    sent: list[int] = field(default_factory=list)  # messages accepted from each site (asynchronous runs)
-
-
 class Driver:
     """Runs one plan with the sites of `members` (one list of task positions per site)."""
 
     def __init__(
         self,
-        method: Method,
-        public: PublicInfo,
-        plan: Plan,
-        account: Account,
-        source: NoiseSource,
+        run: Run,
         carrier: Carrier,
         members: Sequence[Sequence[int]],
         rules: Rules | None = None,
-        save: Callable[[Progressed], None] | None = None,
-        progress: Progress | None = None,
+        save: Callable[[Position], None] | None = None,
         roster: Mapping[int, bytes] | None = None,
     ) -> None:
-        self.method, self.public, self.plan = method, public, plan
+        self.program, self.carrier, self.save, self.progress = run, carrier, save, run.progress
+        self.method, self.public, self.plan = run.method, run.public, run.plan
         self.roster = roster or {}  # the sites' public signing keys, for secure sums
-        self.account, self.source, self.carrier = account, source, carrier
         self.members = [np.asarray(m, dtype=np.int64) for m in members]
         self.rules = rules or Rules()
-        self.save, self.progress = save, progress
-        self.digest = plan_digest(plan, public)
-        self.rounds = [releases for _, releases in plan.rounds()]
-        self.server: ServerSide = method.server_side(public, plan)
-        self.published = published(method, public, plan)
-        rows = public.task_rows if plan.budget.unit is Unit.RECORD else None
+        self.digest = plan_digest(run.plan, run.public)
+        shown = published(run.method, run.public, run.plan)
+        self.round = Round(run, inside=None if shown is None else shown.inside)
+        self.rounds, self.server = self.round.releases, self.round.server
+        public = run.public
+        rows = public.task_rows if run.budget.unit is Unit.RECORD else None
         self.units = np.ones(public.n_tasks, dtype=np.int64) if rows is None else np.asarray(rows)  # in every task, public
         self.refusals: list[str] = []  # "site 2: late", for the log and the tests
         self.on_refusal: Callable[[int, str, str], None] | None = None  # told of every refusal as it happens
 
     # ------------------------------------------------------------ whole runs
 
-    def run(self, position: Progressed | None = None, schedule: Sequence[int] | None = None) -> Progressed:
+    def run(self, position: Position | None = None, schedule: Sequence[int] | None = None) -> Position:
         """Train to the end of the plan, from `position` if a checkpoint gave one; then let the sites finish."""
         if position is None:
-            state, billboard = self.server.start()
-            position = Progressed(state, [billboard], sent=[0] * len(self.members))
+            position = self.round.start()
+            position.sent = [0] * len(self.members)
         if self.plan.most_participations is not None:
             raise OptionError(
                 "a cap on participations is kept where all tasks are in one process; sites cannot check it yet. Leave "
                 "participations= out: every round is then charged in full."
             )
-        self.account.reserve(self.plan)
+        self.program.account.reserve(self.plan)
         if self.method.schedule == "asynchronous":
             from taskveil.runtime.arrivals import run_arrivals
 
@@ -126,10 +106,10 @@ class Driver:
         else:
             self._run_rounds(position)
         self._finish(position)
-        self.account.finish()
+        self.program.account.finish()
         return position
 
-    def _run_rounds(self, at: Progressed) -> None:
+    def _run_rounds(self, at: Position) -> None:
         for number in range(len(at.schedule), len(self.rounds)):
             self._round(at, number)
             if self.save is not None:
@@ -139,61 +119,31 @@ class Driver:
             if at.billboards[-1].done:
                 break
 
-    def _round(self, at: Progressed, number: int) -> None:
+    def _round(self, at: Position, number: int) -> None:
         releases = self.rounds[number]
-        round_number = releases[0].round
-        size = fixed_cohort(self.method, self.public, self.plan)
-        active = draw_cohort(releases, self.public.n_tasks, self.source, round_number, size)
-        if self.plan.budget.aggregation == "secure":
-            self._secure_round(at, number, releases, active)
-            return
-        asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
-        parts = self._ask(at.billboards[-1], number, releases, active, asked, secret=active is not None)
-        accepted = np.zeros(self.public.n_tasks, dtype=bool)
-        for site in parts:
-            accepted[self.members[site]] = True
-        if active is not None:
-            accepted &= active
-        noisy = {p.name: self._release(p, {s: a[p.name] for s, a in parts.items()}) for p in releases}
-        self._publish(at, releases, noisy, accepted, active)
-
-    def _secure_round(
-        self, at: Progressed, number: int, releases: list[PlannedRelease], active: np.ndarray | None
-    ) -> None:
-        """Every site takes part, with an empty message where its tasks are not asked: noise shares do not vary."""
-        from taskveil.runtime.secure.rounds import secure_round
-
-        noisy, cohort = secure_round(self, at.billboards[-1], number, releases, active)
-        accepted = np.zeros(self.public.n_tasks, dtype=bool)
-        for site in cohort:
-            accepted[self.members[site]] = True
-        self._publish(at, releases, noisy, accepted if active is None else accepted & active, active)
-
-    def _publish(
-        self,
-        at: Progressed,
-        releases: list[PlannedRelease],
-        noisy: dict[str, np.ndarray],
-        accepted: np.ndarray,
-        active: np.ndarray | None,
-    ) -> None:
+        active = self.round.cohort(at, releases)  # 1
+        noisy, sites = self._noisy(at.billboards[-1], number, releases, active)  # 2, 3
         at.executed += releases
-        at.state, billboard = self.server.step(at.state, noisy, accepted)
-        billboard = self.inside(billboard)
-        if not self.method.keeps_history(self.plan):
-            del at.billboards[1:]
-        at.billboards.append(billboard)
-        at.schedule.append(None if active is None else np.flatnonzero(active))
+        accepted = self.round.accepted((self.members[site] for site in sites), active)  # 4
+        self.round.published(at, noisy, accepted, None if active is None else np.flatnonzero(active))  # 5
 
-    def inside(self, billboard: Billboard) -> Billboard:
-        """What sites will find admissible."""
-        return billboard if self.published is None else self.published.inside(billboard)
+    def _noisy(
+        self, billboard: Billboard, number: int, releases: list[PlannedRelease], active: np.ndarray | None
+    ) -> tuple[dict[str, np.ndarray], Iterable[int]]:
+        """The noisy sums of a round and the sites that are in them."""
+        aggregation = self.plan.budget.aggregation
+        if aggregation == "secure":  # every site takes part, some with an empty message: noise shares do not vary
+            from taskveil.runtime.secure.rounds import secure_round
 
-    def _release(self, planned: PlannedRelease, parts: dict[int, np.ndarray]) -> np.ndarray:
-        if self.plan.budget.aggregation in NOISE_AT_SITE:
-            return noisy_total(planned, parts, [int(self.units[m].sum()) for m in self.members])
-        bounded: Bounded = combined(planned, parts, self.members, self.units)
-        return release(planned, bounded, self.account, self.source, self.plan.budget.aggregation).value
+            return secure_round(self, billboard, number, releases, active)
+        asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
+        answers = self._ask(billboard, number, releases, active, asked, secret=active is not None)
+        parts = {p.name: {site: arrays[p.name] for site, arrays in answers.items()} for p in releases}
+        if aggregation in NOISE_AT_SITE:
+            sizes = [int(self.units[m].sum()) for m in self.members]
+            return {p.name: noisy_total(p, parts[p.name], sizes) for p in releases}, answers
+        messages = {p.name: combined(p, parts[p.name], self.members, self.units) for p in releases}
+        return released(self.program, releases, messages), answers
 
     # ---------------------------------------------------------- one question
 
@@ -284,7 +234,7 @@ class Driver:
 
     # ------------------------------------------------------------------ end
 
-    def _finish(self, at: Progressed) -> None:
+    def _finish(self, at: Position) -> None:
         billboard = at.billboards[-1]
         for site, tasks in enumerate(self.members):
             view: View = billboard.view(tasks)

@@ -31,19 +31,17 @@ import numpy as np
 from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
 from taskveil.faults import point
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import Method, Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.published import Published, Shown, published
-from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contributions import seal_clipped_sum
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.randomness import NoiseSource
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
 from taskveil.runtime import wire
-from taskveil.runtime.in_process import task_step
-from taskveil.runtime.rows import bounded_rows
+from taskveil.runtime.round import bounded, task_step
+from taskveil.runtime.run import Run
 from taskveil.runtime.secure.parties import Membership, SecureParty
 from taskveil.runtime.site_memory import Last, Memory, Volatile
 from taskveil.runtime.views import checked_view
@@ -94,30 +92,25 @@ class Site:
     def __init__(
         self,
         name: str,
-        method: Method,
+        run: Run,
         block: TaskBlock,
         positions: Sequence[int],
-        public: PublicInfo,
-        plan: Plan,
-        account: Account,
-        source: NoiseSource,
         memory: Memory | None = None,
         limit: int | None = None,
         membership: Membership | None = None,
     ) -> None:
-        self.name, self.method, self.block, self.public, self.plan = name, method, block, public, plan
-        self.positions = [int(t) for t in positions]
-        self.account, self.source = account, source
+        self.name, self.block, self.positions = name, block, [int(t) for t in positions]
+        self.method, self.public, self.plan, self.account, self.source = run.method, run.public, run.plan, run.account, run.source
         self.memory = Volatile() if memory is None else memory
-        self.digest = plan_digest(plan, public)
-        self.rounds = [releases for _, releases in plan.rounds()]
+        self.digest = plan_digest(run.plan, run.public)
+        self.rounds = [releases for _, releases in run.plan.rounds()]
         self.limit = len(self.rounds) if limit is None else min(limit, len(self.rounds))
         self.party = None if membership is None else SecureParty(membership, self.memory)
-        self.asynchronous = method.schedule == "asynchronous"
+        self.asynchronous = run.method.schedule == "asynchronous"
         if self.asynchronous and len(self.positions) != 1:
             raise CheckFailed("an asynchronous site answers for one task; start one site per task")
-        self._at_site = self.asynchronous or plan.budget.aggregation in NOISE_AT_SITE
-        self._secure = plan.budget.aggregation == "secure" and not self.asynchronous
+        self._at_site = self.asynchronous or run.budget.aggregation in NOISE_AT_SITE
+        self._secure = run.budget.aggregation == "secure" and not self.asynchronous
 
     @cached_property
     def tasks(self) -> TaskSide:
@@ -199,7 +192,8 @@ class Site:
         """The next state and the clipped messages; where anything fails the old state and zero messages."""
         try:
             new, raw = task_step(self.tasks, state or self.tasks.start(), view)
-            return new, {p.name: self._bounded(p, raw[p.name], view) for p in self.rounds[number]}
+            sent = {p.name: bounded(p, raw[p.name], view.active, self.source, self.positions) for p in self.rounds[number]}
+            return new, sent
         except Exception as error:
             note_at_site(f"message {number}: {type(error).__name__} in the local step; the zero message was sent instead")
             return state, {p.name: self._zero(p) for p in self.rounds[number]}
@@ -209,15 +203,6 @@ class Site:
         if self.method.sends_sums(n_tasks, self.public, self.plan):
             return seal_clipped_sum(what, np.zeros(what.total_shape), n_tasks)
         return what.nothing(n_tasks)
-
-    def _bounded(self, planned: PlannedRelease, raw: Any, view: View) -> Bounded:
-        if isinstance(raw, Bounded):
-            return raw
-        if isinstance(raw, RowGradients):
-            return bounded_rows(planned, raw, self.source, self.positions)
-        if view.active is not None:
-            raw = np.where(view.active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
-        return planned.contribution.clip(raw)
 
     def _packed(self, number: int, message: dict[str, Bounded], paid: Paid) -> bytes:
         arrays = {p.name: self._outgoing(p, message[p.name], paid) for p in self.rounds[number]}

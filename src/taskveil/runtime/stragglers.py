@@ -1,11 +1,7 @@
-"""Synchronous rounds with a waiting time, on a virtual clock: late messages are dropped (Ponomarenko-Timofeev et al., 3.1, 7.2).
-
-    billboard -> all compute -> the server waits T_wait -> sum of what arrived -> billboard lists whose messages it holds
+"""How long a synchronous server should wait for its participants (Ponomarenko-Timofeev et al., 3.1, 7.2).
 
 Compute times are Gaussian with mean and spread fitted to rows and features, divided by a hardware factor per participant (1 to
-10 when heterogeneous). They are keyed by (seed, round), so a wall-clock curve is reproducible and a run takes seconds. A late
-participant interrupts, takes the new w and restarts; the billboard's list tells it to roll back (methods decide how).
-MOCHA's rule is different: nobody is dropped, a slow node gets as many rows as fit into T_wait (`effort` in its view).
+10 when heterogeneous). They are keyed by (seed, round), so a wall-clock curve is reproducible.
 
 A simulation: compute times depend on private row counts, so nothing here belongs in a private deployment. There, missing
 messages count as zero and lower neither the noise nor the divisor.
@@ -13,20 +9,11 @@ messages count as zero and lower neither the noise nor the divisor.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State, TaskSide, View
-from taskveil.privacy.plan import Plan
-from taskveil.privacy.randomness import NoiseSource
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import Account
-from taskveil.runtime.in_process import bounded_message
-from taskveil.tasks.block import TaskBlock
 
 SHARES = (0.10, 0.20, 0.25, 0.45, 0.75, 1.0)
 LEAST_SHARE_OF_MEAN = 0.05  # a Gaussian time is cut off here: no computation takes no time
@@ -88,70 +75,3 @@ def benchmark_waiting_time(times: ComputeTimes, rows: np.ndarray, n_features: in
     """The paper's suggestion (7.2.2): everybody reports the longest of its own benchmark epochs, the largest is taken."""
     drawn = [times.draw(2 * 10**6 + t, rows, n_features) for t in range(repeats)]
     return float(np.max(drawn))
-
-
-@dataclass
-class StragglerRecord:
-    """Models, and for each round the virtual time at its end, who answered, and what the watcher returned."""
-
-    models: Models
-    billboards: list[Billboard]
-    seconds: list[float] = field(default_factory=list)
-    answered: list[np.ndarray] = field(default_factory=list)
-    watched: list[Any] = field(default_factory=list)
-
-    @property
-    def rounds(self) -> int:
-        return len(self.seconds)
-
-    @property
-    def response_share(self) -> float:
-        return float(np.mean([a.mean() for a in self.answered]))
-
-
-Watcher = Callable[[TaskSide, State, View], Any]
-
-
-def run_with_stragglers(
-    method: Method,
-    block: TaskBlock,
-    public: PublicInfo,
-    plan: Plan,
-    account: Account,
-    source: NoiseSource,
-    times: ComputeTimes,
-    wait: float = float("inf"),
-    partial_work: bool = False,
-    server_seconds: float = 0.0,
-    watcher: Watcher | None = None,
-) -> StragglerRecord:
-    """The loop of in_process.run with a clock. `partial_work`: slow nodes do less instead of being dropped."""
-    tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
-    state = tasks.start()
-    server_state, billboard = server.start()
-    account.reserve(plan)
-    record, now = StragglerRecord(Models(np.zeros(0), np.zeros(0)), [billboard]), 0.0
-    for number, releases in plan.rounds():
-        view = billboard.view(None)
-        if partial_work and np.isfinite(wait):
-            effort = times.rows_within(wait, block.n_features, block.n_tasks)
-            view = replace(view, values={**view.values, "effort": effort})
-        state, message = tasks.step(state, view)
-        taken = times.draw(number, getattr(tasks, "work", block.sizes), block.n_features)
-        arrived = np.ones(block.n_tasks, dtype=bool) if partial_work else taken <= wait
-        noisy = {}
-        for planned in releases:
-            bounded = bounded_message(planned, message, arrived)
-            noisy[planned.name] = release(planned, bounded, account, source, plan.budget.aggregation).value
-        server_state, billboard = server.step(server_state, noisy, arrived)
-        now += min(wait, float(taken.max(initial=0.0))) + server_seconds
-        record.billboards.append(billboard)
-        record.seconds.append(now)
-        record.answered.append(arrived)
-        if watcher is not None:
-            record.watched.append(watcher(tasks, state, billboard.view(None)))
-        if billboard.done:
-            break
-    record.models = tasks.finish(state, billboard.view(None))
-    account.finish()
-    return record

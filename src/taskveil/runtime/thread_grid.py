@@ -8,21 +8,20 @@ task per site, and the order of arrivals is the order in which threads finish (r
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import EnvironmentMissing
-from taskveil.methods.base import Method, PublicInfo, State
+from taskveil.methods.base import State
 from taskveil.methods.published import published
-from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.randomness import NoiseSource
-from taskveil.privacy.spending import Account
-from taskveil.runtime.driver import Driver, Progress, Rules
+from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import Run
+from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.site import NOISE_AT_SITE, Site, Volatile
 from taskveil.runtime.virtual_clock import message_limits, stack_models
 from taskveil.tasks.block import TaskBlock
@@ -33,41 +32,8 @@ if TYPE_CHECKING:
 MANY = 64  # more tasks than this share sites
 
 
-class SharedAccount:
-    """One account for all sites of a run: release k is charged once, before the first site draws its noise for it."""
-
-    def __init__(self, account: Account | None) -> None:
-        self._account, self._seen, self._lock = account, set[str](), threading.Lock()
-
-    def commit(self, *planned: PlannedRelease) -> str:
-        with self._lock:
-            new = [p for p in planned if p.id not in self._seen]
-            if self._account is not None and new:
-                self._account.commit(*new)
-            self._seen.update(p.id for p in new)
-        return planned[-1].id
-
-    def reserve(self, plan: Plan) -> None:
-        """The server has reserved the plan for everybody."""
-
-    def finish(self) -> None:
-        """The server closes the account."""
-
-    def spent(self) -> list[Any]:
-        return [] if self._account is None else self._account.spent()
-
-
 def run(
-    method: Method,
-    block: TaskBlock,
-    public: PublicInfo,
-    plan: Plan,
-    account: Account,
-    source: NoiseSource,
-    progress: Progress | None = None,
-    *,
-    schedule: Sequence[int] | None = None,
-    rules: Rules | None = None,
+    run: Run, block: TaskBlock, *, schedule: Sequence[int] | None = None, rules: Rules | None = None
 ) -> RunRecord:
     """Train all tasks of the block over threads; the same record as `in_process.run`."""
     try:
@@ -75,13 +41,13 @@ def run(
     except ImportError:
         raise EnvironmentMissing("runtime 'flower' needs Flower: pip install 'taskveil[federated]'") from None
     started = time.perf_counter()
-    sites = make_sites(method, block, public, plan, account, source)
+    sites = make_sites(run, block)
     members = [site.positions for site in sites]
     carrier = thread_carrier([site.handle for site in sites], workers=min(8, os.cpu_count() or 1))
     try:
         rules = rules or Rules(attempts=1)  # threads do not get lost: a site that fails once fails again
         roster = sites[0].party.membership.roster if sites[0].party else None
-        driver = Driver(method, public, plan, account, source, carrier, members, rules, progress=progress, roster=roster)
+        driver = Driver(run, carrier, members, rules, roster=roster)
         done = driver.run(schedule=schedule)
     finally:
         carrier.grid.close()
@@ -91,8 +57,8 @@ def run(
         for m, site in zip(memories, sites, strict=True)
     ]
     record = RunRecord(
-        stack_models([m.models for m in memories]), done.billboards, plan, public, done.executed,
-        source.describe(), done.schedule, time.perf_counter() - started,
+        stack_models([m.models for m in memories]), done.billboards, run.plan, run.public, done.executed,
+        run.source.describe(), done.schedule, time.perf_counter() - started,
         _one_state(states),
     )  # fmt: skip
     record.extra = {"refusals": driver.refusals, "messages_per_task": done.sent}
@@ -108,12 +74,11 @@ def _one_state(states: list[State]) -> State:
     return {name: np.concatenate([s[name] for s in states]) for name in names} if fits else {}
 
 
-def make_sites(
-    method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, account: Account, source: NoiseSource
-) -> list[Site]:
+def make_sites(run: Run, block: TaskBlock) -> list[Site]:
     """One site per task, or blocks of neighbouring tasks."""
+    method, plan = run.method, run.plan
     at_site = method.schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
-    shared: Any = SharedAccount(account if at_site else None)
+    theirs = replace(run, account=SharedAccount(run.account if at_site else None))
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
     if plan.budget.secure is not None and plan.budget.secure.site_sizes is not None:
         parts = np.split(np.arange(block.n_tasks), np.cumsum(plan.budget.secure.site_sizes)[:-1])
@@ -121,21 +86,12 @@ def make_sites(
     memberships = _memberships(len(parts)) if plan.budget.aggregation == "secure" else None
     sites = [
         Site(
-            f"site-{i}",
-            method,
-            block.take(list(part)),
-            part.tolist(),
-            public,
-            plan,
-            shared,
-            source,
-            Volatile(),
-            int(limits[part].min()),
+            f"site-{i}", theirs, block.take(list(part)), part.tolist(), Volatile(), int(limits[part].min()),
             memberships[i] if memberships else None,
         )
         for i, part in enumerate(parts)
     ]
-    shown = published(method, public, plan)
+    shown = published(method, run.public, plan)
     for site in sites:
         site.published = shown  # the same for all of them
     return sites

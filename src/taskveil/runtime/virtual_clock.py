@@ -20,19 +20,15 @@ from typing import Any
 import numpy as np
 
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
-from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.randomness import NoiseSource
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import Account
 from taskveil.runtime.delays import PAPER, Delays
 from taskveil.runtime.record import RunRecord
-from taskveil.runtime.rows import bounded_rows
+from taskveil.runtime.round import Round, released
+from taskveil.runtime.run import Run
+from taskveil.runtime.shared_account import SharedAccount
 from taskveil.tasks.block import TaskBlock
 
-Progress = Callable[[int, int], None]
 Watcher = Callable[
     [float, int, Any, State], bool | None
 ]  # (virtual time, arrivals, server side, state); True stops
@@ -48,33 +44,9 @@ class Arrival:
     delay: int  # updates by others between reading and writing
 
 
-class ParallelAccount:
-    """Charges message number k once for all nodes; every node's own events are a prefix of what is charged."""
-
-    def __init__(self, account: Account) -> None:
-        self._account = account
-        self._seen: set[str] = set()
-
-    def commit(self, *planned: PlannedRelease) -> str:
-        new = [p for p in planned if p.id not in self._seen]
-        if new:
-            self._account.commit(*new)
-        self._seen.update(p.id for p in new)
-        return planned[-1].id
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._account, name)
-
-
 def run(
-    method: Method,
+    run: Run,
     block: TaskBlock,
-    public: PublicInfo,
-    plan: Plan,
-    account: Account,
-    source: NoiseSource,
-    progress: Progress | None = None,
-    checkpoint: Any | None = None,
     *,
     schedule: Sequence[int] | None = None,
     watch: Watcher | None = None,
@@ -87,37 +59,34 @@ def run(
     only); `synchronous` waits for all nodes in every round, for comparison; `until` is the last virtual second.
     """
     started = time.perf_counter()
-    account.reserve(plan)
-    nodes = Nodes(method, block, public, plan, ParallelAccount(account), source)
-    server: Any = method.server_side(public, plan)
-    state, billboard = server.start()
-    clock = _replayed(schedule) if schedule is not None else _virtual(nodes, method, public, synchronous)
+    run.account.reserve(run.plan)
+    nodes, rounds = Nodes(replace(run, account=SharedAccount(run.account)), block), Round(run)
+    at = rounds.start()
+    clock = _replayed(schedule) if schedule is not None else _virtual(nodes, run.method, run.public, synchronous)
     arrivals: list[Arrival] = []
     for now, tasks in clock:
         if now > until:
             break
-        accepted = np.zeros(block.n_tasks, dtype=bool)
-        accepted[tasks] = True
-        releases = nodes.messages(tasks, billboard)
-        arrivals += [Arrival(t, int(nodes.sent[t]) - 1, now, _delay(state, t)) for t in tasks]
-        state, billboard = server.step(state, releases, accepted)
-        if watch is not None and watch(now, len(arrivals), server, state):
+        releases = nodes.messages(tasks, at.billboards[-1])
+        arrivals += [Arrival(t, int(nodes.sent[t]) - 1, now, _delay(at.state, t)) for t in tasks]
+        rounds.published(at, releases, rounds.accepted(tasks), tasks)
+        if watch is not None and watch(now, len(arrivals), rounds.server, at.state):
             break
-        if progress is not None and len(arrivals) % block.n_tasks == 0:
-            progress(len(arrivals) // block.n_tasks, int(nodes.limits.max()))
-        if not nodes.private and _settled(server, state, method, len(arrivals)):
+        if run.progress is not None and len(arrivals) % block.n_tasks == 0:
+            run.progress(len(arrivals) // block.n_tasks, int(nodes.limits.max()))
+        if not nodes.private and _settled(rounds.server, at.state, run.method, len(arrivals)):
             break
-    billboard = server.final(state)
-    account.finish()
+    billboard = rounds.server.final(at.state)
+    run.account.finish()
     record = RunRecord(
-        nodes.finish(billboard), [server.start()[1], billboard], plan, public, nodes.executed, source.describe(),
+        nodes.finish(billboard), [at.billboards[0], billboard], run.plan, run.public, nodes.executed, run.source.describe(),
         [a.task for a in arrivals], time.perf_counter() - started, nodes.state(),
     )  # fmt: skip
     record.extra = {
         "trace": arrivals,
         "messages_per_task": nodes.sent.tolist(),
         "virtual_seconds": arrivals[-1].at if arrivals else 0.0,
-        **server.statistics(state),
+        **rounds.server.statistics(at.state),
     }
     return record
 
@@ -125,23 +94,15 @@ def run(
 class Nodes:
     """All nodes of a run: one task side each, its state, and how many messages it has sent."""
 
-    def __init__(
-        self,
-        method: Method,
-        block: TaskBlock,
-        public: PublicInfo,
-        plan: Plan,
-        account: Any,
-        source: NoiseSource,
-    ) -> None:
-        self.plan, self.account, self.source = plan, account, source
-        self.private = plan.budget.epsilon is not None
-        self.rounds = [releases for _, releases in plan.rounds()]
-        self.sides = [method.task_side(block.take([t]), public, plan) for t in range(block.n_tasks)]
+    def __init__(self, run: Run, block: TaskBlock) -> None:
+        self.run, self.private = run, run.budget.epsilon is not None
+        self.rounds = [releases for _, releases in run.plan.rounds()]
+        self.sides = [run.method.task_side(block.take([t]), run.public, run.plan) for t in range(block.n_tasks)]
         self.states = [side.start() for side in self.sides]
         self.sent = np.zeros(block.n_tasks, dtype=np.int64)
-        self.limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
+        self.limits = message_limits(run.plan, getattr(run.method, "budgets", None), block.n_tasks)
         self.executed: list[PlannedRelease] = []
+        self.charged = 0  # messages of the node that is furthest
 
     def waiting(self, task: int) -> bool:
         return bool(self.sent[task] < self.limits[task])
@@ -165,20 +126,11 @@ class Nodes:
         view = replace(billboard.view(np.array([task])), round=number)
         self.states[task], message = self.sides[task].step(self.states[task], view)
         self.sent[task] += 1
-        out = {}
-        for planned in self.rounds[number]:
-            bounded = bound(planned, message[planned.name], self.source, [task])
-            out[planned.name] = release(planned, bounded, self.account, self.source, "local", [task]).value
-            if number >= len(self.executed):
-                self.executed.append(planned)
-        return out
-
-
-def bound(planned: PlannedRelease, raw: Any, source: NoiseSource, tasks: Sequence[str | int]) -> Bounded:
-    """Clip one message: row by row where the unit is the record, as a whole otherwise."""
-    if isinstance(raw, RowGradients):
-        return bounded_rows(planned, raw, source, tasks)
-    return planned.contribution.clip(raw)
+        noisy = released(self.run, self.rounds[number], message, tasks=[task])
+        if number == self.charged:
+            self.executed += self.rounds[number]
+            self.charged += 1
+        return noisy
 
 
 def message_limits(plan: Plan, budgets: Sequence[float] | None, n_tasks: int) -> np.ndarray:

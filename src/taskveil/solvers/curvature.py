@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.solvers.bands import packed_size
 from taskveil.solvers.block_gradient import row_weights
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks
@@ -26,7 +27,6 @@ from taskveil.threads import over_tasks
 Array = NDArray[np.floating]
 WAIT = 10
 EVERY = 16
-BAND = 4  # rows of a packed matrix that stand together
 MOST = 0.3  # of the bytes of a task's rows: memory, and there must be something to save
 
 
@@ -55,14 +55,14 @@ class Curvature:
 
     def _pays(self) -> NDArray[np.bool_]:
         most = MOST * self.block.sizes * self.block.n_features * self.block.X.itemsize
-        return np.asarray(_numbers(self.block.n_features) * np.dtype(np.float32).itemsize <= most)
+        return np.asarray(packed_size(self.block.n_features) * np.dtype(np.float32).itemsize <= most)
 
     def pack(self) -> None:
         """The matrices of the tasks for which it pays."""
         from taskveil.solvers import kernels_curvature
 
         block, weights = self.block, row_weights(self.block)
-        each = _numbers(block.n_features)
+        each = packed_size(block.n_features)
         self.where[self.pays] = np.arange(self.pays.sum()) * each
         self.numbers, self.lengths = np.empty(int(self.pays.sum()) * each, np.float32), np.empty(block.n_tasks)
         self.anchors, self.slopes = np.empty(self.mean_x.shape), np.empty(self.mean_x.shape)
@@ -73,8 +73,3 @@ class Curvature:
             )
 
         over_tasks(work, block.offsets, block.n_features)
-
-
-def _numbers(d: int) -> int:
-    """Length of a packed d x d matrix."""
-    return sum(BAND * (d - k) for k in range(0, d, BAND))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from taskveil.solvers.curvature import BAND
+from taskveil.solvers.bands import BAND
 from taskveil.solvers.kernels import FAST
 
 assert BAND == 4  # the loops below are written out for it; eight rows at a time no longer vectorise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from taskveil.solvers.curvature import BAND
+from taskveil.solvers.bands import BAND
 from taskveil.solvers.kernels import FAST, task_pass
 from taskveil.solvers.kernels_curvature import curvature_times
 

@@ -24,11 +24,10 @@ from taskveil.tasks import catalogue, datasets, synthetic
 from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.rows import load_rows
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["load_rows", "load_tasks", "make_binary"]
+__all__ = ["load_tasks", "make_binary"]
 
 
 def load_tasks(

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tests.support import audit_faults as faults
 
 import taskveil as tv
-from taskveil.audits import faults
 from taskveil.audits.result import power
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.task import TaskSet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support import audit_faults as faults
 
 import taskveil as tv
-from taskveil.audits import faults
 from taskveil.audits.one_run import PREFIX, fit_with_canaries
 from taskveil.errors import OptionError
 from taskveil.tasks.task import TaskSet

@@ -16,9 +16,9 @@ from taskveil.methods.base import Billboard
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.randomness import system_noise
 from taskveil.privacy.seal import SALT, SEAL, seal_of
-from taskveil.runtime.driver import Progressed
 from taskveil.runtime.federation.config import load_federation
 from taskveil.runtime.federation.server import write_results
+from taskveil.runtime.round import Position
 
 OBSERVERS = ("other-tasks", "server", "public")
 RUNS = {
@@ -83,7 +83,7 @@ def results(tmp_path):
     (tmp_path / "federation.toml").write_text(FEDERATION)
     federation = load_federation(tmp_path / "federation.toml")
     plan = federation.plan()
-    done = Progressed({}, [Billboard(1, {"U": np.eye(2)})], list(plan.releases), [None], [1, 1])
+    done = Position({}, [Billboard(1, {"U": np.eye(2)})], list(plan.releases), [None], [1, 1])
     write_results(tmp_path / "results", federation, plan, done, system_noise(), SimpleNamespace(refusals=[]))
     return tmp_path / "results"
 

@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from experiments.hu_2023.naive_dp import NaiveDP
 
 import taskveil as tv
 from taskveil.errors import DataError, OptionError
-from taskveil.methods.naive_dp import NaiveDP
 from taskveil.tasks.person import limit_tasks_per_person
 from taskveil.tasks.prepare.step import PrepareRules, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
@@ -163,7 +163,7 @@ def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, va
 
 
 def test_survey_fills_over_everybody_s_rows_are_refused_in_private_runs():
-    from taskveil.tasks.survey import survey_tasks
+    from experiments.survey import survey_tasks
 
     rng = np.random.default_rng(0)
     answers = {name: rng.integers(0, 2, 60) for name in ("q1", "q2")}

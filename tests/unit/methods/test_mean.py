@@ -194,11 +194,11 @@ def test_the_record_level_mean_approaches_the_pooled_model(rate):
     X = rng.uniform(-1, 1, (8000, 3))
     y = X @ w + 0.1 + 0.05 * rng.standard_normal(8000)
     block = TaskBlock(X, y, np.concatenate([[0], np.cumsum(sizes)]))
-    from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime.in_process import run
+    from taskveil.runtime.run import Run
 
     method, public, plan = record_setting(block, rate)
-    record = run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(1))
+    record = run(Run(method, public, plan, source=insecure_seeded_noise(1)), block)
     board = record.billboards[-1].values
     np.testing.assert_allclose(board["mean"][0], w, atol=0.05)
     np.testing.assert_allclose(board["intercept"], 0.1, atol=0.05)

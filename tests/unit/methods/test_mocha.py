@@ -35,12 +35,13 @@ def test_a_learnt_relationship_is_a_scaled_square_root():
 
 
 def test_a_slow_node_does_less_work_and_nobody_is_dropped():
+    from experiments.ponomarenko_2023.waiting_rounds import run_with_stragglers
     from tests.support.svm_runs import NO_PRIVACY, public_of
 
     from taskveil.privacy.plan import make_plan
     from taskveil.privacy.randomness import insecure_seeded_noise
-    from taskveil.privacy.spending import MemoryAccount
-    from taskveil.runtime.stragglers import ComputeTimes, run_with_stragglers
+    from taskveil.runtime.run import Run
+    from taskveil.runtime.stragglers import ComputeTimes
 
     block, method = related_block(n_tasks=4, rows=50), Mocha(rounds=3)
     public = public_of(block)
@@ -48,7 +49,7 @@ def test_a_slow_node_does_less_work_and_nobody_is_dropped():
     times = ComputeTimes(base=0.0, per_cell=1.0, spread=0.0, hardware=np.array([1.0, 2.0, 5.0, 10.0]))
     seen = []
     record = run_with_stragglers(
-        method, block, public, plan, MemoryAccount(), insecure_seeded_noise(0), times, wait=10.0 * block.n_features,
+        Run(method, public, plan, source=insecure_seeded_noise(0)), block, times, wait=10.0 * block.n_features,
         partial_work=True, watcher=lambda tasks, state, view: seen.append(tasks.work.copy()),
     )  # fmt: skip
     assert all(a.all() for a in record.answered)

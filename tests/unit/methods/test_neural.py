@@ -18,7 +18,7 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.runtime import in_process
+from taskveil.runtime import round as rounds
 
 pytest.importorskip("jax")
 
@@ -160,17 +160,17 @@ def test_fixed_size_cohorts_are_never_accounted_as_poisson():
         assert isinstance(plan.releases[0].event, SampledGaussianEvent)
         if refused:
             with pytest.raises(OptionError, match="cannot be accounted as Poisson"):
-                in_process.fixed_cohort(method, public, plan)
+                rounds.fixed_cohort(method, public, plan)
         else:
-            assert in_process.fixed_cohort(method, public, plan) == 100
+            assert rounds.fixed_cohort(method, public, plan) == 100
 
 
 def test_cohorts_of_a_fixed_size_have_it_and_poisson_ones_do_not():
     public = PublicInfo(n_tasks=150, n_features=4, n_outputs=3, kind="classification")
     releases = list(make_plan(NeuralMean(rate=0.5, **FAST).requests(public, PRIVATE), PRIVATE).releases[:1])
     source = insecure_seeded_noise(1)
-    fixed = [in_process.draw_cohort(releases, 150, source, t, 100).sum() for t in range(20)]
-    poisson = [in_process.draw_cohort(releases, 150, source, t).sum() for t in range(20)]
+    fixed = [rounds.draw_cohort(releases, 150, source, t, 100).sum() for t in range(20)]
+    poisson = [rounds.draw_cohort(releases, 150, source, t).sum() for t in range(20)]
     assert set(fixed) == {100} and len(set(poisson)) > 5
 
 
@@ -338,7 +338,7 @@ def test_pp_sgd_adds_a_private_and_a_shared_part():
 
 
 def test_naive_client_noise_hides_every_personal_model_from_the_public():
-    from taskveil.methods.naive_dp import NaiveDP
+    from experiments.hu_2023.naive_dp import NaiveDP
 
     tasks = related_tasks(n_tasks=8, kind="classification", classes=3)
     method = NaiveDP(rounds=1, local_steps=5, clip=1.0)

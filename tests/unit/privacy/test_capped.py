@@ -11,11 +11,13 @@ import taskveil as tv
 from taskveil.errors import OptionError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum
-from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime import in_process
+from taskveil.runtime import round as rounds
 
 ROUNDS, MOST, RATE = 12, 3, 0.2
 
@@ -32,7 +34,7 @@ def test_so_many_releases_are_charged_as_a_unit_takes_part_in(aggregation):
     capped, few, all_ = planned(aggregation), planned(aggregation, None, MOST), planned(aggregation, None)
     assert len(capped.releases) == ROUNDS and capped.most_participations == MOST
     assert capped.epsilon() <= 2.0
-    scale = [plan.releases[0].mechanism.typical_scale for plan in (capped, few, all_)]
+    scale = [plan.releases[0].mechanism.coordinate_deviation(plan.releases[0].contribution) for plan in (capped, few, all_)]
     assert scale[0] == pytest.approx(scale[1], rel=1e-3)
     assert scale[2] / scale[0] == pytest.approx(np.sqrt(ROUNDS / MOST), rel=0.1)
 
@@ -90,7 +92,7 @@ def test_nobody_takes_part_more_often_and_the_certificate_says_so(monkeypatch):
     assert "server" in observers
     assert certificate.verify().ok
 
-    monkeypatch.setattr(in_process, "within_cap", lambda active, most, schedule: active)
+    monkeypatch.setattr(rounds, "within_cap", lambda active, most, schedule: active)
     fitted()
     assert most_often(kept[1]) > MOST, "the twin: a runtime that forgets the cap is seen by the same count"
 

@@ -129,7 +129,7 @@ def test_every_aggregation_carries_it_and_its_certificate_recomputes(aggregation
     raw = np.zeros((12, 5))
     raw[:, 0] = 1.0
     seen = release(plan.releases[0], WHAT.clip(raw), account, source, aggregation).value
-    deviation = plan.releases[0].mechanism.typical_scale * (math.sqrt(12) if aggregation == "local" else 1.0)
+    deviation = plan.releases[0].mechanism.coordinate_deviation(WHAT) * (math.sqrt(12) if aggregation == "local" else 1.0)
     off = np.linalg.norm(seen - WHAT.total(WHAT.clip(raw)))
     assert seen.shape == WHAT.total_shape and off < 3 * deviation * math.sqrt(seen.size)
     certificate = build_certificate("subspace", plan, {"source": "system", "exact": True})

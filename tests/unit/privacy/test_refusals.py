@@ -34,6 +34,7 @@ from taskveil.privacy.contributions import (
     contribution_from_dict,
     seal_clipped_sum,
 )  # fmt: skip
+from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import (
     CappedEvent,
     Charge,
@@ -41,7 +42,6 @@ from taskveil.privacy.events import (
     PureEvent,
     SampledGaussianEvent,
     SelectEvent,
-    event_from_dict,
 )  # fmt: skip
 from taskveil.privacy.ledger.book import Book, Key
 from taskveil.privacy.ledger.migrations import refuse_newer

@@ -8,7 +8,8 @@ import pytest
 from scipy import stats
 
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
-from taskveil.privacy.events import Charge, GaussianEvent, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.guarantees import gaussian_delta
 from taskveil.privacy.secure_events import (
     ROUNDING_VARIANCE,

@@ -107,7 +107,7 @@ def test_the_released_total_is_the_sum_plus_noise_of_the_planned_size(contributi
     bounded = contribution.clip(raw)
     noisy = release(planned, bounded, account, system_noise(), "secure").value
     error = contribution.to_vector(noisy - contribution.total(bounded))
-    limit = planned.mechanism.typical_scale * math.sqrt(2 * math.log(2e6 * error.size))
+    limit = planned.mechanism.coordinate_deviation(planned.contribution) * math.sqrt(2 * math.log(2e6 * error.size))
     assert np.abs(error).max() < limit
     assert noisy.shape == contribution.total_shape
 
@@ -240,5 +240,5 @@ def test_with_all_tasks_present_the_noise_is_within_four_percent_of_a_curators(n
     contribution = OuterSum(n_features, 1.0)
     shared = plan_for(contribution, n_tasks=n_tasks).releases[0].mechanism
     curator = make_plan([Request("sum", 1, contribution)], Budget(1.0, 1e-5)).releases[0].mechanism
-    assert 1.0 < shared.typical_scale / curator.scale < 1.04
+    assert 1.0 < shared.coordinate_deviation(contribution) / curator.scale < 1.04
     assert shared.bits <= 22

@@ -16,8 +16,9 @@ from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.replies import longest_noisy
+from taskveil.runtime.run import Run
+from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.site import Site
-from taskveil.runtime.thread_grid import SharedAccount
 from taskveil.runtime.wire import Packet
 
 N_TASKS = 6
@@ -49,10 +50,8 @@ def setting(name="low-rank", aggregation="curator", epsilon=2.0, unit="task", **
     budget = method.adjust(Budget(epsilon, 1e-5, unit, aggregation=aggregation, neighbours="add-remove"))
     plan = make_plan(method.requests(public, budget), budget)
     source = insecure_seeded_noise(4)
-    account = SharedAccount(None)
-    sites = [
-        Site(f"s{t}", method, block.take([t]), [t], public, plan, account, source) for t in range(N_TASKS)
-    ]
+    run = Run(method, public, plan, SharedAccount(), source)
+    sites = [Site(f"s{t}", run, block.take([t]), [t]) for t in range(N_TASKS)]
     return method, public, plan, source, sites
 
 
@@ -61,7 +60,7 @@ def drive(parts, spoil=None, **rules):
     carrier = DirectCarrier([s.handle for s in sites], spoil)
     members = [[t] for t in range(N_TASKS)]
     given = Rules(**{"deadline": 0.05, "attempts": 2, "pause": 0.01, **rules})
-    driver = Driver(method, public, plan, MemoryAccount(), source, carrier, members, given)
+    driver = Driver(Run(method, public, plan, source=source), carrier, members, given)
     return driver, driver.run()
 
 
@@ -118,14 +117,14 @@ def test_a_hundred_bad_messages_leave_the_server_up_and_the_result_within_the_bo
         return next(stream)(reply)
 
     sums: dict[str, list] = {}
-    step = module.Driver._release
+    step = module.Driver._noisy
 
-    def remember(self, planned, parts):
-        value = step(self, planned, parts)
-        sums.setdefault(self.tag, []).append((planned, value))
-        return value
+    def remember(self, billboard, number, releases, active):
+        noisy, sites = step(self, billboard, number, releases, active)
+        sums.setdefault(self.tag, []).extend((p, noisy[p.name]) for p in releases)
+        return noisy, sites
 
-    monkeypatch.setattr(module.Driver, "_release", remember)
+    monkeypatch.setattr(module.Driver, "_noisy", remember)
     runs = 0
     while sent < 100:
         for tag, how in (("honest", None), ("bad", spoil)):
@@ -191,7 +190,7 @@ def test_asynchronous_arrivals_survive_bad_messages(kind):
     assert np.isfinite(done.billboards[-1].values["shared"]).all()
 
 
-def test_a_missing_site_changes_neither_the_noise_nor_the_other_messages():
+def test_a_missing_site_changes_neither_the_noise_nor_the_other_messages(monkeypatch):
     """With one site silent the release is the honest one minus that site's clipped message, noise included."""
     from taskveil.runtime import driver as module
 
@@ -199,20 +198,19 @@ def test_a_missing_site_changes_neither_the_noise_nor_the_other_messages():
     for tag, spoil in (("all", None), ("without", lambda reply: [])):
         parts = setting(rounds=1)
         sums = []
-        keep = module.Driver._release
+        keep = module.released
 
-        def remember(self, planned, answers, sums=sums, keep=keep):
-            sums.append((planned, dict(answers), keep(self, planned, answers)))
-            return sums[-1][2]
+        def remember(run, releases, messages, sums=sums, keep=keep):
+            noisy = keep(run, releases, messages)
+            sums.extend((p, messages[p.name].value, noisy[p.name]) for p in releases)
+            return noisy
 
-        module.Driver._release = remember
-        try:
-            drive(parts, spoil)
-        finally:
-            module.Driver._release = keep
+        monkeypatch.setattr(module, "released", remember)
+        drive(parts, spoil)
+        monkeypatch.setattr(module, "released", keep)
         seen[tag] = sums[0]
     planned, answers, whole = seen["all"]
-    own = planned.contribution.total(planned.contribution.clip(answers[BAD_SITE]))
+    own = planned.contribution.total(planned.contribution.clip(answers[[BAD_SITE]]))
     np.testing.assert_allclose(whole - own, seen["without"][2], atol=1e-9)
 
 
@@ -231,11 +229,7 @@ def test_too_few_sites_release_nothing():
     account = MemoryAccount()
     carrier = DirectCarrier([lambda data: b"" for _ in sites])
     driver = Driver(
-        method,
-        public,
-        plan,
-        account,
-        source,
+        Run(method, public, plan, account, source),
         carrier,
         [[t] for t in range(N_TASKS)],
         Rules(deadline=0.02, attempts=2, pause=0.01),
@@ -263,7 +257,7 @@ def test_asked_twice_a_site_sends_the_same_bytes_and_charges_once():
     account = MemoryAccount()
     account.reserve(plan)
     block = make_block(n_tasks=N_TASKS)
-    site = Site("s0", method, block.take([0]), [0], public, plan, account, system_noise())
+    site = Site("s0", Run(method, public, plan, account, system_noise()), block.take([0]), [0])
     asked = question(parts)
     assert site.handle(asked) == site.handle(asked)
     assert len(account.spent()) == 1
@@ -287,7 +281,7 @@ def test_record_level_sums_come_through_the_driver_whole(aggregation):
     method, public, plan, source, sites = setting("mean", aggregation, epsilon=1e7, unit="record", rounds=2)
     driver, done = drive((method, public, plan, source, sites))
     block = make_block(n_tasks=N_TASKS)
-    alone = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(4))
+    alone = in_process.run(Run(method, public, plan, source=insecure_seeded_noise(4)), block)
     assert driver.refusals == []
     for name, value in alone.billboards[-1].values.items():
         assert np.allclose(done.billboards[-1].values[name], value, atol=1e-3)
@@ -297,7 +291,7 @@ def test_a_site_stops_at_its_own_budget():
     method, public, plan, source, _ = setting("async", unit="record", rounds=3)
     block = make_block(n_tasks=N_TASKS)
     parts = (method, public, plan, source, [])
-    site = Site("s0", method, block.take([0]), [0], public, plan, SharedAccount(None), source, limit=1)
+    site = Site("s0", Run(method, public, plan, SharedAccount(), source), block.take([0]), [0], limit=1)
     parts[4].append(site)
     assert wire.decode(site.handle(question(parts))).kind == "message"
     refused = wire.decode(site.handle(question(parts, number=1)))

@@ -21,6 +21,7 @@ from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.replies import Refused
+from taskveil.runtime.run import Run
 from taskveil.runtime.secure import SecureServer, messages, rounds
 from taskveil.runtime.secure.parties import party_settings
 from taskveil.runtime.wire import Packet
@@ -88,7 +89,7 @@ def a_driver(parts, carrier, roster=None, **rules) -> Driver:
     method, public, plan = parts
     members = [[t] for t in range(N_TASKS)]
     given = Rules(**{"deadline": 0.02, "attempts": 1, "pause": 0.0, **rules})
-    return Driver(method, public, plan, MemoryAccount(), insecure_seeded_noise(1), carrier, members, given, roster=roster)
+    return Driver(Run(method, public, plan, source=insecure_seeded_noise(1)), carrier, members, given, roster=roster)
 
 
 def replies_of(parts) -> list[bytes]:

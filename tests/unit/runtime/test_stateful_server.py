@@ -16,6 +16,7 @@ from taskveil.errors import CheckFailed, InputError
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
+from taskveil.runtime.run import Run
 from taskveil.runtime.site import Site
 from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.wire import Packet
@@ -57,7 +58,7 @@ class Place:
     def crash(self) -> None:
         method, public, plan = self.parts
         source = insecure_seeded_noise(1)
-        self.site = Site("s", method, self.block, [0], public, plan, self.account, source, SiteState(self.folder))
+        self.site = Site("s", Run(method, public, plan, self.account, source), self.block, [0], SiteState(self.folder))
 
 
 def question(parts: Any, digest: str, rng: np.random.Generator) -> bytes:

@@ -21,14 +21,14 @@ from taskveil.cli.main import run
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import system_noise
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.federation import status
 from taskveil.runtime.federation.status_page import page
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier
+from taskveil.runtime.run import Run
+from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.site import Site
-from taskveil.runtime.thread_grid import SharedAccount
 from taskveil.runtime.wire import Packet
 
 NAMES = ["good", "slow", "late", "dead", "cut-off", "lying", "refusing"]
@@ -74,9 +74,9 @@ def watched(tmp_path_factory) -> Watch:
     method, budget = methods.get("mean", rounds=2), Budget(2.0, 1e-5, aggregation="local")
     plan = make_plan(method.requests(public, budget), budget)
     other = make_plan(method.requests(public, budget), Budget(3.0, 1e-5, aggregation="local"))
-    in_process.run(method, block, public, plan, MemoryAccount(), system_noise())  # compiles what the clock must not count
+    in_process.run(Run(method, public, plan, source=system_noise()), block)  # compiles what the clock must not count
     sites = {
-        n: Site(n, method, block.take([t]), [t], public, other if n == "refusing" else plan, SharedAccount(None), system_noise())
+        n: Site(n, Run(method, public, other if n == "refusing" else plan, SharedAccount()), block.take([t]), [t])
         for t, n in enumerate(NAMES)
     }
     path = tmp_path_factory.mktemp("watch") / "watch.json"
@@ -84,7 +84,7 @@ def watched(tmp_path_factory) -> Watch:
     carrier = WatchedCarrier(OddCarrier(sites), watch)
     members = [[t] for t in range(len(NAMES))]
     rules = Rules(deadline=DEADLINE, min_sites=1, attempts=1)
-    driver = Driver(method, public, plan, MemoryAccount(), system_noise(), carrier, members, rules, progress=watch.progress)
+    driver = Driver(Run(method, public, plan, progress=watch.progress), carrier, members, rules)
     driver.on_refusal = watch.refused
     driver.run()
     watch.write(now=True)
@@ -153,7 +153,7 @@ def test_counts_go_on_after_a_restart(watched):
 def test_the_words_of_a_site_do_not_decide_what_it_is_taken_for():
     """A site that refuses in the server's own words for a late answer is refusing, not slow."""
     parts = run_of()
-    driver = Driver(*parts, MemoryAccount(), system_noise(), None, [[0]])
+    driver = Driver(Run(*parts), None, [[0]])
     seen: list[str] = []
     driver.on_refusal = lambda site, reason, kind: seen.append(kind)
     for words in ("no valid answer before the deadline", "a doubled or late message", "the message failed on the way"):

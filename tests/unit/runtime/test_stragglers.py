@@ -8,6 +8,7 @@ from tests.support.svm_runs import related_block, run
 
 from taskveil.errors import OptionError
 from taskveil.methods.svm.method import Svm
+from taskveil.runtime.run import Run
 from taskveil.runtime.stragglers import (
     SHARES,
     ComputeTimes,
@@ -69,11 +70,10 @@ def test_waiting_for_everybody_is_the_plain_loop():
 
     from taskveil.privacy.plan import make_plan
     from taskveil.privacy.randomness import insecure_seeded_noise
-    from taskveil.privacy.spending import MemoryAccount
     from taskveil.runtime import in_process
 
     block, method = related_block(), Svm(tol=1e-6)
     public = public_of(block)
     plan = make_plan(method.requests(public, NO_PRIVACY), NO_PRIVACY)
-    plain = in_process.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(1))
+    plain = in_process.run(Run(method, public, plan, source=insecure_seeded_noise(1)), block)
     np.testing.assert_array_equal(run(method, block, 1.0).models.coef, plain.models.coef)

@@ -44,7 +44,6 @@ STEP_SAFETY = 0.95
 OPTIMISM = (
     4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
 )
-NO_CLIP = 1e12  # without privacy nothing needs a bound, but every message has one
 
 
 @dataclass(frozen=True)
@@ -281,12 +280,12 @@ class AsyncMTL(Method):
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
         shape = (public.n_outputs, public.n_features + int(public.fit_intercept))
         if name == "curvature":
-            return VectorSum((1,), NO_CLIP)
+            return VectorSum((1,), Contribution.unbounded)
         return (RowSum if form.rows else VectorSum)(shape, self._bound(form, public))
 
     def _bound(self, form: Form, public: PublicInfo) -> float:
         if not form.private:
-            return NO_CLIP
+            return Contribution.unbounded
         if form.paper:
             return self._paper_bound(public)
         if self.clip is not None:

@@ -29,12 +29,11 @@ from taskveil.methods.svm.masks import Mask, parse_mask
 from taskveil.methods.svm.paper import PaperServer, PaperTasks
 from taskveil.methods.svm.private import PrivateServer, private_rounds
 from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
-from taskveil.privacy.contributions import VectorSum
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.svm_problem import SCOPES, balanced_factors
 from taskveil.tasks.block import TaskBlock
 
-UNBOUNDED = 1e90  # stands for "no clipping" where nothing is private
 MOST_ROUNDS = 1000
 PAPER_ROUNDS = 60
 NO_GUARANTEE = (
@@ -144,7 +143,7 @@ class Svm(Method):
         rounds = range(1, self.n_rounds(public, budget) + 1)
         if budget.epsilon is not None:
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in rounds]
-        update, figures = VectorSum(shape, UNBOUNDED), VectorSum((public.n_outputs, 2), UNBOUNDED)
+        update, figures = VectorSum(shape, Contribution.unbounded), VectorSum((public.n_outputs, 2), Contribution.unbounded)
         return [Request(name, t, what) for t in rounds for name, what in ((UPDATE, update), (FIGURES, figures))]
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:

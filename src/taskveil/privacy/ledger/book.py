@@ -23,7 +23,8 @@ from typing import Any
 
 from taskveil.checks import Number
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
-from taskveil.privacy.events import Charge, Event, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.carry import carry_over

@@ -7,15 +7,17 @@ the right to go on with a run that is still open follow from the new account's o
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from taskveil.errors import OptionError
 from taskveil.privacy.ledger import statements as say
-from taskveil.privacy.ledger.database import Transaction
 from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.privacy.ledger.posting import append, entry
 from taskveil.privacy.ledger.reach import NULL, REPLACE, Key, Reach
 from taskveil.privacy.ledger.replay import first_plan_cost, replayed
+
+if TYPE_CHECKING:
+    from taskveil.privacy.ledger.database import Transaction
 
 
 def carry_all(transaction: Transaction) -> None:

@@ -1,4 +1,4 @@
-"""The ledger's tables, and the named steps that brought them there.
+"""The named steps that brought the ledger's tables where they are.
 
 A step and the record of it share one transaction, so a ledger is never half-migrated. A ledger that holds a step this
 program does not know was written by a newer version: it is refused, nothing is released.
@@ -9,71 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    Connection,
-    Float,
-    ForeignKey,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    insert,
-    select,
-    text,
-)
+from sqlalchemy import Connection, insert, select, text
 
 from taskveil.errors import LedgerUnavailable
-
-metadata = MetaData()
-
-steps = Table("taskveil_steps", metadata, Column("name", String(60), primary_key=True))
-
-accounts = Table(
-    "taskveil_accounts",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", String(200), nullable=False),
-    Column("unit", String(20), nullable=False),
-    Column("neighbours", String(20), nullable=False),
-    Column("observer", String(20), nullable=False),
-    Column("epsilon", Float, nullable=False),
-    Column("delta", Float, nullable=False),
-    Column("rule", String(10), nullable=False),  # "open" until the first run, then "renyi" or "sum", for ever
-    Column("held", Text, nullable=False),  # what is committed or reserved, composed (JSON)
-    Column("entries", Integer, nullable=False),
-    Column("head", String(64), nullable=False),  # hash of the last entry
-    UniqueConstraint("name", "unit", "neighbours", "observer"),
-)
-
-runs = Table(
-    "taskveil_runs",
-    metadata,
-    Column("run", String(40), primary_key=True),
-    Column("account", ForeignKey("taskveil_accounts.id"), primary_key=True),  # a run stands in every account it reaches
-    Column("delta", Float, nullable=False),
-    Column("left", Text, nullable=False),  # events reserved and not committed, with their counts (JSON)
-    Column("committed", Integer, nullable=False),
-    Column("finished", Integer, nullable=False),
-)
-
-entries = Table(
-    "taskveil_entries",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("account", ForeignKey("taskveil_accounts.id"), nullable=False, index=True),
-    Column("number", Integer, nullable=False),  # 1, 2, 3 ... within the account
-    Column("run", String(40), nullable=False, index=True),
-    Column("kind", String(10), nullable=False),  # limit, reserve, commit, finish
-    Column("release", String(200), nullable=False),  # of a commit, else empty
-    Column("body", Text, nullable=False),
-    Column("at", String(32), nullable=False),
-    Column("previous", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
-    UniqueConstraint("account", "number"),
-)
+from taskveil.privacy.ledger.carry import carry_all
+from taskveil.privacy.ledger.tables import accounts, entries, metadata, runs, steps
 
 
 def _create(connection: Connection, transaction: Any) -> None:
@@ -90,8 +30,6 @@ def _create(connection: Connection, transaction: Any) -> None:
 
 def _every_account(connection: Connection, transaction: Any) -> None:
     """Version 0.1.0 charged one observer: a run may now stand in several accounts, and earlier ones are carried over."""
-    from taskveil.privacy.ledger.carry import carry_all
-
     columns = "run, account, delta, \"left\", committed, finished"
     connection.execute(text("ALTER TABLE taskveil_runs RENAME TO taskveil_runs_before"))
     metadata.create_all(connection, tables=[runs])

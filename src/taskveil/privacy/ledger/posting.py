@@ -8,15 +8,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskveil.errors import BudgetExceeded
-from taskveil.privacy.events import Charge, Event, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.chain import link
-from taskveil.privacy.ledger.database import Transaction
 from taskveil.privacy.ledger.holdings import GAUSSIAN, Cost, Holdings, Limit, cost_of
 from taskveil.privacy.ledger.reach import Key, Reach
+
+if TYPE_CHECKING:
+    from taskveil.privacy.ledger.database import Transaction
 
 RUNNING, FINISHED, COMPLETE = 0, 1, 2  # the column "finished" of a run
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.privacy.events import Charge, event_from_dict
+from taskveil.privacy.event_table import event_from_dict
+from taskveil.privacy.events import Charge
 from taskveil.privacy.ledger.chain import broken_links
 from taskveil.privacy.ledger.holdings import OPEN, Cost, Holdings, cost_of, nothing
 from taskveil.privacy.ledger.posting import COMPLETE, FINISHED, RUNNING, taken_from, unused

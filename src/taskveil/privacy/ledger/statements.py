@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, insert, select, update
 
-from taskveil.privacy.ledger.migrations import accounts, entries, runs, steps
+from taskveil.privacy.ledger.tables import accounts, entries, runs, steps
 
 Values = Mapping[str, Any]
 

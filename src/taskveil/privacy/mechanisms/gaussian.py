@@ -23,13 +23,13 @@ import numpy as np
 
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import GaussianEvent
-from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, GaussianLaw
 from taskveil.privacy.randomness import FloatArray, Stream, grid, snap
 from taskveil.privacy.units import Neighbours
 
 
 @dataclass(frozen=True)
-class Gaussian(Mechanism):
+class Gaussian(GaussianLaw):
     """Independent N(0, scale^2) on every coordinate of a vector."""
 
     name = "gaussian"

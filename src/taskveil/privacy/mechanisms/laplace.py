@@ -22,7 +22,7 @@ import numpy as np
 
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.events import PureEvent
-from taskveil.privacy.mechanisms.base import INFLATION, Family, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, Family, Mechanism, laplace_tail
 from taskveil.privacy.randomness import FloatArray, Stream, grid, snap
 from taskveil.privacy.units import Neighbours
 
@@ -55,6 +55,15 @@ class Laplace(Mechanism):
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         return np.asarray(snap(total, self.scale) + stream.laplace(self.scale, contribution.total_shape))
 
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        return math.sqrt(2) * self.scale
+
+    def typical_norm(self, contribution: Contribution) -> float:
+        return self.scale * math.log(2 * math.prod(contribution.total_shape))
+
+    def log_tail(self, deviations: float) -> float:
+        return laplace_tail(deviations)
+
 
 @dataclass(frozen=True)
 class L2Laplace(Mechanism):
@@ -85,6 +94,21 @@ class L2Laplace(Mechanism):
             return super().add(contribution, total, stream)
         # One task moves one row, so every row gets its own draw of the row's dimension.
         return np.stack([row + self.noise(contribution.shape, stream) for row in total])
+
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        """E|z|^2 / p = (p + 1) b^2, because |z| is Gamma(p, b)."""
+        return math.sqrt(_drawn_together(contribution) + 1.0) * self.scale
+
+    def typical_norm(self, contribution: Contribution) -> float:
+        return self.scale * _drawn_together(contribution)
+
+    def log_tail(self, deviations: float) -> float:
+        return laplace_tail(deviations)
+
+
+def _drawn_together(contribution: Contribution) -> int:
+    """Coordinates of one draw: a row of a stack, else the whole total."""
+    return math.prod(contribution.message_shape if isinstance(contribution, TaskStack) else contribution.total_shape)
 
 
 def _l1(contribution: Contribution, neighbours: Neighbours) -> float:

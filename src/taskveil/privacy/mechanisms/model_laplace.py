@@ -25,7 +25,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import PureEvent, UncertifiedEvent
-from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, GaussianLaw
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours, Unit
@@ -39,11 +39,12 @@ NOT_ON_TOTALS = "this noise goes on every task's own message; use aggregation='l
 
 
 @dataclass(frozen=True)
-class ModelLaplace(Mechanism):
+class ModelLaplace(GaussianLaw):
     """Density proportional to exp(-|b| / scale) on one task's clipped message."""
 
     name = "model-laplace"
     family = "pure"
+    on_messages = True
 
     @classmethod
     def accepts(cls, contribution: Contribution) -> bool:
@@ -74,12 +75,23 @@ class ModelLaplace(Mechanism):
         ]
         return contribution.total(contribution.clip(np.stack(noisy)))
 
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        """Of what one task's noise does to the sum, root mean square over coordinates.
+
+        A message that is clipped again is noise for a part of its length, and puts at most the add-remove sensitivity into
+        the sum. Exact for sums of messages while the noise stays within the bound: s sqrt(p + 1).
+        """
+        p, most = math.prod(contribution.message_shape), contribution.sensitivity(Neighbours.ADD_REMOVE).l2
+        part = min(1.0, self.scale * math.sqrt(p * (p + 1.0)) / contribution.bound)
+        return part * most / math.sqrt(contribution.vector_size)
+
 
 @dataclass(frozen=True)
 class PaperModelLaplace(PaperWishart):
     """Lines 4 to 6 of Algorithm 5 as printed. Not private."""
 
     name = "paper-model-laplace"
+    on_messages = True
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> UncertifiedEvent:
         return UncertifiedEvent(REASON, self.claimed_epsilon, 0.0)  # no lower bound on delta is proved here

@@ -8,13 +8,13 @@ import numpy as np
 
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import UncertifiedEvent
-from taskveil.privacy.mechanisms.base import Mechanism
+from taskveil.privacy.mechanisms.base import GaussianLaw
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours
 
 
 @dataclass(frozen=True)
-class NoNoise(Mechanism):
+class NoNoise(GaussianLaw):
     """Releases the clipped sum as it is."""
 
     name = "none"

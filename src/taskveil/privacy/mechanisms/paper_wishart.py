@@ -24,7 +24,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution, DiagonalSum
 from taskveil.privacy.events import UncertifiedEvent
-from taskveil.privacy.mechanisms.base import Mechanism
+from taskveil.privacy.mechanisms.base import Mechanism, gaussian_tail
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours
 
@@ -67,3 +67,13 @@ class PaperWishart(Mechanism):
         if len(total_shape) == 1:
             return np.asarray(self.scale * stream.chi_square(d + 1, d))
         return stream.wishart(d, d + 1, self.scale)
+
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        return self.scale * math.sqrt(2 * (contribution.total_shape[0] + 1))
+
+    def typical_norm(self, contribution: Contribution) -> float:
+        """About 3.8 c d (docs/theory/model-protected.md#noise-lift)."""
+        return 3.8 * self.scale * contribution.total_shape[0]
+
+    def log_tail(self, deviations: float) -> float:
+        return gaussian_tail(deviations)

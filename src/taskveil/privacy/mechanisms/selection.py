@@ -51,6 +51,15 @@ class Selection(Mechanism):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         raise OptionError("the noise of a selection is that of its runs")
 
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        raise OptionError("the noise of a selection is that of its runs")
+
+    def typical_norm(self, contribution: Contribution) -> float:
+        raise OptionError("the noise of a selection is that of its runs")
+
+    def log_tail(self, deviations: float) -> float:
+        raise OptionError("the noise of a selection is that of its runs")
+
     def draw_runs(self, stream: Stream) -> int:
         """K >= 1 from the truncated negative binomial law, by inverting its distribution function."""
         if self.mean_runs == 1:

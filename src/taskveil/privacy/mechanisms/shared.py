@@ -33,7 +33,7 @@ from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import Event
 from taskveil.privacy.integer_sampler import KeyStream, integer_noise
 from taskveil.privacy.integer_tables import LARGEST_DEVIATION, LARGEST_DISTANCE
-from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, GaussianLaw
 from taskveil.privacy.quantise import OVERFLOW_BITS, Grid, best_grid, ring_bits
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.secure_events import (
@@ -52,7 +52,7 @@ STEPS_PER_ROOT = 64  # grid steps per sqrt(coordinate): keeps what rounding adds
 
 
 @dataclass(frozen=True)
-class SharedNoise(Mechanism):
+class SharedNoise(GaussianLaw):
     """`scale` is the deviation of the h guaranteed shares together, in real units, as for a curator."""
 
     law = "discrete-gaussian"
@@ -150,8 +150,8 @@ class SharedNoise(Mechanism):
     def shares(self) -> int:
         return self.min_cohort - self.colluders
 
-    @property
-    def typical_scale(self) -> float:
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        """Of the noise a total usually holds: more than `scale`, because the spare shares are in it."""
         return self.scale * math.sqrt(self.n_sites / self.shares)
 
     def sites(self) -> list[range]:

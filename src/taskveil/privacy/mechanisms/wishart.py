@@ -19,13 +19,14 @@ Not proved   no exact sampler: the guarantee covers real arithmetic.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import PureEvent
-from taskveil.privacy.mechanisms.base import INFLATION, Mechanism
+from taskveil.privacy.mechanisms.base import INFLATION, Mechanism, gaussian_tail
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours
 
@@ -53,6 +54,17 @@ class TwoSidedWishart(Mechanism):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         d = total_shape[0]
         return np.asarray(stream.wishart(d, d + 1, self.scale) - stream.wishart(d, d + 1, self.scale))
+
+    def coordinate_deviation(self, contribution: Contribution) -> float:
+        """That of the symmetric Gaussian matrix with this spectral norm: a sixth more than of a diagonal entry, 2c sqrt(d+1)."""
+        return self.typical_norm(contribution) / math.sqrt(2 * contribution.total_shape[0])
+
+    def typical_norm(self, contribution: Contribution) -> float:
+        """About 3.3 c d (docs/theory/model-protected.md#noise-lift)."""
+        return 3.3 * self.scale * contribution.total_shape[0]
+
+    def log_tail(self, deviations: float) -> float:
+        return gaussian_tail(deviations)
 
 
 def _nuclear(contribution: Contribution, neighbours: Neighbours) -> float:

@@ -19,14 +19,15 @@ from taskveil.checks import check_table
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.contributions import TaskStack
-from taskveil.privacy.guarantees import check_new_delta
-from taskveil.privacy.plan import Budget, Plan, make_plan
-from taskveil.privacy.secure_options import SecureOptions
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
+from taskveil.runtime.run import assemble, budget_for
 from taskveil.runtime.site import NOISE_AT_SITE
 from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
+
+SPENDING = ("epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "secure")  # of [run]
 
 
 @dataclass(frozen=True)
@@ -127,32 +128,21 @@ class Federation:
         return roster
 
     def budget(self) -> Budget:
-        run, record = self.run, self.run.get("unit", "task") == "record"
-        size = len(self.task_names)
-        if record:
-            size = sum(sum(m.rows or ()) for m in self.members)
-        delta = run.get("delta", min(1e-6 if record else 1e-5, 1 / (10 * max(size, 1))))
-        named: dict[str, Any] = {
-            k: run[k] for k in ("neighbours", "mechanism", "accountant", "aggregation") if k in run
-        }
-        if run.get("aggregation") == "secure" and run.get("epsilon") is not None:
-            sizes = [len(member.tasks) for member in self.members]
-            named["secure"] = SecureOptions.parse(len(self.task_names), run.get("secure"), sites=sizes)
-        return Budget(run.get("epsilon"), check_new_delta(delta), run.get("unit", "task"), **named)
+        given = {"epsilon": None, **{name: self.run[name] for name in SPENDING if name in self.run}}
+        rows = sum(sum(member.rows or ()) for member in self.members)
+        return budget_for(len(self.task_names), rows, sites=[len(member.tasks) for member in self.members], **given)
 
     def plan(self) -> Plan:
         """What everybody computes for themselves."""
-        method, public = self.method(), self.public()
-        budget = method.adjust(self.budget())
-        method.check(public, budget)
         self.own_units()
+        run = assemble(self.method(), self.public(), self.budget())
+        method, plan, budget = run.method, run.plan, run.budget
         several = [m.name for m in self.members if len(m.tasks) > 1] if method.schedule == "asynchronous" else []
         if several:
             raise OptionError(
                 f"method {method.name!r} has no rounds: a site answers for one task. Site {several[0]!r} lists several; "
                 "start one site for each task"
             )
-        plan = make_plan(method.requests(public, budget), budget)
         whole = any(isinstance(r.contribution, TaskStack) for r in plan.releases)
         if whole and len(self.members) > 1 and budget.aggregation in NOISE_AT_SITE:
             raise OptionError(

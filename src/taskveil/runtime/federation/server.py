@@ -36,15 +36,16 @@ from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, system_noise
 from taskveil.privacy.seal import SEAL, seal_of
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Observer
 from taskveil.runtime.answer_clock import COVERED, NOT_COVERED
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
-from taskveil.runtime.driver import Driver, Progressed
+from taskveil.runtime.driver import Driver
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.record import executed_releases
+from taskveil.runtime.round import Position
+from taskveil.runtime.run import Run
 from taskveil.runtime.site import plan_digest
 from taskveil.saved import read_arrays, read_json, total
 
@@ -78,12 +79,10 @@ def train(
 
 
 def make_driver(federation: Federation, plan: Plan, source: NoiseSource, carrier: Any, save: Any) -> Driver:
-    method = federation.method()
+    run = Run(federation.method(), federation.public(), plan, source=source)  # sites charge; this is the server's own book
     members = [federation.positions(m.name) for m in federation.members]
     roster = federation.roster() if plan.budget.aggregation == "secure" else None
-    return Driver(
-        method, federation.public(), plan, ResumedAccount(), source, carrier, members, federation.rules, save, roster=roster
-    )
+    return Driver(run, carrier, members, federation.rules, save, roster)
 
 
 def make_watch(federation: Federation, plan: Plan, folder: Path) -> Watch:
@@ -95,10 +94,6 @@ def make_watch(federation: Federation, plan: Plan, folder: Path) -> Watch:
         folder / "watch.json", [m.name for m in members], [len(m.tasks) for m in members], federation.rules.deadline,
         lambda rounds: spent(rounds) if private and rounds else None,
     )  # fmt: skip
-
-
-class ResumedAccount(MemoryAccount):
-    """The server's own book for one process. After a restart the steps already made are simply not asked for again."""
 
 
 class Heartbeat:
@@ -129,7 +124,7 @@ class ProgressStore:
         self.path = folder / "progress.npz"
         self.plan, self.digest = plan, plan_digest(plan, federation.public())
 
-    def save(self, at: Progressed) -> None:
+    def save(self, at: Position) -> None:
         arrays: dict[str, np.ndarray] = {f"state/{k}": np.asarray(v) for k, v in at.state.items()}
         boards = []
         for i, board in enumerate(at.billboards):
@@ -145,13 +140,13 @@ class ProgressStore:
         arrays["about"] = np.asarray(json.dumps(about))
         write_arrays(self.path, arrays)
 
-    def load(self) -> Progressed | None:
+    def load(self) -> Position | None:
         if not self.path.exists():
             return None
         with total(str(self.path)):
             return self._load(read_arrays(self.path))
 
-    def _load(self, arrays: dict[str, np.ndarray]) -> Progressed | None:
+    def _load(self, arrays: dict[str, np.ndarray]) -> Position | None:
         about = json.loads(str(arrays["about"]))
         if about["digest"] != self.digest:
             return None  # the files of another plan, which `serve` refuses before it comes to this
@@ -168,11 +163,11 @@ class ProgressStore:
         planned = {p.id: p for p in self.plan.releases}
         schedule = [np.asarray(s) if isinstance(s, list) else s for s in about["schedule"]]
         executed = [planned[i] for i in about["executed"]]
-        return Progressed(_part(arrays, "state/"), boards, executed, schedule, about["sent"])
+        return Position(_part(arrays, "state/"), boards, executed, schedule, about["sent"])
 
 
 def write_results(
-    folder: Path, federation: Federation, plan: Plan, done: Progressed, source: NoiseSource, driver: Driver
+    folder: Path, federation: Federation, plan: Plan, done: Position, source: NoiseSource, driver: Driver
 ) -> None:
     """What the server may keep and show: the last billboard, the certificate, who took part. All of it is public."""
     folder.mkdir(exist_ok=True)

@@ -13,14 +13,15 @@ from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
-from taskveil.privacy.randomness import system_noise
 from taskveil.runtime import wire
 from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
 from taskveil.runtime.federation.status import note_answer
+from taskveil.runtime.run import Run
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
+from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
@@ -131,10 +132,10 @@ def answer_for(site_path: str) -> Callable[[bytes], bytes]:
         raise DataError(CHANGED)
     plan, public = Plan.from_dict(agreed["plan"]), federation.public()
     block, _ = state.rows()
-    account = ledger_account(file, state, plan, federation, agreed["ledger_run"]) or NoAccount()
+    account = ledger_account(file, state, plan, federation, agreed["ledger_run"]) or SharedAccount()
     site = Site(
-        file.name, federation.method(), block, federation.positions(file.name), public, plan, account, system_noise(),
-        state, agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
+        file.name, Run(federation.method(), public, plan, account), block, federation.positions(file.name), state,
+        agreed["messages"], membership(federation, file) if plan.budget.aggregation == "secure" else None,
     )  # fmt: skip
     if site.digest != agreed["digest"]:
         raise DataError(CHANGED)
@@ -219,17 +220,3 @@ def ledger_of(file: SiteFile) -> tuple[str, str]:
     """Where a site's spending stands, and under which name."""
     own = f"sqlite:///{(file.state.parent / 'ledger.db').resolve()}"
     return file.limit.get("ledger") or own, file.limit.get("account", file.name)
-
-
-class NoAccount:
-    """A run without privacy, or without releases: there is nothing to charge."""
-
-    def reserve(self, plan: Plan) -> None: ...
-
-    def commit(self, *planned: Any) -> str:
-        return str(planned[-1].id)
-
-    def finish(self) -> None: ...
-
-    def spent(self) -> list[Any]:
-        return []

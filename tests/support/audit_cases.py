@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from taskveil.audits import faults
 from taskveil.audits.mechanisms import audit_mechanism
 from taskveil.audits.methods import audit_estimator
 from taskveil.audits.result import AuditResult
 from taskveil.audits.resumed import audit_resume
+from tests.support import audit_faults as faults
 
 Audit = Callable[[int], AuditResult]  # seed -> result
 

@@ -1,4 +1,4 @@
-"""Faults planted on purpose, so that tests can show an audit finds them. For tests only; nothing in the package uses them.
+"""Faults planted on purpose, so that tests can show an audit finds them. Nothing in the package uses them.
 
 Each is a context manager that breaks one thing everybody has got wrong somewhere, and puts it back:
 
@@ -23,13 +23,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from taskveil.estimators import base as estimator
 from taskveil.privacy import contribution, contributions, moments, randomness
 from taskveil.privacy.bounds import _seal
 from taskveil.privacy.events import ZeroEvent
 from taskveil.privacy.mechanisms.wishart import TwoSidedWishart
 from taskveil.privacy.plan import Plan, make_plan
 from taskveil.runtime import in_process
+from taskveil.runtime import round as round_
+from taskveil.runtime import run as assembly
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def round_not_charged() -> Iterator[None]:
         others = [replace(paid, name=r.name, round=r.round, event=ZeroEvent()) for r in asked[1:]]
         return Plan((paid, *others), budget)
 
-    with patch.object(estimator, "make_plan", careless):
+    with patch.object(assembly, "make_plan", careless):
         yield
 
 
@@ -69,18 +70,18 @@ def round_not_charged() -> Iterator[None]:
 def sample_count_weights() -> Iterator[None]:
     """n_i / mean(n), applied to clipped messages: the average weighs tasks by their rows."""
     sizes: list[np.ndarray] = []
-    real_run, real_message = in_process.run, in_process.bounded_message
+    real_run, real_message = in_process.run, round_.bounded
 
-    def run(method: Any, block: Any, *args: Any, **kw: Any) -> Any:
+    def run(run: Any, block: Any, *args: Any, **kw: Any) -> Any:
         sizes[:] = [np.asarray(block.sizes, dtype=np.float64)]
-        return real_run(method, block, *args, **kw)
+        return real_run(run, block, *args, **kw)
 
     def message(planned: Any, *args: Any, **kw: Any) -> Any:
         bounded = real_message(planned, *args, **kw)
         weights = sizes[0] / sizes[0].mean()
         return _seal(bounded.value * weights.reshape(-1, *[1] * (bounded.value.ndim - 1)), planned.contribution)
 
-    with patch.object(in_process, "run", run), patch.object(in_process, "bounded_message", message):
+    with patch.object(in_process, "run", run), patch.object(round_, "bounded", message):
         yield
 
 
@@ -101,7 +102,7 @@ def noise_reused() -> Iterator[None]:
 
 @contextmanager
 def resume_repeats_noise() -> Iterator[None]:
-    with patch.object(in_process, "again", lambda source, attempt: source):
+    with patch.object(round_, "again", lambda source, attempt: source):
         yield
 
 
@@ -114,7 +115,7 @@ def fixed_size_cohort() -> Iterator[None]:
         order = np.argsort(source.at(number, "cohort").uniform(n_tasks))
         return order < round(rates.pop() * n_tasks)
 
-    with patch.object(in_process, "draw_cohort", cohort):
+    with patch.object(round_, "draw_cohort", cohort):
         yield
 
 

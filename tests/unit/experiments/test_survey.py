@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from experiments.survey import NOT_ANSWERED, UNPAID, fill_answers, survey_tasks
 
 from taskveil.errors import DataError
-from taskveil.tasks.survey import NOT_ANSWERED, UNPAID, fill_answers, survey_tasks
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from experiments.client_files import load_celeba, load_stackoverflow
 
 from taskveil.errors import DataError, EnvironmentMissing
-from taskveil.tasks.clients import load_celeba, load_stackoverflow
 
 
 @pytest.fixture

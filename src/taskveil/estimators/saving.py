@@ -1,0 +1,125 @@
+"""Write a fitted estimator: arrays in npz, everything else in JSON. storage.py says what stands where, and reads it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.estimators.saved_model import FORMAT, SCALING
+from taskveil.methods.base import Billboard, Models
+from taskveil.methods.common_scale import CommonScale
+from taskveil.privacy.certificate import Certificate
+from taskveil.privacy.seal import SALT, SEAL, seal_of
+from taskveil.runtime.record import RunRecord
+
+
+def save(estimator: Any, directory: str | Path) -> Path:
+    """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    record: RunRecord = estimator.record_
+    method = getattr(estimator.method_, "inner", estimator.method_)  # CommonScale follows from the options
+    arrays = {f"model/{k}": v for k, v in _models(estimator.models_).items()}
+    arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
+    boards, order = _billboards(record.billboards, arrays)
+    description = {
+        "format": FORMAT,
+        SALT: secrets.token_hex(32),
+        "class": type(estimator).__name__,
+        "options": _plain_options(estimator),
+        "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
+        "task_names": list(estimator.task_names_),
+        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks,  # of `adapt`: the run had other tasks
+        "feature_names": list(estimator.feature_names_),
+        "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
+        "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
+        "scaling": {"mode": estimator.scaling_.mode, "normalise": estimator.scaling_.normalise},
+        "preparation": estimator.preparation_.to_dict(),
+        "public": record.public.to_dict(),
+        "plan": record.plan.to_dict(),
+        "search": _search(record),
+        "charged": record.charged,
+        "billboards": boards,
+        "billboard_order": order,
+        "executed": [planned.id for planned in record.executed],
+        "randomness": record.randomness,
+        "seconds": record.seconds,
+        "warnings": list(estimator.warnings_),
+        "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
+    }
+    _seal_and_write(folder, estimator.certificate_, description, arrays)
+    return folder
+
+
+def _seal_and_write(folder: Path, certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+    model = json.loads(json.dumps(description))
+    seal = seal_of(json.loads(certificate.to_json()), model, arrays)
+    sealed = replace(certificate, seal=seal)
+    values = {**arrays, SEAL: np.asarray(seal)}
+    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
+    _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
+    _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
+
+
+def _search(record: RunRecord) -> dict[str, Any] | None:
+    if record.search is None:
+        return None
+    plan, randomness = record.search
+    return {"plan": plan.to_dict(), "randomness": randomness}
+
+
+def record_name(method: Any) -> str:
+    return str(method.name)
+
+
+def _models(models: Models) -> dict[str, np.ndarray]:
+    arrays = {"coef": models.coef, "intercept": models.intercept}
+    if models.kept is not None:
+        arrays["kept"] = models.kept
+    return arrays | {f"extra/{k}": v for k, v in models.extra.items()}
+
+
+def _billboards(billboards: list[Billboard], arrays: dict[str, np.ndarray]) -> tuple[list[dict], list[int]]:
+    """Add the arrays of every distinct billboard; returns their descriptions and the order they are walked in."""
+    described: list[dict] = []
+    seen: dict[int, int] = {}
+    order = []
+    for board in billboards:
+        if id(board) not in seen:
+            seen[id(board)] = len(described)
+            arrays |= {f"billboard/{len(described)}/{k}": np.asarray(v) for k, v in board.values.items()}
+            described.append({"round": board.round, "names": sorted(board.values), "per_task": sorted(board.per_task)})
+        order.append(seen[id(board)])
+    return described, order
+
+
+def _plain_options(estimator: Any) -> dict[str, Any]:
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
+    options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
+    if isinstance(estimator.method_, CommonScale):
+        options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose
+    return _plain(options)
+
+
+def _plain(options: dict[str, Any]) -> dict[str, Any]:
+    """JSON values; NumPy scalars become Python numbers, anything else must already be plain."""
+    return {
+        k: v.item() if isinstance(v, np.generic) else v.tolist() if isinstance(v, np.ndarray) else v
+        for k, v in options.items()
+    }
+
+
+def _write(path: Path, writer: Any) -> None:
+    """Write beside, then rename: a reader or a crash never sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "wb") as file:
+        writer(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

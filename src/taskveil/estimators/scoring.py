@@ -1,0 +1,104 @@
+"""Scores of new rows under their own tasks' models: what `predict` and `score` of both estimators rest on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from taskveil.errors import DataError
+from taskveil.estimators import inputs, newcomers
+from taskveil.methods.base import Method, Models
+from taskveil.runtime.record import RunRecord
+from taskveil.tasks.prepare.scaling import Scaling
+
+
+class Scoring:
+    """The part of an estimator that reads a fitted model and nothing else."""
+
+    task_names_: tuple[str, ...]
+    feature_names_: tuple[str, ...]
+    n_features_in_: int
+    method_: Method
+    scaling_: Scaling
+    record_: RunRecord
+    models_: Models
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    task_column: Any
+    missing: str
+
+    def _scores(self, X: Any, task: Any) -> np.ndarray:
+        """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
+        check_is_fitted(self, "task_names_")
+        rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
+        unnamed = task is None and inputs.column_there(X, self.task_column, self.task_names_) is None
+        if unnamed and len(self.task_names_) == 1:
+            rows = replace(rows, task=np.full(len(rows.task), self.task_names_[0], dtype=object))
+        position = inputs.task_positions(rows.task, self.task_names_)
+        rows = self._filled(rows, position)
+        self._check_features(rows)
+        if unnamed and (position < 0).all():
+            raise DataError(
+                f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
+                "identifier per row"
+            )
+        if (position < 0).any():
+            return self._scores_with_unknown(rows, position)
+        return self._scores_at(rows.X, position)
+
+    def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        if not self.method_.linear:
+            scaled = self.scaling_._rows(X, position)
+            scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
+            return scores * self.scaling_.y_scale[position, None] + self.scaling_.y_shift[position, None]
+        rows = self.scaling_.inputs(X, position)
+        single = self.coef_.ndim == 2
+        coef = self.coef_[:, None, :] if single else self.coef_
+        intercept = self.intercept_[:, None] if single else self.intercept_
+        return gathered_scores(rows, coef, intercept, position)
+
+    def _scores_with_unknown(self, rows: inputs.Rows, position: np.ndarray) -> np.ndarray:
+        known = position >= 0
+        coef, intercept = newcomers.public_model(self, rows.task[~known])
+        scores = np.empty((rows.X.shape[0], coef.shape[1]))
+        if known.any():
+            scores[known] = self._scores_at(rows.X[known], position[known])
+        zeros = np.zeros(int((~known).sum()), dtype=np.int64)
+        scores[~known] = gathered_scores(self.scaling_.inputs(rows.X[~known], zeros), coef, intercept, zeros)
+        return scores
+
+    def _filled(self, rows: inputs.Rows, position: np.ndarray) -> inputs.Rows:
+        """Empty cells become the middle of the task's units: its own mean, or the middle of the declared range."""
+        X = rows.X
+        if self.missing == "error" or X.shape[1] != self.n_features_in_ or not np.isnan(X.sum()):
+            return rows
+        return replace(rows, X=np.where(np.isnan(X), self.scaling_.shift[np.maximum(position, 0)], X))
+
+    def _check_features(self, rows: inputs.Rows) -> None:
+        d = self.n_features_in_
+        if rows.X.shape[1] != d:
+            raise DataError(
+                f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input"
+            )
+        named = rows.feature_names is not None and self.feature_names_ != tuple(f"x{j}" for j in range(d))
+        if named and rows.feature_names != self.feature_names_:
+            missing = [n for n in self.feature_names_ if n not in (rows.feature_names or ())]
+            detail = f"missing: {', '.join(missing[:5])}" if missing else "the same columns in another order"
+            raise DataError(f"feature names differ from those seen in fit ({detail})")
+        if not np.all(np.isfinite(rows.X)):
+            raise DataError("Input X contains NaN or infinity: every cell must be a finite number")
+
+
+def gathered_scores(
+    X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray
+) -> np.ndarray:
+    """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
+    scores = np.empty((X.shape[0], coef.shape[1]))
+    for start in range(0, X.shape[0], 65536):
+        part = slice(start, start + 65536)
+        of = position[part]
+        scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
+    return scores

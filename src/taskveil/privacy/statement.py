@@ -1,0 +1,96 @@
+"""One claim of a certificate as a whole sentence, and the outcome of recomputing all of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from taskveil.errors import CheckFailed
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One claim, the whole sentence: who is protected, against whom, how well, by which theorem, and whether it holds.
+
+    Attributes
+    ----------
+    unit, neighbours, observer : str
+        For example "task", "replace-one", "other-tasks".
+    epsilon, delta : float
+    accountant : str
+    holds : bool
+    reason : str or None, default=None
+        Why it does not hold.
+    delta_at_least : float or None, default=None
+        A proved lower bound that refutes the claim: no epsilon holds with a smaller delta.
+    colluders : int or None, default=None
+        How many other sites the observer may be; `None` means all other tasks.
+    """
+
+    unit: str
+    neighbours: str
+    observer: str
+    epsilon: float
+    delta: float
+    accountant: str
+    holds: bool
+    reason: str | None = None
+    delta_at_least: float | None = None
+    colluders: int | None = None  # how many other sites the observer may be; None: all other tasks
+    share: float | None = None  # of the largest budget, where tasks have budgets of their own (per_task.py)
+    tasks: int | None = None  # how many tasks have this share
+    names: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data without empty optional fields."""
+        optional = ("reason", "delta_at_least", "colluders", "share", "tasks", "names")
+        return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
+
+    def sentence(self) -> str:
+        """The claim in words."""
+        what = {"record": "One row of one task", "task": "All data of one task"}[self.unit]
+        how = {
+            "add-remove": "present or replaced by a null one", "replace-one": "replaced by any other",
+        }[self.neighbours]  # fmt: skip
+        who = {
+            "other-tasks": "all other tasks together", "server": "the server and all other tasks together",
+            "public": "everybody, the published models included",
+        }[self.observer]  # fmt: skip
+        if self.colluders is not None:
+            some = f"up to {self.colluders} other sites"
+            who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
+        if self.tasks is not None:
+            what += f" of the {self.tasks} with this budget" + (f" ({self.names})" if self.names else "")
+        claim = (
+            f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
+            f"delta = {self.delta:.6g} (accountant: {self.accountant})."
+        )
+        if self.holds:
+            return claim
+        refuted = ""
+        if self.delta_at_least is not None:
+            refuted = f" No finite epsilon holds with delta below {self.delta_at_least:.6g}."
+        return f"DOES NOT HOLD: {claim} Reason: {self.reason}.{refuted}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Outcome of `Certificate.verify()`; true when every statement was recomputed and holds.
+
+    Attributes
+    ----------
+    ok : bool
+    problems : tuple of str
+        What does not hold, in words.
+    """
+
+    ok: bool
+    problems: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def require(self) -> None:
+        """Raise CheckFailed unless everything holds."""
+        if not self.ok:
+            raise CheckFailed("the certificate does not hold: " + "; ".join(self.problems))

@@ -1,0 +1,171 @@
+"""The one round of every run, in five steps (docs/theory/index.md#loop); runtimes differ only in how messages travel.
+
+    1  cohort      who is asked: secret coins of the one randomness source, or everybody
+    2  bounded     what tasks want to send, clipped by the release's contribution and by nothing else
+    3  released    charged, all or none, before the noise of the first is drawn
+    4  accepted    whose message is in the sum
+    5  published   the server's step, its billboard, and a note of who was asked
+
+`in_process` and the virtual clock take all five here. In a federation a site takes step 2 (and 3, where it adds its own noise),
+the driver takes 1, 4 and 5, and 2 again: what a site calls clipped is only a claim. Nothing else a task computes reaches the
+server side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.faults import point
+from taskveil.methods.base import Billboard, Message, Method, PublicInfo, State, TaskSide, View, merge_states
+from taskveil.methods.row_gradients import RowGradients
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.events import SampledGaussianEvent
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.randomness import NoiseSource, again
+from taskveil.privacy.release import release_together
+from taskveil.privacy.units import Unit
+from taskveil.runtime.rows import bounded_rows
+from taskveil.runtime.run import Run
+
+
+@dataclass
+class Position:
+    """Where a run stands; what a checkpoint must hold."""
+
+    state: State  # the server's
+    billboards: list[Billboard]
+    executed: list[PlannedRelease] = field(default_factory=list)
+    schedule: list[Any] = field(default_factory=list)  # who was asked in each round
+    sent: list[int] = field(default_factory=list)  # messages accepted from each site (asynchronous runs)
+    tasks: State = field(default_factory=dict)  # of the tasks in this process
+
+
+class Round:
+    """The server's steps of one run's rounds; `inside` keeps billboards within what sites will find admissible."""
+
+    def __init__(self, run: Run, inside: Callable[[Billboard], Billboard] | None = None) -> None:
+        self.run, self.inside = run, inside
+        self.server: Any = run.method.server_side(run.public, run.plan)
+        self.releases = [releases for _, releases in run.plan.rounds()]
+        self.size = fixed_cohort(run.method, run.public, run.plan)
+        self._forgets = run.method.schedule == "asynchronous" or not run.method.keeps_history(run.plan)
+
+    def start(self) -> Position:
+        """Before the first round."""
+        state, billboard = self.server.start()
+        return Position(state, [billboard])
+
+    def cohort(self, at: Position, releases: list[PlannedRelease]) -> np.ndarray | None:
+        """Step 1: the tasks that are asked; None stands for everybody."""
+        run = self.run
+        active = draw_cohort(releases, run.public.n_tasks, run.source, releases[0].round, self.size)
+        return within_cap(active, run.plan.most_participations, at.schedule)
+
+    def accepted(self, tasks: Iterable[Any], active: np.ndarray | None = None) -> np.ndarray:
+        """Step 4: the tasks whose message is in the sum, as bits; of those that answered, the ones that were asked."""
+        bits = np.zeros(self.run.public.n_tasks, dtype=bool)
+        for some in tasks:
+            bits[some] = True
+        return bits if active is None else bits & active
+
+    def published(self, at: Position, noisy: Mapping[str, np.ndarray], accepted: np.ndarray, asked: Any) -> Billboard:
+        """Step 5: the next billboard."""
+        at.state, billboard = self.server.step(at.state, noisy, accepted)
+        if self._forgets:
+            del at.billboards[1:]
+        at.billboards.append(billboard if self.inside is None else self.inside(billboard))
+        at.schedule.append(asked)
+        return at.billboards[-1]
+
+
+def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message]:
+    """One step of a block; tasks that are not asked keep their state."""
+    new_state, message = tasks.step(state, view)
+    if view.active is not None and not tasks.merges_inactive:
+        new_state = merge_states(state, new_state, view.active)
+    return new_state, message
+
+
+def bounded(
+    planned: PlannedRelease,
+    raw: Any,
+    active: np.ndarray | None,
+    source: NoiseSource,
+    tasks: Sequence[str | int] | None = None,
+) -> Bounded:
+    """Step 2: the clipped messages of a block; tasks outside the cohort send nothing. `source` draws the coins of rows."""
+    if isinstance(raw, RowGradients):
+        return bounded_rows(planned, raw, source, range(len(raw.offsets) - 1) if tasks is None else tasks)
+    if isinstance(raw, Bounded):
+        return raw  # release() refuses what was clipped for another contribution
+    if active is not None:
+        raw = np.where(active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
+    return planned.contribution.clip(raw)
+
+
+def released(
+    run: Run,
+    releases: Sequence[PlannedRelease],
+    message: Mapping[str, Any],
+    active: np.ndarray | None = None,
+    *,
+    made: Counter[str] | None = None,
+    tasks: Sequence[str | int] | None = None,
+) -> dict[str, np.ndarray]:
+    """Steps 2 and 3: clip, charge, then noise. `made` counts earlier tries of a resumed run, whose noise is drawn afresh."""
+    wanted = []
+    for planned in releases:
+        fresh = again(run.source, 0 if made is None else made[planned.id])
+        wanted.append((planned, bounded(planned, message[planned.name], active, fresh, tasks), fresh))
+    noisy = {}
+    for done in release_together(wanted, run.account, run.budget.aggregation, tasks):
+        noisy[done.name] = done.value
+        point("noise.drawn")
+    if made is not None:
+        made.update(planned.id for planned in releases)
+    return noisy
+
+
+def fixed_cohort(method: Method, public: PublicInfo, plan: Plan) -> int | None:
+    """Size of the cohorts where a paper fixes it; refused where the plan accounts for Poisson cohorts and claims to hold."""
+    size = method.cohort_size(public, plan.budget.variant)
+    sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
+    if size is not None and sampled and not method.refutations(public, plan):
+        raise OptionError(
+            f"cohorts of exactly {size} tasks cannot be accounted as Poisson samples: tasks that count their own "
+            "participations learn who was drawn. Use Poisson cohorts, or charge every round in full."
+        )
+    return size
+
+
+def draw_cohort(
+    releases: list[PlannedRelease], n_tasks: int, source: NoiseSource, number: int, size: int | None = None
+) -> np.ndarray | None:
+    """Poisson cohort of a round, from the one randomness source; None when everybody is asked; `size` fixes how many.
+
+    Where the unit is the record, the coins are drawn for rows inside every task instead (runtime/rows.py).
+    """
+    if size is not None:
+        drawn = np.argsort(source.at(number, "cohort").uniform(n_tasks), kind="stable")[:size]
+        return np.isin(np.arange(n_tasks), drawn)
+    rates = {p.rate for p in releases if p.rate is not None and p.contribution.unit is Unit.TASK}
+    if not rates:
+        return None
+    (rate,) = rates
+    return source.at(number, "cohort").bernoulli(rate, n_tasks)
+
+
+def within_cap(active: np.ndarray | None, most: int | None, schedule: list[np.ndarray | None]) -> np.ndarray | None:
+    """The cohort without tasks that have taken part `most` times; the coins and the count are all it depends on."""
+    if most is None:
+        return active
+    assert active is not None, "a plan with a cap draws cohorts"
+    earlier = [drawn for drawn in schedule if drawn is not None]
+    taken = np.bincount(np.concatenate(earlier), minlength=active.size) if earlier else np.zeros(active.size, int)
+    return active & (taken < most)

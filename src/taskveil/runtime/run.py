@@ -1,0 +1,101 @@
+"""A run, assembled in one place: from options and public sizes to method, budget and plan.
+
+    budget_for(...)                       what may be spent; what was left out follows from public sizes
+    assemble(method, public, budget)      the method as it protects this unit, the budget as it spends it, its plan
+
+Estimators, `plan`, federations and audits call these two, so that they cannot disagree about what a run costs. Nothing here has
+seen a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from taskveil.errors import OptionError
+from taskveil.methods.base import Method, PublicInfo
+from taskveil.methods.common_scale import in_best_units
+from taskveil.methods.public_prior import PublicPrior
+from taskveil.privacy.guarantees import check_new_delta
+from taskveil.privacy.per_task import epsilons_of
+from taskveil.privacy.plan import Budget, Plan, make_plan
+from taskveil.privacy.randomness import NoiseSource, system_noise
+from taskveil.privacy.secure_options import SecureOptions
+from taskveil.privacy.spending import Account, MemoryAccount
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is run and who pays: everything a runtime needs but the rows."""
+
+    method: Method
+    public: PublicInfo
+    plan: Plan
+    account: Account = field(default_factory=MemoryAccount)
+    source: NoiseSource = field(default_factory=system_noise)
+    progress: Progress | None = None
+
+    @property
+    def budget(self) -> Budget:
+        return self.plan.budget
+
+    def paid_by(self, account: Account, source: NoiseSource | None = None, progress: Progress | None = None) -> Run:
+        """The same run on another account."""
+        return replace(self, account=account, source=source or self.source, progress=progress)
+
+
+def assemble(
+    method: Method,
+    public: PublicInfo,
+    budget: Budget,
+    *,
+    best_units: bool = False,
+    prior: Callable[[PublicInfo], PublicPrior] | None = None,
+) -> Run:
+    """The run these options mean, or a refusal. `best_units`: common units are bought where that pays; `prior` reads one."""
+    method = method.under(str(budget.unit))
+    budget = method.adjust(budget)
+    if best_units:
+        method = in_best_units(method, public, budget)
+    if prior is not None:
+        if not method.weighs_prior(budget):
+            raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
+        public = replace(public, prior=prior(public))
+    method.check(public, budget)
+    return Run(method, public, make_plan(method.requests(public, budget), budget))
+
+
+def budget_for(
+    n_tasks: int,
+    n_rows: int,
+    *,
+    epsilon: float | Mapping[str, float] | None,
+    delta: float | None = None,
+    unit: str = "task",
+    aggregation: str = "curator",
+    secure: Mapping[str, Any] | None = None,
+    task_names: Iterable[Any] = (),
+    sites: Sequence[int] | None = None,
+    **named: Any,
+) -> Budget:
+    """What may be spent. `n_rows` counts where the unit is the record; `sites`: tasks of every site, where known."""
+    each = epsilons_of(epsilon, task_names) if isinstance(epsilon, Mapping) else None
+    largest = max(each) if each is not None else epsilon
+    shared = aggregation == "secure" and largest is not None
+    return Budget(
+        largest,  # type: ignore[arg-type]
+        check_new_delta(default_delta(unit, n_rows if unit == "record" else n_tasks) if delta is None else delta),
+        unit,  # type: ignore[arg-type]
+        aggregation=aggregation,
+        secure=SecureOptions.parse(n_tasks, secure, sites=sites) if shared else None,
+        task_epsilons=each,
+        **named,
+    )
+
+
+def default_delta(unit: str, units: int) -> float:
+    """Delta where none was asked for: far below one over the number of protected units."""
+    return min(1e-5 if unit == "task" else 1e-6, 1 / (10 * max(units, 1)))
