@@ -25,6 +25,7 @@ from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
 from taskveil.runtime.site import NOISE_AT_SITE
+from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -87,9 +88,14 @@ class Federation:
         unit, private = self.run.get("unit", "task"), self.run.get("epsilon") is not None
         return PrepareRules(unit, private, normalise=self.data.get("normalise"))
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The features as numbers, one-hot or hashed where they are declared so: the same at every site, before any row is read."""
+        return encoded_names(self.data["features"], self.bounds(), self.data.get("text", ()))
+
     def own_units(self) -> bool:
         """Whether sites scale by statistics of their own; refuses what the unit does not allow."""
-        return own_units(self.preparation(), self.data["kind"], self.bounds(), self.data["features"])
+        return own_units(self.preparation(), self.data["kind"], self.bounds(), self.columns)
 
     def public(self) -> PublicInfo:
         classes = self.data.get("classes", [])
@@ -101,7 +107,7 @@ class Federation:
             )
         return PublicInfo(
             n_tasks=len(self.task_names),
-            n_features=len(self.data["features"]),
+            n_features=len(self.columns),
             n_outputs=len(classes) if len(classes) > 2 else 1,
             kind=self.data["kind"],
             declared_bounds="bounds" in self.data,
@@ -219,7 +225,17 @@ def _check_sizes(path: Path, federation: Federation) -> None:
         )
     if federation.data.get("target") in federation.data["features"]:
         raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
-    federation.bounds()
+    _check_text(path, federation)
+
+
+def _check_text(path: Path, federation: Federation) -> None:
+    bounds, features = federation.bounds(), federation.data["features"]
+    declared = {} if bounds is None else {**bounds.features, **bounds.levels}
+    for name in federation.data.get("text", ()):
+        if name not in features or name in declared:
+            raise DataError(
+                f"{path.name}: [data]: text must list features that have neither a range nor levels in bounds; got {name!r}"
+            )
 
 
 def load_site(path: str | Path) -> SiteFile:
