@@ -91,7 +91,8 @@ def hospital(folder, text='text = ["ward"]'):
     """A federation of two sites without noise, with a text column and one that has declared levels."""
     (folder / "federation.toml").write_text(
         '[federation]\nname = "trial"\nport = 9000\n[data]\nkind = "regression"\nfeatures = ["age", "ward", "sex"]\n'
-        f'{text}\ntarget = "y"\n[data.bounds]\nfeatures = {{ age = [-1, 1] }}\ntarget = [-3, 3]\nlevels = {{ sex = ["f", "m"] }}\n'
+        f'{text}\ntarget = "y"\n[data.bounds]\nfeatures = {{ age = [-1, 1] }}\ntarget = [-3, 3]\n'
+        'levels = { sex = ["f", "m"] }\n'
         '[run]\nmethod = "mean"\nepsilon = "none"\n[[sites]]\nname = "north"\n[[sites]]\nname = "south"\n'
     )
     for name in ("north", "south"):

@@ -90,7 +90,7 @@ class Federation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The features as numbers, one-hot or hashed where they are declared so: the same at every site, before any row is read."""
+        """The features as numbers, one-hot or hashed where declared so: the same at every site, before any row is read."""
         return encoded_names(self.data["features"], self.bounds(), self.data.get("text", ()))
 
     def own_units(self) -> bool:

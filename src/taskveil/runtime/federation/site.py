@@ -106,8 +106,8 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
     undeclared = sorted({name.partition("#")[0] for name in set(tasks.feature_names) - set(federation.columns)})
     if undeclared:
         raise DataError(
-            f"column {undeclared[0]!r} holds text, and federation.toml declares none there: every site must make the same numbers "
-            "of a column. List it under text in [data], or declare its levels in [data.bounds]."
+            f"column {undeclared[0]!r} holds text, and federation.toml declares none there: every site must make the same "
+            "numbers of a column. List it under text in [data], or declare its levels in [data.bounds]."
         )
     missing = [name for name in member.tasks if name not in tasks.task_names]
     if missing:
