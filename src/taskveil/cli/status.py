@@ -49,4 +49,4 @@ def words(content: dict[str, Any]) -> str:
         lines.append(f"{what}: {spent} of {a['limit']:.4g}, {a['left']:.4g} left")
     lines += [f"ALARM: {text}" for text in content["alarms"]] or ["nothing to look at"]
     lines.append("software: " + ", ".join(f"{k} {v}" for k, v in content["versions"].items()))
-    return "\n".join(lines)
+    return "\n".join("".join(c for c in line if c.isprintable()) for line in lines)

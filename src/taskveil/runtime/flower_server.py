@@ -26,7 +26,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from taskveil.runtime.flower_client import content, data_of
 
-TTL = 3600.0
+DAY = 24 * 3600.0  # a message lives for at least that long: as long as clocks may differ, and never shorter than the deadline
 POLL = 0.5
 AGAIN = 10.0  # seconds until a message that Flower lost is sent once more: a busy node's next heartbeat may bring it back
 log = logging.getLogger("taskveil.federation")
@@ -50,7 +50,7 @@ class GridCarrier:
     """
 
     def __init__(
-        self, grid: Grid, nodes: Sequence[int], ttl: float = TTL, poll: float = POLL, again: float | None = AGAIN
+        self, grid: Grid, nodes: Sequence[int], ttl: float = DAY, poll: float = POLL, again: float | None = AGAIN
     ) -> None:
         self.grid, self.nodes, self.ttl, self.poll, self.again = grid, list(nodes), ttl, poll, again
         self._open: dict[str, Sent] = {}  # by Flower's message id
@@ -237,5 +237,5 @@ def main(grid: Grid, context: Context) -> None:
     train(
         folder,
         lambda: {n.node_id: bytes(n.public_key) for n in grid.get_nodes()},
-        lambda nodes: GridCarrier(grid, nodes),
+        lambda nodes, deadline: GridCarrier(grid, nodes, ttl=DAY + 2 * deadline),
     )

@@ -118,18 +118,15 @@ class Federation:
         )
 
     def roster(self) -> dict[int, bytes]:
-        """Every site's public key, from beside federation.toml: who may sign in secure sums."""
-        from taskveil.runtime.secure.keys import node_public
+        """Every site's public key, from beside federation.toml: whom Flower lets in, and who may sign in secure sums."""
+        from taskveil.runtime.federation.keys import check_public
 
-        roster = {}
+        roster: dict[int, bytes] = {}
         for index, member in enumerate(self.members):
-            path = self.folder / member.key
-            if not path.exists():
-                raise DataError(
-                    f"aggregation 'secure' needs the public key of every site: {member.key} is missing beside "
-                    f"federation.toml. Ask site {member.name!r} or whoever runs the server for it."
-                )
-            roster[index] = node_public(path.read_bytes())
+            key = check_public(self.folder / member.key, member.name)
+            if key in roster.values():
+                raise DataError(f"{member.key} is the public key of another site too; every site has its own")
+            roster[index] = key
         return roster
 
     def budget(self) -> Budget:
@@ -222,6 +219,11 @@ def _check_sizes(path: Path, federation: Federation) -> None:
         raise DataError(
             f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
             f"got {federation.rules.min_sites}"
+        )
+    if federation.rules.answer_at >= federation.rules.deadline:
+        raise DataError(
+            f"{path.name}: rules: answer_at must be below the deadline, {federation.rules.deadline:g}, or no answer comes in "
+            f"time; got {federation.rules.answer_at:g}"
         )
     if federation.data.get("target") in federation.data["features"]:
         raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")

@@ -11,7 +11,7 @@ from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
 from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, free_port, tool
+from taskveil.runtime.federation.processes import Child, environment, free_port, speakable, tool
 from taskveil.runtime.federation.site import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.status import StatusFile, of_site
 from taskveil.runtime.site_state import SiteState
@@ -34,7 +34,9 @@ def join(
     for path in (file.authority, file.key, file.federation):
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
-    keys.check_private(file.key)
+    keys.check_site_key(file.key)
+    keys.check_authority(file.authority)
+    speakable(file.path)
     federation = load_federation(file.federation)
     if federation.run.get("aggregation") == "secure":
         membership(federation, file)  # everybody's public keys are here, and this site's own is among them

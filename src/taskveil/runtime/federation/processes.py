@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from taskveil.errors import EnvironmentMissing
+from taskveil.errors import DataError, EnvironmentMissing
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -99,6 +99,12 @@ def tool(name: str) -> str:
     if not found.exists():
         raise EnvironmentMissing(f"{name} is not installed; pip install 'taskveil[federated]'")
     return str(found)
+
+
+def speakable(path: Path) -> None:
+    """Refuse a path that Flower's command line cannot be told."""
+    if not str(path).isprintable() or set(str(path)) & {'"', "\\"}:
+        raise DataError(f"{str(path)!r} holds a quotation mark, a backslash or a control character; use a folder without one")
 
 
 def free_port() -> int:

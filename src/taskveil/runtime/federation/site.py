@@ -94,6 +94,8 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
         "task": file.data.get("task"),
         "target": file.data.get("target", federation.data.get("target")),
     }
+    if set(columns.values()) & set(federation.data["features"]):
+        raise DataError(f"{file.path.name}: [data]: neither task nor target may be one of the federation's features")
     tasks = load_tasks(
         data,
         **columns,
