@@ -164,6 +164,7 @@ def _check(content: Any, where: str) -> None:
     """Every entry that `words`, `alarms` or the page reads."""
     check_table(content, STATUS, where, DataError, tuple(STATUS), closed=False)
     AMOUNT.check(f"{where}: spent", content.get("spent"), DataError)
+    optional(ListOf(NAMED, at_least=0)).check(f"{where}: connected", content.get("connected"), DataError)
     check_table(content["plan"], PLAN, f"{where}: plan", DataError, tuple(PLAN) if content["plan"] else (), closed=False)
     for part, (rules, required) in INSIDE.items():
         for entry in content[part]:
