@@ -45,8 +45,8 @@ class GridCarrier:
     """Carries bytes over a Flower Grid; site s is the node `nodes[s]`.
 
     Flower reports a message as failed when its node sends no heartbeat for a minute, or the process that answers does not: on a
-    busy machine both happen to sites that are well. So a failed message is sent once more after `again` seconds (a site repeats
-    its bytes and is charged once); failed twice, it is reported as None.
+    busy machine both happen to sites that are well. It takes none for a node that has never been there. So a failed message is
+    sent once more after `again` seconds (a site repeats its bytes and is charged once); failed twice, it is reported as None.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class GridCarrier:
         self.grid, self.nodes, self.ttl, self.poll, self.again = grid, list(nodes), ttl, poll, again
         self._open: dict[str, Sent] = {}  # by Flower's message id
         self._failed: list[tuple[float, Sent]] = []  # when to send what again
+        self._given_up: list[int] = []  # sites whose message has failed for good
         self._round = 0
 
     def send(self, site: int, data: bytes) -> None:
@@ -70,9 +71,17 @@ class GridCarrier:
             group_id=str(self._round),
             ttl=self.ttl,
         )
-        for message_id in self.grid.push_messages([message]):
-            if message_id:
-                self._open[message_id] = sent
+        (message_id,) = self.grid.push_messages([message])
+        if message_id:
+            self._open[message_id] = sent
+        else:  # Flower takes no message for a node that has never been there
+            self._fail(sent)
+
+    def _fail(self, sent: Sent) -> None:
+        if sent.may_repeat and self.again is not None:
+            self._failed.append((time.monotonic() + self.again, replace(sent, may_repeat=False)))
+        else:
+            self._given_up.append(sent.site)
 
     def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
         end = time.monotonic() + seconds
@@ -94,11 +103,11 @@ class GridCarrier:
                 continue
             if reply.has_error():
                 log.warning("site %d: Flower reports error %d for a message", sent.site, reply.error.code)
-                if sent.may_repeat and self.again is not None:
-                    self._failed.append((now + self.again, replace(sent, may_repeat=False)))
-                    continue
-            arrived.append((sent.site, self._unwrap(reply)))
-        return arrived
+                self._fail(sent)
+            else:
+                arrived.append((sent.site, self._unwrap(reply)))
+        given_up, self._given_up = self._given_up, []
+        return arrived + [(site, None) for site in given_up]
 
     def _unwrap(self, reply: Message) -> bytes | None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.support.require import require
 from tests.support.sites import N_TASKS, make_site, run_of
@@ -85,6 +87,19 @@ def test_a_message_lost_twice_leaves_its_site_out_of_the_round_and_is_not_asked_
     assert driver.refusals == ["site 0: the message failed on the way"]
     assert done.billboards[-1].accepted.tolist() == [False] + [True] * (N_TASKS - 1)
     assert len(sites[0].answers) == 3  # twice its message, once the end
+
+
+def test_a_site_that_was_never_there_is_given_up_at_once_and_not_at_the_deadline(federation, monkeypatch):
+    """Flower refuses such a message without a word: every round waited for it until its deadline."""
+    driver, _ = federation(losses=0)
+    push = driver.carrier.grid.push_messages
+    monkeypatch.setattr(
+        driver.carrier.grid, "push_messages", lambda sent: [""] if sent[0].metadata.dst_node_id == 1 else push(sent)
+    )
+    begun = time.monotonic()
+    assert driver.run().billboards[-1].accepted.tolist() == [False] + [True] * (N_TASKS - 1)
+    assert time.monotonic() - begun < driver.rules.deadline
+    assert driver.refusals == ["site 0: the message failed on the way"] * 2  # its message, and the end
 
 
 def test_without_asking_again_one_lost_answer_is_an_absent_site(federation):

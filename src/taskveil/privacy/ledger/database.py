@@ -184,7 +184,7 @@ def _new_engine(url: str) -> Engine:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))  # a server may have been restarted
     except (ArgumentError, NoSuchModuleError, ValueError):
         kind = url.partition(":")[0]  # the rest may hold a password
-        raise OptionError(f"this {kind!r} address is no database URL; expected sqlite:///file or postgresql://host/name") from None
+        raise OptionError(f"this {kind!r} address is no database URL; expected sqlite:///file or postgresql://host/db") from None
     except ModuleNotFoundError as error:
         raise EnvironmentMissing(f"this ledger needs the package {error.name!r}: pip install 'taskveil[postgres]'") from None
     if engine.dialect.name == "sqlite":

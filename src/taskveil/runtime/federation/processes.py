@@ -37,12 +37,14 @@ class Child:
         self.restart_after = restart_after
         self.starts = 0
         self._next_start = 0.0
+        self._log_from = 0  # where the words of its present life begin
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as out:
+            self._log_from = out.tell()
             self.process = subprocess.Popen(
                 self.command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
                 start_new_session=True, preexec_fn=_die_with_parent,
@@ -59,6 +61,10 @@ class Child:
             self._next_start = 0.0
             self._end_group()
             self.start()
+
+    def words(self) -> str:
+        """What it has said since it was last started."""
+        return self.log.read_bytes()[self._log_from :].decode(errors="replace")
 
     @property
     def alive(self) -> bool:

@@ -42,6 +42,7 @@ STATES = {  # state -> (sign, words, colour); the sign says it without colour
     "lying": ("\u26a0", "breaks the rules", "bad"),
     "refusing": ("\u2298", "says no", "bad"),
 }
+URGENT = ("bad", "warn", "quiet", "good")  # whoever needs a look comes first
 WAITED_FOR = ("\u2026", "asked, no answer yet", "quiet")
 CONNECTED = ("\u2713", "connected", "good")
 NOT_THERE = ("\u2026", "not there yet", "quiet")
@@ -104,14 +105,15 @@ def _sites(status: dict[str, Any]) -> str:
     columns = [("asked", "asked"), ("answered", "answered"), ("slow", "late"), ("silent", "silent"), ("lost", "lost"),
                ("refusing", "refused"), ("lying", "broke a rule")]  # fmt: skip
     rows = ""
-    for site in status["sites"]:
-        sign, words, colour = seen_as(site, status.get("connected") or ())
+    connected = status.get("connected") or ()
+    for site in sorted(status["sites"], key=lambda site: URGENT.index(seen_as(site, connected)[2])):
+        sign, words, colour = seen_as(site, connected)
         waiting = " (asked again)" if site.get("waiting_since") and site.get("state") in STATES else ""
         cells = _cell("site", escape(str(site.get("name"))))
         cells += _cell("state", f"<span class='state {colour}'>{sign} {words}{waiting}</span>")
         counts = [(title, int(site.get(key) or 0)) for key, title in columns]
         cells += "".join(_cell(title, str(count), "n" if count else "n zero") for title, count in counts)
-        cells += _cell("why", escape(str(site.get("reason") or "\u2013")))
+        cells += _cell("why", escape(str(site.get("reason") or "\u2013")), "" if site.get("reason") else "zero")
         rows += f"<tr>{cells}</tr>"
     heads = "".join(f"<th class=n>{t}</th>" for _, t in columns)
     return _table("Sites", f"<th>site</th><th>state</th>{heads}<th>why</th>", rows)
