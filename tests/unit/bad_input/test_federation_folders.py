@@ -107,7 +107,10 @@ SERVER = {
     "a folder for a public key": (folder("keys/south.pub"), "not the public key of a site"),
     "one key for two sites": (copy("keys/north.pub", "keys/south.pub"), "public key of another site too"),
     "one key file for two sites": (edit("federation.toml", "keys/south.pub", "keys/north.pub"), "public key of another site too"),
-    "messages beyond the limit on messages": (wide, "max_bytes must be above"),
+    "messages beyond the limit on messages": (wide, "max_bytes allows 2000"),
+    "messages of gigabytes": (
+        edit("federation.toml", '"x2"]', '"x2", ' + ", ".join(f'"z{i}"' for i in range(20_000)) + "]"), "use fewer features"
+    ),
     "answers after the deadline": (edit("federation.toml", "[rules]", "[rules]\nanswer_at = 600"), "answer_at must be below"),
 }  # fmt: skip
 SITE = {

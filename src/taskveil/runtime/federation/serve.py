@@ -95,16 +95,21 @@ def described(federation: Federation) -> dict[str, Any]:
 
 
 def _check_room(federation: Federation, plan: Plan) -> None:
-    """Refuse a limit on messages that the messages of this plan cannot keep."""
+    """Refuse a plan whose messages, or billboards, are larger than the limit on messages allows."""
+
+    def check(arrays: list[tuple[int, ...]]) -> None:
+        least, most = sum(8 * math.prod(shape) for shape in arrays), federation.rules.max_bytes
+        if least > most:
+            raise OptionError(
+                f"federation.toml: a message of this plan has more than {least} bytes, rules.max_bytes allows {most}; use fewer "
+                "features, or raise it"
+            )
+
+    for _, releases in plan.rounds():  # before billboards of that size are made
+        check([release.contribution.total_shape for release in releases])
     shown = published(federation.method(), federation.public(), plan)
-    boards = [[array.shape for array in board.values() if not array.per_task] for board in shown.boards] if shown else []
-    rounds = [[release.contribution.total_shape for release in releases] for _, releases in plan.rounds()]
-    least = max((sum(8 * math.prod(shape) for shape in shapes) for shapes in (*boards, *rounds)), default=0)
-    if least > federation.rules.max_bytes:
-        raise OptionError(
-            f"federation.toml: rules: max_bytes must be above {least}, the size of a message of this plan; got "
-            f"{federation.rules.max_bytes}"
-        )
+    for board in shown.boards if shown else ():
+        check([array.shape for array in board.values() if not array.per_task])
 
 
 def register(federation: Federation, say: Say) -> None:
