@@ -30,7 +30,7 @@ def command(directory: str, as_json: bool) -> int:
 
 def words(content: dict[str, Any]) -> str:
     """Plain text, one line per site and account."""
-    from taskveil.runtime.federation.status_page import NOT_YET, STATES
+    from taskveil.runtime.federation.status_page import seen_as
 
     plan = content["plan"]
     lines = [f"{content['role']} {content['name']}: {content['phase']}"]
@@ -40,13 +40,13 @@ def words(content: dict[str, Any]) -> str:
         spent = "" if content.get("spent") is None else f", {content['spent']:.4g} so far"
         lines.append(f"epsilon {plan['epsilon']:.4g}{spent} at delta {plan['delta']:.2g}, one {plan['unit']}, {plan['observer']}")
     for s in content["sites"]:
-        sign, state, _ = STATES.get(str(s.get("state")), NOT_YET)
+        sign, state, _ = seen_as(s, content.get("connected") or ())
         why = f"  {s['reason']}" if s.get("reason") else ""
-        lines.append(f"  {sign} {s['name']:<20}{state:<18}{s.get('answered', 0)} of {s.get('asked', 0)} answered{why}")
+        lines.append(f"  {sign} {s['name']:<20}{state:<22}{s.get('answered', 0)} of {s.get('asked', 0)} answered{why}")
     for a in content["accounts"]:
         spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
         what = f"  account {a['account']} ({a['unit']}, {a['observer']})"
         lines.append(f"{what}: {spent} of {a['limit']:.4g}, {a['left']:.4g} left")
     lines += [f"ALARM: {text}" for text in content["alarms"]] or ["nothing to look at"]
     lines.append("software: " + ", ".join(f"{k} {v}" for k, v in content["versions"].items()))
-    return "\n".join(lines)
+    return "\n".join("".join(c for c in line if c.isprintable()) for line in lines)

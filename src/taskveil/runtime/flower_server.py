@@ -6,6 +6,7 @@ One of the two files that import flwr.
 from __future__ import annotations
 
 import copy
+import logging
 import os
 import queue
 import threading
@@ -13,6 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # before flwr is imported: it must never call out
@@ -24,33 +26,62 @@ from flwr.serverapp import Grid, ServerApp
 
 from taskveil.runtime.flower_client import content, data_of
 
-TTL = 3600.0
+DAY = 24 * 3600.0  # a message lives for at least that long: as long as clocks may differ, and never shorter than the deadline
 POLL = 0.5
+AGAIN = 10.0  # seconds until a message that Flower lost is sent once more: a busy node's next heartbeat may bring it back
+log = logging.getLogger("taskveil.federation")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message on its way."""
+
+    site: int
+    data: bytes
+    may_repeat: bool
 
 
 class GridCarrier:
     """Carries bytes over a Flower Grid; site s is the node `nodes[s]`.
 
-    A message that was lost with its node comes back from Flower as an error and is reported as None.
+    Flower reports a message as failed when its node sends no heartbeat for a minute, or the process that answers does not: on a
+    busy machine both happen to sites that are well. It takes none for a node that has never been there. So a failed message is
+    sent once more after `again` seconds (a site repeats its bytes and is charged once); failed twice, it is reported as None.
     """
 
-    def __init__(self, grid: Grid, nodes: Sequence[int], ttl: float = TTL, poll: float = POLL) -> None:
-        self.grid, self.nodes, self.ttl, self.poll = grid, list(nodes), ttl, poll
-        self._open: dict[str, int] = {}  # message id -> site
+    def __init__(
+        self, grid: Grid, nodes: Sequence[int], ttl: float = DAY, poll: float = POLL, again: float | None = AGAIN
+    ) -> None:
+        self.grid, self.nodes, self.ttl, self.poll, self.again = grid, list(nodes), ttl, poll, again
+        self._open: dict[str, Sent] = {}  # by Flower's message id
+        self._failed: list[tuple[float, Sent]] = []  # when to send what again
+        self._given_up: list[int] = []  # sites whose message has failed for good
         self._round = 0
 
     def send(self, site: int, data: bytes) -> None:
+        self._failed = [(due, sent) for due, sent in self._failed if sent.site != site]  # a new question replaces the old one
+        self._push(Sent(site, data, self.again is not None))
+
+    def _push(self, sent: Sent) -> None:
         self._round += 1
         message = Message(
-            content(data),
-            dst_node_id=self.nodes[site],
+            content(sent.data),
+            dst_node_id=self.nodes[sent.site],
             message_type="train",
             group_id=str(self._round),
             ttl=self.ttl,
         )
-        for message_id in self.grid.push_messages([message]):
-            if message_id:
-                self._open[message_id] = site
+        (message_id,) = self.grid.push_messages([message])
+        if message_id:
+            self._open[message_id] = sent
+        else:  # Flower takes no message for a node that has never been there
+            self._fail(sent)
+
+    def _fail(self, sent: Sent) -> None:
+        if sent.may_repeat and self.again is not None:
+            self._failed.append((time.monotonic() + self.again, replace(sent, may_repeat=False)))
+        else:
+            self._given_up.append(sent.site)
 
     def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
         end = time.monotonic() + seconds
@@ -62,13 +93,21 @@ class GridCarrier:
 
     def _pull(self) -> list[tuple[int, bytes | None]]:
         arrived: list[tuple[int, bytes | None]] = []
-        if not self._open:
-            return arrived
-        for reply in self.grid.pull_messages(list(self._open)):
-            site = self._open.pop(reply.metadata.reply_to_message_id, None)
-            if site is not None:
-                arrived.append((site, self._unwrap(reply)))
-        return arrived
+        now = time.monotonic()
+        due, self._failed = [s for t, s in self._failed if t <= now], [(t, s) for t, s in self._failed if t > now]
+        for sent in due:
+            self._push(sent)
+        for reply in self.grid.pull_messages(list(self._open)) if self._open else ():
+            sent = self._open.pop(reply.metadata.reply_to_message_id, None)
+            if sent is None:
+                continue
+            if reply.has_error():
+                log.warning("site %d: Flower reports error %d for a message", sent.site, reply.error.code)
+                self._fail(sent)
+            else:
+                arrived.append((sent.site, self._unwrap(reply)))
+        given_up, self._given_up = self._given_up, []
+        return arrived + [(site, None) for site in given_up]
 
     def _unwrap(self, reply: Message) -> bytes | None:
         try:
@@ -192,7 +231,7 @@ def thread_carrier(answers: Sequence[Callable[[bytes], bytes]], workers: int = 4
         return client_app(lambda context: answer)
 
     grid = ThreadGrid({s + 1: app_for(answer) for s, answer in enumerate(answers)}, workers)
-    return ThreadCarrier(grid, [s + 1 for s in range(len(answers))])
+    return ThreadCarrier(grid, [s + 1 for s in range(len(answers))], again=None)
 
 
 app = ServerApp()
@@ -207,5 +246,5 @@ def main(grid: Grid, context: Context) -> None:
     train(
         folder,
         lambda: {n.node_id: bytes(n.public_key) for n in grid.get_nodes()},
-        lambda nodes: GridCarrier(grid, nodes),
+        lambda nodes, deadline: GridCarrier(grid, nodes, ttl=DAY + 2 * deadline),
     )

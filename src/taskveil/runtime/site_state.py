@@ -26,12 +26,17 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Entries, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.saved import read_arrays, read_json
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
+
+AGREED: dict[str, Rule] = {
+    "digest": Text(), "ledger_run": Text(), "plan": Entries(), "messages": Whole(0), "federation": Text(),  # since 0.2.0
+}  # fmt: skip
 
 
 class SiteState:
@@ -65,7 +70,11 @@ class SiteState:
 
     def agreed(self) -> dict[str, Any] | None:
         path = self.folder / "run.json"
-        return read_json(path) if path.exists() else None
+        if not path.exists():
+            return None
+        about: dict[str, Any] = read_json(path)
+        check_table(about, AGREED, str(path), DataError, tuple(AGREED)[:-1], closed=False)
+        return about
 
     # ------------------------------------------------------------------ rows
 
@@ -90,7 +99,7 @@ class SiteState:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Wait for whoever is answering; the kernel gives the lock back when its holder ends, however it ends."""
-        with open(self.folder / "answer.lock", "w") as file:
+        with open(self.folder / "answer.lock", "a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

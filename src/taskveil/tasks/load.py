@@ -41,6 +41,7 @@ def load_tasks(
     positive: Any = None,
     features: Sequence[str] | None = None,
     *,
+    text: Sequence[str] = (),
     leave_out: Sequence[str] = (),
     groups: Sequence[str] = (),
     missing: str = "error",
@@ -70,6 +71,8 @@ def load_tasks(
         The label that counts as 1; every other label is 0.
     features : list of str, default=None
         The feature columns; all remaining columns when not given.
+    text : list of str, default=()
+        Feature columns that are hashed as text even where their cells look like numbers.
     leave_out : list of str, default=()
         Columns that are no features (identifiers, free text).
     groups : list of str, default=()
@@ -105,6 +108,7 @@ def load_tasks(
         bounds=PublicBounds.coerce(bounds),
         kind="classification" if kind is None and positive is not None else kind,
         features=None if features is None else _names(features, "features"),
+        text=_names(text, "text"),
         leave_out=_names(leave_out, "leave_out"),
         groups=_names(groups, "groups"),
         missing=missing,

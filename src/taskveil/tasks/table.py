@@ -43,6 +43,7 @@ class Layout:
     bounds: PublicBounds | None = None
     kind: str | None = None
     features: tuple[str, ...] | None = None
+    text: tuple[str, ...] = ()  # features that are hashed whatever their cells look like
     leave_out: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     missing: str = "error"
@@ -194,7 +195,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
 def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> TaskSet:
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
-    encoded = encode_features(rows.frame, columns, layout.bounds, order=order)
+    encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
     bounds, codes = encoded.bounds, pick(rows.codes)

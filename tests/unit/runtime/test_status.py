@@ -24,7 +24,7 @@ from taskveil.privacy.randomness import system_noise
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.driver import Driver, Rules
 from taskveil.runtime.federation import status
-from taskveil.runtime.federation.status_page import page
+from taskveil.runtime.federation.status_page import page, seen_as
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.run import Run
 from taskveil.runtime.shared_account import SharedAccount
@@ -99,6 +99,14 @@ def test_every_site_shows_as_what_it_is(watched):
     assert counts["lying"]["answered"] == 0 and counts["lying"]["lying"] >= 2
     assert counts["dead"]["lost"] >= 2 and counts["cut-off"]["silent"] >= 2 and counts["refusing"]["refusing"] >= 2
     assert stored["round"] == stored["rounds"] == 2 and stored["spent"] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_before_its_first_answer_a_site_shows_whether_it_is_there_and_was_asked():
+    """It said 'not asked yet' of sites that were connected, and of sites that had been asked."""
+    assert seen_as({"name": "a", "state": "not asked yet"}, ["b"])[1] == "not there yet"
+    assert seen_as({"name": "b", "state": "not asked yet"}, ["b"])[1] == "connected"
+    assert seen_as({"name": "b", "state": "not asked yet", "waiting_since": 1.0}, ["b"])[1] == "asked, no answer yet"
+    assert seen_as({"name": "b", "state": "lost"}, ["b"])[1] == "dead or cut off"
 
 
 def content(watched: Watch, **more: Any) -> dict[str, Any]:

@@ -177,13 +177,14 @@ if hasattr(os, "register_at_fork"):
 
 def _new_engine(url: str) -> Engine:
     if "://" not in url:
-        raise OptionError(f"a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; got {url!r}")
+        raise OptionError("a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; what came has no ://")
     if url.startswith(("postgresql://", "postgres://")):
         url = "postgresql+psycopg://" + url.partition("://")[2]
     try:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))  # a server may have been restarted
-    except (ArgumentError, NoSuchModuleError):
-        raise OptionError(f"{url!r} is not a database URL; expected sqlite:///file or postgresql://host/name") from None
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        kind = url.partition(":")[0]  # the rest may hold a password
+        raise OptionError(f"this {kind!r} address is no database URL; expected sqlite:///file or postgresql://host/db") from None
     except ModuleNotFoundError as error:
         raise EnvironmentMissing(f"this ledger needs the package {error.name!r}: pip install 'taskveil[postgres]'") from None
     if engine.dialect.name == "sqlite":

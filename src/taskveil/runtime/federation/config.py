@@ -24,6 +24,7 @@ from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
 from taskveil.runtime.run import assemble, budget_for
 from taskveil.runtime.site import NOISE_AT_SITE
+from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -88,9 +89,14 @@ class Federation:
         unit, private = self.run.get("unit", "task"), self.run.get("epsilon") is not None
         return PrepareRules(unit, private, normalise=self.data.get("normalise"))
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The features as numbers, one-hot or hashed where declared so: the same at every site, before any row is read."""
+        return encoded_names(self.data["features"], self.bounds(), self.data.get("text", ()))
+
     def own_units(self) -> bool:
         """Whether sites scale by statistics of their own; refuses what the unit does not allow."""
-        return own_units(self.preparation(), self.data["kind"], self.bounds(), self.data["features"])
+        return own_units(self.preparation(), self.data["kind"], self.bounds(), self.columns)
 
     def public(self) -> PublicInfo:
         classes = self.data.get("classes", [])
@@ -102,7 +108,7 @@ class Federation:
             )
         return PublicInfo(
             n_tasks=len(self.task_names),
-            n_features=len(self.data["features"]),
+            n_features=len(self.columns),
             n_outputs=len(classes) if len(classes) > 2 else 1,
             kind=self.data["kind"],
             declared_bounds="bounds" in self.data,
@@ -113,18 +119,15 @@ class Federation:
         )
 
     def roster(self) -> dict[int, bytes]:
-        """Every site's public key, from beside federation.toml: who may sign in secure sums."""
-        from taskveil.runtime.secure.keys import node_public
+        """Every site's public key, from beside federation.toml: whom Flower lets in, and who may sign in secure sums."""
+        from taskveil.runtime.federation.keys import check_public
 
-        roster = {}
+        roster: dict[int, bytes] = {}
         for index, member in enumerate(self.members):
-            path = self.folder / member.key
-            if not path.exists():
-                raise DataError(
-                    f"aggregation 'secure' needs the public key of every site: {member.key} is missing beside "
-                    f"federation.toml. Ask site {member.name!r} or whoever runs the server for it."
-                )
-            roster[index] = node_public(path.read_bytes())
+            key = check_public(self.folder / member.key, member.name)
+            if key in roster.values():
+                raise DataError(f"{member.key} is the public key of another site too; every site has its own")
+            roster[index] = key
         return roster
 
     def budget(self) -> Budget:
@@ -207,9 +210,24 @@ def _check_sizes(path: Path, federation: Federation) -> None:
             f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
             f"got {federation.rules.min_sites}"
         )
+    if federation.rules.answer_at >= federation.rules.deadline:
+        raise DataError(
+            f"{path.name}: rules: answer_at must be below the deadline, {federation.rules.deadline:g}, or no answer comes in "
+            f"time; got {federation.rules.answer_at:g}"
+        )
     if federation.data.get("target") in federation.data["features"]:
         raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
-    federation.bounds()
+    _check_text(path, federation)
+
+
+def _check_text(path: Path, federation: Federation) -> None:
+    bounds, features = federation.bounds(), federation.data["features"]
+    declared = {} if bounds is None else {**bounds.features, **bounds.levels}
+    for name in federation.data.get("text", ()):
+        if name not in features or name in declared:
+            raise DataError(
+                f"{path.name}: [data]: text must list features that have neither a range nor levels in bounds; got {name!r}"
+            )
 
 
 def load_site(path: str | Path) -> SiteFile:

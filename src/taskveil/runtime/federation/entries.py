@@ -62,6 +62,7 @@ FEDERATION: dict[str, dict[str, Rule]] = {
     "data": {
         "kind": Choice("regression", "classification"),
         "features": ListOf(COLUMN, distinct=True),
+        "text": ListOf(COLUMN, distinct=True),  # features that are hashed into public buckets at every site
         "target": COLUMN,
         "classes": ListOf(LABEL, at_least=2, distinct=True),
         "bounds": Entries(),  # tasks.public_bounds refuses what is wrong inside

@@ -11,14 +11,14 @@ from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
 from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, free_port, tool
+from taskveil.runtime.federation.processes import Child, environment, free_port, speakable, tool
 from taskveil.runtime.federation.site import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.status import StatusFile, of_site
 from taskveil.runtime.site_state import SiteState
 
 Say = Callable[[str], None]
 LOOK_EVERY = 2.0  # seconds between two looks at the ledger, for the status
-GRACE = 30.0  # seconds for the last answer to leave, after the models are written
+GRACE = 60.0  # seconds for the last answer to leave, after the models are written; or as long as the server waits for it
 
 
 def init(folder: Path, name: str) -> Path:
@@ -34,7 +34,9 @@ def join(
     for path in (file.authority, file.key, file.federation):
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
-    keys.check_private(file.key)
+    keys.check_site_key(file.key)
+    keys.check_authority(file.authority)
+    speakable(file.path)
     federation = load_federation(file.federation)
     if federation.run.get("aggregation") == "secure":
         membership(federation, file)  # everybody's public keys are here, and this site's own is among them
@@ -59,6 +61,8 @@ def join(
         node = _supernode(file)
         try:
             _answer_to_the_end(file, node, say, look)
+            say("the models are written; saying goodbye")
+            _wait_until_said(node, max(GRACE, federation.rules.deadline))
         finally:
             look("finished" if SiteState(file.state).finished else "stopped")
             node.stop()
@@ -90,15 +94,16 @@ def _answer_to_the_end(file: SiteFile, node: Child, say: Say, look: Look) -> Non
             look("taking part" if node.alive else "connecting again")
             next_look = time.monotonic() + LOOK_EVERY
         time.sleep(0.3)
-    say("the models are written; saying goodbye")
-    _wait_until_said(node, GRACE)
 
 
 def _wait_until_said(node: Child, seconds: float) -> None:
-    """Until Flower's log shows as many answers sent as questions received, or the time is over."""
+    """Until Flower's log shows as many answers sent as questions received since the node's last start, or the time is over.
+
+    A node that leaves before its last answer has left is lost to the server, and on a busy machine that answer takes minutes.
+    """
     end = time.monotonic() + seconds
     while node.alive and time.monotonic() < end:
-        words = node.log.read_text(errors="replace")
+        words = node.words()
         if words.count("Sent successfully") >= words.count("Received successfully"):
             time.sleep(0.5)
             return

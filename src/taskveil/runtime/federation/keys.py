@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from taskveil.checks import Name
 from taskveil.errors import DataError
+from taskveil.runtime.secure.keys import NodeIdentity, node_public
 
 YEARS = 2
 CLOCK_SKEW = dt.timedelta(minutes=10)
@@ -79,8 +80,35 @@ def check_private(path: Path) -> None:
         raise DataError(f"{path} can be read or changed by others; a private key needs mode 600: chmod 600 {path}")
 
 
-def check_certificate(certificate: Path, authority: Path) -> None:
-    """Refuse a server certificate that is out of date or not signed by this authority."""
+def check_site_key(path: Path) -> None:
+    """Refuse what is not a site's private key, before Flower tries it again and again."""
+    check_private(path)
+    try:
+        NodeIdentity(path.read_bytes())
+    except Exception:
+        raise DataError(f"{path} is not a site's private key without a password; `taskveil join --init` makes one") from None
+
+
+def check_public(path: Path, site: str) -> bytes:
+    """A site's public key; refuses what is none."""
+    if not path.exists():
+        raise DataError(f"site {site!r} has no public key: expected {path}; ask the site for its .pub file")
+    try:
+        return node_public(path.read_bytes())
+    except Exception:
+        raise DataError(f"{path} is not the public key of a site; ask site {site!r} for its .pub file") from None
+
+
+def check_authority(path: Path) -> None:
+    """Refuse what is not a certificate."""
+    try:
+        x509.load_pem_x509_certificate(path.read_bytes())
+    except Exception:
+        raise DataError(f"{path} is not a certificate; ask whoever runs the server for ca.crt") from None
+
+
+def check_certificate(certificate: Path, authority: Path, key: Path) -> None:
+    """Refuse a server certificate that is out of date, of another key, or not signed by this authority."""
     try:
         leaf = x509.load_pem_x509_certificate(certificate.read_bytes())
         root = x509.load_pem_x509_certificate(authority.read_bytes())
@@ -89,6 +117,12 @@ def check_certificate(certificate: Path, authority: Path) -> None:
         raise DataError(
             f"{certificate.name} is not a certificate signed by {authority.name}; run `taskveil serve --init` again"
         ) from None
+    try:
+        own = serialization.load_pem_private_key(key.read_bytes(), None).public_key()
+    except Exception:
+        own = None
+    if own != leaf.public_key():
+        raise DataError(f"{key.name} is not the private key of {certificate.name}; put it back, or make both anew")
     now = dt.datetime.now(dt.UTC)
     if not leaf.not_valid_before_utc <= now <= leaf.not_valid_after_utc:
         raise DataError(f"{certificate.name} is out of date; delete it and run `taskveil serve --init` again")

@@ -14,7 +14,7 @@ from taskveil.errors import EnvironmentMissing
 def only_one(folder: Path, what: str) -> Iterator[None]:
     """Hold the folder's lock, or refuse at once."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as file:
+    with open(folder / "lock", "a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from taskveil.errors import EnvironmentMissing
+from taskveil.errors import DataError, EnvironmentMissing
 
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -37,12 +37,14 @@ class Child:
         self.restart_after = restart_after
         self.starts = 0
         self._next_start = 0.0
+        self._log_from = 0  # where the words of its present life begin
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as out:
+            self._log_from = out.tell()
             self.process = subprocess.Popen(
                 self.command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
                 start_new_session=True, preexec_fn=_die_with_parent,
@@ -59,6 +61,10 @@ class Child:
             self._next_start = 0.0
             self._end_group()
             self.start()
+
+    def words(self) -> str:
+        """What it has said since it was last started."""
+        return self.log.read_bytes()[self._log_from :].decode(errors="replace")
 
     @property
     def alive(self) -> bool:
@@ -99,6 +105,12 @@ def tool(name: str) -> str:
     if not found.exists():
         raise EnvironmentMissing(f"{name} is not installed; pip install 'taskveil[federated]'")
     return str(found)
+
+
+def speakable(path: Path) -> None:
+    """Refuse a path that Flower's command line cannot be told."""
+    if not str(path).isprintable() or set(str(path)) & {'"', "\\"}:
+        raise DataError(f"{str(path)!r} holds a quotation mark, a backslash or a control character; use a folder without one")
 
 
 def free_port() -> int:

@@ -11,7 +11,8 @@ import os
 import shutil
 from pathlib import Path
 
-from taskveil.errors import DataError
+from taskveil.checks import Entries, Flag, Text, Whole, check_table
+from taskveil.errors import DataError, InputError, SecureSumRefused, TaskveilError
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation
 from taskveil.saved import read_json
@@ -22,9 +23,31 @@ KEEP = ("lock", "superlink.log")  # all that stays after the end; the log names 
 def open_run(folder: Path) -> Path:
     """run/, made or made private: mode 0700."""
     run = folder / "run"
+    for made in (run, folder / "results"):
+        if made.is_symlink() or (made.exists() and not made.is_dir()):  # a folder that is emptied must be ours
+            raise DataError(f"{made} is a link or a file; expected a folder that only this federation uses. Move it away.")
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(run, 0o700)
     return run
+
+
+def read_nodes(path: Path) -> dict[str, int]:
+    """Flower's node id of every registered site."""
+    nodes: dict[str, int] = Entries(Whole(0, 2**64 - 1)).check(str(path), read_json(path), DataError)
+    return nodes
+
+
+def keep_refusal(path: Path, error: TaskveilError) -> None:
+    """Why a run ended for good: it is not started again."""
+    about = {"reason": str(error), "input": isinstance(error, InputError)}
+    write_atomically(path, json.dumps(about).encode())
+
+
+def refusal(path: Path) -> TaskveilError:
+    """The error that `keep_refusal` wrote down."""
+    about = read_json(path)
+    check_table(about, {"reason": Text(at_least=0), "input": Flag()}, str(path), DataError, ("reason",))
+    return DataError(about["reason"]) if about.get("input") else SecureSumRefused(about["reason"])
 
 
 def check_same(federation: Federation) -> None:

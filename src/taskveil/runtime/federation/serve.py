@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from taskveil.checks import Name
-from taskveil.errors import DataError, EnvironmentMissing, OptionError, SecureSumRefused
+from taskveil.errors import CheckFailed, DataError, EnvironmentMissing, InputError, OptionError
+from taskveil.methods.published import published
+from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation import keys, template
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, tool, wait_for_port
-from taskveil.runtime.federation.run_folder import check_same, clean, open_run
+from taskveil.runtime.federation.processes import Child, environment, speakable, tool, wait_for_port
+from taskveil.runtime.federation.run_folder import check_same, clean, open_run, read_nodes, refusal
 from taskveil.runtime.federation.status import StatusFile, of_server
 from taskveil.runtime.site import NOISE_AT_SITE
-from taskveil.saved import read_json
 
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
@@ -73,7 +75,7 @@ def _serve(federation: Federation, plan: dict[str, Any], status: StatusFile, say
         say(f"listening on {federation.host}:{federation.port} (TLS, registered nodes only)")
         register(federation, say)
         _run_to_the_end(federation, link, say, lambda: status.write(of_server(federation, plan, "running")))
-    except SecureSumRefused as error:
+    except (CheckFailed, InputError) as error:
         phase, reason = "refused", str(error)
         raise
     finally:
@@ -84,6 +86,7 @@ def _serve(federation: Federation, plan: dict[str, Any], status: StatusFile, say
 def described(federation: Federation) -> dict[str, Any]:
     """What the run promises, for the status: all of it public."""
     plan = federation.plan()
+    _check_room(federation, plan)
     budget, at_site = plan.budget, federation.method().schedule == "asynchronous"
     return {
         "epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "neighbours": budget.neighbours.value,
@@ -91,18 +94,32 @@ def described(federation: Federation) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _check_room(federation: Federation, plan: Plan) -> None:
+    """Refuse a plan whose messages, or billboards, are larger than the limit on messages allows."""
+
+    def check(arrays: list[tuple[int, ...]]) -> None:
+        least, most = sum(8 * math.prod(shape) for shape in arrays), federation.rules.max_bytes
+        if least > most:
+            raise OptionError(
+                f"federation.toml: a message of this plan has more than {least} bytes, rules.max_bytes allows {most}; use fewer "
+                "features, or raise it"
+            )
+
+    for _, releases in plan.rounds():  # before billboards of that size are made
+        check([release.contribution.total_shape for release in releases])
+    shown = published(federation.method(), federation.public(), plan)
+    for board in shown.boards if shown else ():
+        check([array.shape for array in board.values() if not array.per_task])
+
+
 def register(federation: Federation, say: Say) -> None:
     """Tell Flower the sites' public keys, once; remember the node ids it gives them."""
     path = federation.folder / "run" / "nodes.json"
-    nodes = read_json(path) if path.exists() else {}
+    nodes = read_nodes(path) if path.exists() else {}
     for member in federation.members:
         if member.name in nodes:
             continue
         key = federation.folder / member.key
-        if not key.exists():
-            raise DataError(
-                f"site {member.name!r} has no public key: expected {key}; ask the site for its .pub file"
-            )
         answer = flwr(
             federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json"
         )
@@ -132,19 +149,19 @@ def flwr(federation: Federation, *arguments: str) -> dict[str, str]:
 def _run_to_the_end(federation: Federation, link: Child, say: Say, look: Callable[[], None]) -> None:
     beat = federation.folder / "run" / "heartbeat"
     finished = federation.folder / "results" / "run.json"
-    started = 0.0
+    next_start = 0.0
     if not _training(federation):
         beat.unlink(missing_ok=True)  # of a run that died with an earlier server: another is started at once
     refused = federation.folder / "run" / "refused.json"
     while not finished.exists():
         if refused.exists():
-            raise SecureSumRefused(str(read_json(refused).get("reason")))
+            raise refusal(refused)
         if not link.alive:
             say("the server process ended; starting it again")
         link.keep_running()
-        age = time.time() - max(started, beat.stat().st_mtime if beat.exists() else 0.0)
-        if link.alive and age > STALE:
-            started = time.time()
+        age = abs(time.time() - beat.stat().st_mtime) if beat.exists() else STALE  # a clock that was put back tells nothing
+        if link.alive and age >= STALE and time.monotonic() > next_start:
+            next_start = time.monotonic() + STALE
             _start_run(federation, say)
         look()
         time.sleep(0.3)
@@ -207,10 +224,12 @@ def _check_files(federation: Federation) -> None:
     for name in ("ca.crt", "server.crt", "server.key"):
         if not (at / name).exists():
             raise DataError(f"{at / name} is missing; run `taskveil serve --init {federation.folder}` first")
-    keys.check_certificate(at / "server.crt", at / "ca.crt")
     for name in ("server.key", "ca.key"):
         if (at / name).exists():
             keys.check_private(at / name)
+    keys.check_certificate(at / "server.crt", at / "ca.crt", at / "server.key")
+    federation.roster()
+    speakable(federation.folder)
 
 
 def _local(host: str) -> str:

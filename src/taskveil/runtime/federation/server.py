@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import EnvironmentMissing, SecureSumRefused
+from taskveil.errors import EnvironmentMissing, InputError, SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
@@ -42,38 +42,41 @@ from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.driver import Driver
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.federation.run_folder import keep_refusal, read_nodes
 from taskveil.runtime.federation.watch import Watch, WatchedCarrier
 from taskveil.runtime.record import executed_releases
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run
 from taskveil.runtime.site import plan_digest
-from taskveil.saved import read_arrays, read_json, total
+from taskveil.saved import read_arrays, total
 
 log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
 
 
 def train(
-    folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int]], Any]
+    folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int], float], Any]
 ) -> None:
-    """One whole run, or the rest of one. `online` lists Flower's nodes; `carrier_to` makes a carrier to node ids."""
+    """One whole run, or the rest of one. `online` lists Flower's nodes; `carrier_to` makes a carrier to node ids that keeps
+    messages for the deadline at least."""
     folder = Path(folder)
     federation = load_federation(folder / "federation.toml")
     (folder / "run").mkdir(exist_ok=True)
     # Two runs at once would mix their questions; the second one ends here, and a dead one leaves no lock behind.
     with only_one(folder / "run" / "training", "a run of this federation"), Heartbeat(folder / "run" / "heartbeat"):
-        nodes = read_json(folder / "run" / "nodes.json")
-        ids = [int(nodes[m.name]) for m in federation.members]
+        nodes = read_nodes(folder / "run" / "nodes.json")
+        ids = [nodes[m.name] for m in federation.members]
         plan, source = federation.plan(), system_noise()
         watch = make_watch(federation, plan, folder / "run")
         _wait_for_sites(federation, ids, online, watch)
         store = ProgressStore(folder / "run", plan, federation)
-        driver = make_driver(federation, plan, source, WatchedCarrier(carrier_to(ids), watch), store.save)
+        carrier = WatchedCarrier(carrier_to(ids, federation.rules.deadline), watch)
+        driver = make_driver(federation, plan, source, carrier, store.save)
         driver.on_refusal, driver.progress = watch.refused, watch.progress
         try:
             done = driver.run(store.load())
-        except SecureSumRefused as error:  # for good: sites never send a masked message twice
-            write_atomically(folder / "run" / "refused.json", json.dumps({"reason": str(error)}).encode())
+        except (InputError, SecureSumRefused) as error:  # for good: it would come again, and a masked message is sent once
+            keep_refusal(folder / "run" / "refused.json", error)
             raise
         write_results(folder / "results", federation, plan, done, source, driver)
 

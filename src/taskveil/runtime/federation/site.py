@@ -95,14 +95,23 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
         "task": file.data.get("task"),
         "target": file.data.get("target", federation.data.get("target")),
     }
+    if set(columns.values()) & set(federation.data["features"]):
+        raise DataError(f"{file.path.name}: [data]: neither task nor target may be one of the federation's features")
     tasks = load_tasks(
         data,
         **columns,
         bounds=federation.bounds(),
         kind=federation.data["kind"],
         features=federation.data["features"],
+        text=federation.data.get("text", ()),
         unusable=federation.preparation().unusable,
     )
+    undeclared = sorted({name.partition("#")[0] for name in set(tasks.feature_names) - set(federation.columns)})
+    if undeclared:
+        raise DataError(
+            f"column {undeclared[0]!r} holds text, and federation.toml declares none there: every site must make the same "
+            "numbers of a column. List it under text in [data], or declare its levels in [data.bounds]."
+        )
     missing = [name for name in member.tasks if name not in tasks.task_names]
     if missing:
         raise DataError(

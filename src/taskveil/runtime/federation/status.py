@@ -21,7 +21,7 @@ from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
 from taskveil.runtime.federation.status_page import page
-from taskveil.runtime.federation.watch import KEPT
+from taskveil.runtime.federation.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
 from taskveil.saved import read_json
 
 STALE = 20.0  # seconds after which a status that should be fresh says that nobody writes it any more
@@ -33,18 +33,29 @@ ALARMS = {
     "refusing": "says no",
 }
 NOTES = {"slow": "answers late"}
+AMOUNT: Rule = optional(Number(at_least=0))
+PLAN: dict[str, Rule] = {
+    "epsilon": AMOUNT, "delta": Number(at_least=0), "unit": WORDS, "neighbours": WORDS, "observer": WORDS, "rounds": COUNT,
+}  # fmt: skip
+ACCOUNT: dict[str, Rule] = {
+    "account": NAMED, "unit": WORDS, "observer": WORDS, "limit": Number(at_least=0), "spent": AMOUNT, "left": Number(at_least=0),
+}  # fmt: skip
 STATUS: dict[str, Rule] = {
     "role": Choice("server", "site"),
-    "name": Text(1000),
+    "name": NAMED,
     "phase": Text(200),
     "updated": Number(at_least=0),
+    "round": COUNT,
+    "rounds": COUNT,
     "sites": ListOf(Entries(), at_least=0),
     "accounts": ListOf(Entries(), at_least=0),
     "refusals": ListOf(Entries(), at_least=0),
     "plan": Entries(),
     "versions": Entries(Text()),
-    "reason": optional(Text(at_least=0)),
+    "reason": optional(WORDS),
 }
+ANSWERS: dict[str, Rule] = {"answered": COUNT, "refusals": ListOf(Entries(entries=tuple(REFUSAL.items())), at_least=0)}
+INSIDE = {"sites": (SITE, ("name",)), "accounts": (ACCOUNT, tuple(ACCOUNT)), "refusals": (REFUSAL, ())}
 
 
 class StatusFile:
@@ -67,7 +78,7 @@ def of_server(federation: Federation, plan: dict[str, Any], phase: str, reason: 
     """What a server's folder says now."""
     seen: dict[str, Any] = {}
     with contextlib.suppress(DataError):
-        seen = read_json(federation.folder / "run" / "watch.json")
+        seen = read_watch(federation.folder / "run" / "watch.json")
     sites = seen.get("sites") or [
         {"name": m.name, "tasks": len(m.tasks), "state": "not asked yet", "reason": ""} for m in federation.members
     ]
@@ -84,16 +95,14 @@ def of_site(
     file: SiteFile, agreement: Any, phase: str, account: str, url: str | None, reason: str | None = None
 ) -> dict[str, Any]:
     """What a site's folder says now."""
-    seen: dict[str, Any] = {}
-    with contextlib.suppress(DataError):
-        seen = read_json(file.state / "answers.json")
+    seen = answers(file.state)
     plan = {} if agreement is None else {
         "epsilon": agreement.epsilon if math.isfinite(agreement.epsilon) else None, "delta": agreement.delta,
         "unit": agreement.unit, "neighbours": agreement.neighbours, "observer": agreement.observer, "rounds": agreement.messages,
     }  # fmt: skip
     return {
         "role": "site", "name": file.name, "server": file.server, "phase": phase, "reason": reason, "sites": [],
-        "round": seen.get("answered", 0), "rounds": plan.get("rounds", 0), "plan": plan, "refusals": seen.get("refusals", []),
+        "round": seen["answered"], "rounds": plan.get("rounds", 0), "plan": plan, "refusals": seen["refusals"],
         "accounts": accounts(url, account) if url else [],
     }  # fmt: skip
 
@@ -120,15 +129,23 @@ def _account(row: Any) -> dict[str, Any]:
 
 def note_answer(folder: Path, number: Any, refusal: str | None) -> None:
     """A site's own count of what it sent and what it refused; called after every answer."""
-    path, seen = folder / "answers.json", dict[str, Any]()
-    with contextlib.suppress(DataError):
-        seen = read_json(path)
-    refusals = seen.get("refusals", [])
+    seen = answers(folder)
+    refusals = seen["refusals"]
     if refusal is not None:
         refusals = [*refusals, {"time": time.time(), "site": "this site", "reason": refusal[:200]}][-KEPT:]
-    answered = max(seen.get("answered", 0), number + 1 if isinstance(number, int) and refusal is None else 0)
+    answered = max(seen["answered"], number + 1 if isinstance(number, int) and refusal is None else 0)
     with contextlib.suppress(OSError):
-        write_atomically(path, json.dumps({"answered": answered, "refusals": refusals}).encode())
+        write_atomically(folder / "answers.json", json.dumps({"answered": answered, "refusals": refusals}).encode())
+
+
+def answers(folder: Path) -> dict[str, Any]:
+    """What a site has counted of its own answers; a count that cannot be read begins again."""
+    try:
+        seen: dict[str, Any] = read_json(folder / "answers.json")
+        check_table(seen, ANSWERS, "answers.json", DataError, tuple(ANSWERS), closed=False)
+        return seen
+    except DataError:
+        return {"answered": 0, "refusals": []}
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -136,11 +153,22 @@ def read(folder: Path) -> dict[str, Any]:
     for place in (folder, folder / "state"):
         if (place / "status.json").exists():
             content = read_json(place / "status.json")
-            check_table(content, STATUS, str(place / "status.json"), DataError, tuple(STATUS), closed=False)
+            _check(content, str(place / "status.json"))
             fresh = time.time() - content["updated"] < STALE or content["phase"] in ("finished", "stopped")
             content["fresh"] = fresh
             return {**content, "alarms": alarms(content)}
     raise DataError(f"{folder} has no status.json: expected a folder in which `taskveil serve` or `taskveil join` has run")
+
+
+def _check(content: Any, where: str) -> None:
+    """Every entry that `words`, `alarms` or the page reads."""
+    check_table(content, STATUS, where, DataError, tuple(STATUS), closed=False)
+    AMOUNT.check(f"{where}: spent", content.get("spent"), DataError)
+    optional(ListOf(NAMED, at_least=0)).check(f"{where}: connected", content.get("connected"), DataError)
+    check_table(content["plan"], PLAN, f"{where}: plan", DataError, tuple(PLAN) if content["plan"] else (), closed=False)
+    for part, (rules, required) in INSIDE.items():
+        for entry in content[part]:
+            check_table(entry, rules, f"{where}: {part}", DataError, required, closed=False)
 
 
 def alarms(content: dict[str, Any]) -> list[str]:

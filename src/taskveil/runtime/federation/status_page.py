@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 from html import escape
 from typing import Any
 
@@ -41,7 +42,19 @@ STATES = {  # state -> (sign, words, colour); the sign says it without colour
     "lying": ("\u26a0", "breaks the rules", "bad"),
     "refusing": ("\u2298", "says no", "bad"),
 }
-NOT_YET = ("\u2026", "not asked yet", "quiet")
+URGENT = ("bad", "warn", "quiet", "good")  # whoever needs a look comes first
+WAITED_FOR = ("\u2026", "asked, no answer yet", "quiet")
+CONNECTED = ("\u2713", "connected", "good")
+NOT_THERE = ("\u2026", "not there yet", "quiet")
+
+
+def seen_as(site: dict[str, Any], connected: Collection[str] = ()) -> tuple[str, str, str]:
+    """Sign, words and colour for what a site is; before its first answer, whether it is there and was asked."""
+    if site.get("state") in STATES:
+        return STATES[site["state"]]
+    if site.get("waiting_since"):
+        return WAITED_FOR
+    return CONNECTED if site.get("name") in connected else NOT_THERE
 
 
 def page(status: dict[str, Any]) -> str:
@@ -74,8 +87,10 @@ def _facts(status: dict[str, Any]) -> str:
     if status.get("spent") is not None:
         facts.append(("epsilon of the rounds done", f"{status['spent']:.4g}"))
     if status["role"] == "server":
-        good = sum(s.get("state") == "answering" for s in status["sites"])
-        facts.append(("sites answering in time", f"{good} of {len(status['sites'])}"))
+        here, good = len(status.get("connected") or ()), sum(s.get("state") == "answering" for s in status["sites"])
+        waiting = status["phase"] == "waiting for sites"
+        title, count = ("sites connected", here) if waiting else ("sites answering in time", good)
+        facts.append((title, f"{count} of {len(status['sites'])}"))
     if status.get("server"):
         facts.append(("server", status["server"]))
     return "<div class=facts>" + "".join(f"<div><b>{escape(v)}</b><span>{escape(k)}</span></div>" for k, v in facts) + "</div>"
@@ -90,14 +105,15 @@ def _sites(status: dict[str, Any]) -> str:
     columns = [("asked", "asked"), ("answered", "answered"), ("slow", "late"), ("silent", "silent"), ("lost", "lost"),
                ("refusing", "refused"), ("lying", "broke a rule")]  # fmt: skip
     rows = ""
-    for site in status["sites"]:
-        sign, words, colour = STATES.get(str(site.get("state")), NOT_YET)
+    connected = status.get("connected") or ()
+    for site in sorted(status["sites"], key=lambda site: URGENT.index(seen_as(site, connected)[2])):
+        sign, words, colour = seen_as(site, connected)
         waiting = " (asked again)" if site.get("waiting_since") and site.get("state") in STATES else ""
         cells = _cell("site", escape(str(site.get("name"))))
         cells += _cell("state", f"<span class='state {colour}'>{sign} {words}{waiting}</span>")
         counts = [(title, int(site.get(key) or 0)) for key, title in columns]
         cells += "".join(_cell(title, str(count), "n" if count else "n zero") for title, count in counts)
-        cells += _cell("why", escape(str(site.get("reason") or "\u2013")))
+        cells += _cell("why", escape(str(site.get("reason") or "\u2013")), "" if site.get("reason") else "zero")
         rows += f"<tr>{cells}</tr>"
     heads = "".join(f"<th class=n>{t}</th>" for _, t in columns)
     return _table("Sites", f"<th>site</th><th>state</th>{heads}<th>why</th>", rows)

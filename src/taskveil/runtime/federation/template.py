@@ -46,6 +46,7 @@ hosts = {hosts}        # names and addresses in the server's certificate
 [data]
 kind = "regression"                       # or "classification", then classes = ["no", "yes"]
 features = ["x0", "x1", "x2"]             # columns every site has
+# text = ["x2"]                           # columns of text, hashed into 16 public buckets at every site
 target = "y"
 # [data.bounds]                           # declared public ranges; needed for unit = "record"
 # features = {{ "*" = [-1, 1] }}

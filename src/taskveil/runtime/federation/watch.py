@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from taskveil.checks import Entries, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.driver import Carrier
@@ -43,6 +44,27 @@ class SiteView:
     reason: str = ""
     heard: float | None = None  # when it last answered
     waiting_since: float | None = None
+
+
+NAMED: Rule = Text(1000)
+WORDS: Rule = Text(at_least=0)
+COUNT: Rule = Whole(0, 2**53)
+TIME: Rule = optional(Number())
+KINDS: dict[str, Rule] = {"str": WORDS, "int": COUNT, "float | None": TIME}
+SITE: dict[str, Rule] = {f.name: KINDS[str(f.type)] for f in fields(SiteView)} | {"name": NAMED}
+REFUSAL: dict[str, Rule] = {"time": TIME, "site": WORDS, "reason": WORDS}
+SEEN: dict[str, Rule] = {  # of run/watch.json
+    "phase": NAMED, "connected": ListOf(NAMED, at_least=0), "round": COUNT, "rounds": COUNT, "spent": TIME,
+    "sites": ListOf(Entries(entries=tuple(SITE.items())), at_least=0),
+    "refusals": ListOf(Entries(entries=tuple(REFUSAL.items())), at_least=0),
+}  # fmt: skip
+
+
+def read_watch(path: Path) -> dict[str, Any]:
+    """What a `Watch` has written; DataError where it is damaged."""
+    seen: dict[str, Any] = read_json(path)
+    check_table(seen, SEEN, str(path), DataError, tuple(SEEN), closed=False)
+    return seen
 
 
 class Watch:
@@ -118,8 +140,8 @@ class Watch:
     def _resume(self) -> None:
         """Counts go on where an interrupted run left them."""
         try:
-            stored = read_json(self.path)
-            views = {s["name"]: SiteView(**{f.name: s[f.name] for f in fields(SiteView)}) for s in stored["sites"]}
+            stored = read_watch(self.path)
+            views = {s["name"]: SiteView(**s) for s in stored["sites"]}
             self.round, self.rounds, self.refusals = stored["round"], stored["rounds"], stored["refusals"]
         except (DataError, KeyError, TypeError):
             return

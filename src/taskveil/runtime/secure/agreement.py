@@ -80,8 +80,9 @@ def checksum(round_id: bytes, index: int, values: np.ndarray) -> bytes:
     return keys.digest(b"masked", round_id, index.to_bytes(8, "big"), values.tobytes())
 
 
-def seed_commitment(round_id: bytes, index: int, seed: bytes) -> bytes:
-    return keys.digest(b"seed", round_id, index.to_bytes(8, "big"), seed)
+def challenge(round_id: bytes, dealer: int, *digests: tuple[bytes, ...]) -> bytes:
+    """What a dealer's proof answers: it follows from all its shares (dealing.py)."""
+    return keys.digest(b"challenge", round_id, dealer.to_bytes(8, "big"), *(part for column in digests for part in column))
 
 
 def share_digest(round_id: bytes, owner: int, holder: int, share: bytes) -> bytes:

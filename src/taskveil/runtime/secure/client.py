@@ -14,20 +14,20 @@ Threat model  any server, lying or not, with up to `colluders` sites (graph.py s
 Observed      a server sees a total only if at least `min_cohort` inputs are in it; the noise shares in the
               inputs are sized for that (privacy/mechanisms/shared.py).
 Refusals      every failed check raises SecureSumRefused and ends the site's part: it never answers twice in
-              one round and never opens both secrets of one neighbour. Shares that cannot be opened are no
-              refusal but a note to the server: the site that sent them harms itself only.
+              one round and never opens both secrets of one neighbour. Shares that cannot be opened, or do not
+              fit together (dealing.py), are no refusal but a note to the server, which leaves their dealer out.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import SecureSumRefused
-from taskveil.runtime.secure import agreement, keys, messages, shamir
+from taskveil.runtime.secure import agreement, dealing, keys, messages, shamir
 from taskveil.runtime.secure.masks import add_mask
 from taskveil.runtime.secure.settings import SecureSettings
 
@@ -96,35 +96,34 @@ class SecureClient:
         self._seed = os.urandom(shamir.SECRET_BYTES)
         holders = (self.index, *self._neighbours)
         secrets = [self._masking.private_bytes(), self._seed]
-        shares = shamir.split(secrets, [site + 1 for site in holders], self.settings.threshold)
+        dealt = shamir.split(secrets, [site + 1 for site in holders], self.settings.threshold)
+        shares = dealt.shares
         self._held[self.index] = (shares[self.index + 1][0], shares[self.index + 1][1])
         sealed = []
         for site, (sealing_key, _) in self._neighbours.items():
             key = self._sealing.agree(sealing_key, self._round, keys.label("seal", self.index, site))
             sealed.append(keys.seal(key, b"".join(shares[site + 1]), keys.label("shares", self.index, site)))
         digests = [[agreement.share_digest(self._round, self.index, h, part) for part in shares[h + 1]] for h in holders]
+        columns = tuple(zip(*digests))  # of key, seed and check
         return messages.SealedShares(
             self._round,
             self.index,
             holders[1:],
             tuple(sealed),
-            agreement.seed_commitment(self._round, self.index, self._seed),
-            tuple(of_key for of_key, _ in digests),
-            tuple(of_seed for _, of_seed in digests),
+            *columns,
+            dealing.prove(dealt, agreement.challenge(self._round, self.index, *columns)),
         )
 
     def _mask(self, deliveries: messages.Deliveries) -> messages.MaskedInput:
         senders = deliveries.senders
-        columns = (deliveries.sealed, deliveries.key_digests, deliveries.seed_digests)
+        digests = (deliveries.key_digests, deliveries.seed_digests, deliveries.check_digests)
+        columns = (deliveries.sealed, deliveries.challenges, deliveries.proofs, *digests)
         if len(set(senders) & set(self._neighbours)) != len(senders) or {len(column) for column in columns} != {len(senders)}:
             raise SecureSumRefused(f"site {self.index} got shares from sites that are not its neighbours")
         if len(senders) + 1 < self.settings.threshold:
             raise SecureSumRefused(f"too few neighbours of site {self.index} are left; nothing is released")
         self._masked = senders
-        for site, sealed, *digests in zip(senders, *columns):
-            shares = self._opened(site, sealed)
-            if [agreement.share_digest(self._round, site, self.index, share) for share in shares] == digests:
-                self._held[site] = shares
+        self._held |= self._fitting(zip(senders, *columns))
         total, ring = self._input.copy(), self.settings.ring
         add_mask(total, self_mask_key(self._round, self.index, self._seed), ring)
         for site in senders:
@@ -164,11 +163,24 @@ class SecureClient:
             tuple(self._pair_key(site) for site in apart),
         )
 
-    def _opened(self, site: int, sealed: bytes) -> tuple[bytes, bytes]:
-        """The shares a neighbour sealed for this site; empty ones where they cannot be opened."""
+    def _fitting(self, deliveries: Iterable[tuple[Any, ...]]) -> dict[int, tuple[bytes, bytes]]:
+        """The shares that are what their dealers published, and fit together with those of everybody else."""
+        threshold, opened = self.settings.threshold, {}
+        for site, sealed, challenge, proof, *digests in deliveries:
+            shares = self._opened(site, sealed)
+            published = [agreement.share_digest(self._round, site, self.index, share) for share in shares] == digests
+            if published and len(proof) == dealing.proof_bytes(threshold):
+                opened[site] = shares, challenge, proof
+        columns = zip(*opened.values()) if opened else ((), (), ())
+        fit = dealing.fitting(self.index + 1, *columns, threshold)
+        return {site: (shares[0], shares[1]) for good, (site, (shares, *_)) in zip(fit, opened.items()) if good}
+
+    def _opened(self, site: int, sealed: bytes) -> tuple[bytes, ...]:
+        """The shares a neighbour sealed for this site (of its key, its seed and its check); none where they cannot be opened."""
         key = self._sealing.agree(self._neighbours[site][0], self._round, keys.label("seal", site, self.index))
         plain = keys.unseal(key, sealed, keys.label("shares", site, self.index)) or b""
-        return plain[: shamir.SHARE_BYTES], plain[shamir.SHARE_BYTES :]
+        size = shamir.SHARE_BYTES
+        return (plain[:size], plain[size : 2 * size], plain[2 * size :]) if len(plain) == 2 * size + shamir.CHECK_BYTES else ()
 
     def _cohort_text(self) -> bytes:
         return agreement.cohort_text(self._round, self._fingerprint, self._cohort)

@@ -52,9 +52,10 @@ class SealedShares:
     sender: int
     receivers: tuple[int, ...]
     sealed: tuple[bytes, ...]
-    commitment: bytes  # to the seed of the self mask, so that the server notices wrong shares
     key_digests: tuple[bytes, ...]  # of every share of the mask key: the sender's own, then the receivers'
     seed_digests: tuple[bytes, ...]
+    check_digests: tuple[bytes, ...]
+    proof: bytes  # that all these shares fit together (dealing.py)
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ class Deliveries:
     sealed: tuple[bytes, ...]
     key_digests: tuple[bytes, ...]  # of the shares inside, as their senders published them
     seed_digests: tuple[bytes, ...]
+    check_digests: tuple[bytes, ...]
+    challenges: tuple[bytes, ...]  # of the senders' proofs
+    proofs: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ of answers.
     UnmaskingShares     open the self masks of the cohort and the pairwise masks towards those who left;
                         subtract
 
-A site that does not answer a step, or answers with something invalid (a bad signature, unusable keys, shares nobody
-can open, shares its dealer did not deal), has dropped out: it is named in `excluded`, and the round goes on while
-`min_cohort` sites are left. The total is right or the round is refused: every opened seed is checked against its
-commitment and every opened key against its public half.
+A site that does not answer a step, or answers with something invalid (a bad signature, unusable keys, shares that do
+not open or do not fit together, shares its dealer did not deal), has dropped out: it is named in `excluded`, and the round
+goes on while `min_cohort` sites are left. Members of the cohort have all accepted one another's shares, so any `threshold`
+of them open a mask. A member that masks with another seed than it dealt adds a wrong vector to the total, as it may anyway.
 
 The server keeps everything it was sent in `transcript`: the tests of what it can learn work on that.
 """
@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import SecureSumRefused
-from taskveil.runtime.secure import agreement, client, keys, messages, shamir
+from taskveil.runtime.secure import agreement, client, dealing, keys, messages, shamir
+from taskveil.runtime.secure.disputes import smallest_cover
 from taskveil.runtime.secure.masks import add_mask
 from taskveil.runtime.secure.settings import SecureSettings
 
@@ -106,34 +107,38 @@ class SecureServer:
     def _deliveries(self, shared: dict[int, messages.SealedShares]) -> Outgoing:
         self._shared = self._keep(shared, self._dealt, "it did not deal its shares to its neighbours")
         self._need(len(self._shared))
+        challenges: dict[int, bytes] = {}
         for site, message in self._shared.items():
             holders = (site, *message.receivers)
             self._dealt_keys[site] = dict(zip(holders, message.key_digests))
             self._dealt_seeds[site] = dict(zip(holders, message.seed_digests))
+            digests = message.key_digests, message.seed_digests, message.check_digests
+            challenges[site] = agreement.challenge(self.round_id, site, *digests)
         boxes: dict[int, list[tuple[Any, ...]]] = {site: [] for site in self._shared}
         for sender, message in self._shared.items():
-            parts = zip(message.receivers, message.sealed, message.key_digests[1:], message.seed_digests[1:])
-            for receiver, *delivery in parts:
+            digests = message.key_digests[1:], message.seed_digests[1:], message.check_digests[1:]
+            for receiver, *delivery in zip(message.receivers, message.sealed, *digests):
                 if receiver in boxes:
-                    boxes[receiver].append((sender, *delivery))
-        empty: tuple[Any, ...] = ((), (), (), ())
+                    boxes[receiver].append((sender, *delivery, challenges[sender], message.proof))
+        empty: tuple[Any, ...] = ((),) * 7
         return {site: messages.Deliveries(self.round_id, *(zip(*box) if box else empty)) for site, box in boxes.items()}
 
     def _dealt(self, site: int, message: messages.SealedShares) -> bool:
         holders = len(message.receivers) + 1
-        complete = len(message.sealed) + 1 == len(message.key_digests) == len(message.seed_digests) == holders
-        return complete and message.receivers == self._book.graph[site]
+        sizes = {len(column) for column in (message.key_digests, message.seed_digests, message.check_digests)}
+        complete = sizes == {holders} == {len(message.sealed) + 1}
+        proved = len(message.proof) == dealing.proof_bytes(self.settings.threshold)
+        return complete and proved and message.receivers == self._book.graph[site]
 
     def _cohort_list(self, inputs: dict[int, messages.MaskedInput]) -> Outgoing:
         good = self._keep(inputs, self._undamaged, "its masked message is damaged")
-        unopened = {site: set(message.unopened) for site, message in good.items()}
-
-        def can_be_opened(site: int, _: messages.MaskedInput) -> bool:
-            holders = sum(h in good and site not in unopened[h] for h in self._book.graph[site]) + 1
-            return holders >= self.settings.threshold
-
-        good = self._keep(good, can_be_opened, "its neighbours cannot open the shares it sent")
         self._need(len(good))
+        near = self._book.graph
+        pairs = [(dealer, h) for h, m in good.items() for dealer in m.unopened if dealer in good and dealer in near[h]]
+        apart = smallest_cover(pairs, len(good) - self.settings.min_cohort)
+        if apart is None:
+            raise SecureSumRefused("more sites than may drop out disagree about the shares they dealt; nothing is released")
+        good = self._keep(good, lambda site, _: site not in apart, "it and another site disagree about shares one of them dealt")
         self._inputs, self.cohort = {site: message.values for site, message in good.items()}, tuple(good)
         listed = messages.CohortList(self.round_id, self.cohort)
         return dict.fromkeys(self.cohort, listed)
@@ -179,10 +184,7 @@ class SecureServer:
                     self.excluded[holder] = "it returned shares that were not dealt"
 
     def _self_mask(self, site: int, shares: dict[int, bytes]) -> bytes:
-        seed = shamir.combine(shares, self.settings.threshold)
-        if agreement.seed_commitment(self.round_id, site, seed) != self._shared[site].commitment:
-            raise SecureSumRefused(f"the shares site {site} dealt do not open its mask; nothing is released. Leave it out")
-        return client.self_mask_key(self.round_id, site, seed)
+        return client.self_mask_key(self.round_id, site, shamir.combine(shares, self.settings.threshold))
 
     def _pair_masks(
         self, gone: int, shares: dict[int, bytes], opened: Mapping[int, messages.UnmaskingShares]

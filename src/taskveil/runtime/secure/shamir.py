@@ -6,13 +6,14 @@ degree threshold - 1 over GF(2^61 - 1) (Shamir 1979). Limbs have independent pol
 shares are uniform and independent of the whole secret. All limbs of all secrets of one task are evaluated at
 all points at once.
 
-Shares carry no check of their own: the server checks what it reconstructs against the advertised public key
-or the commitment, so that a wrong share leads to a refusal (server.py).
+With the secrets a few random polynomials are dealt, by which every holder checks that its shares fit together with the
+others' (dealing.py). The server compares a reconstructed key with its public half (server.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -24,16 +25,28 @@ SECRET_BYTES = 32
 LIMB_BYTES = 7
 LIMBS = -(-SECRET_BYTES // LIMB_BYTES)
 SHARE_BYTES = 8 * LIMBS
+CHECKS = 3  # random polynomials dealt beside the secrets
+CHECK_BYTES = 8 * CHECKS
 
 
-def split(secrets: Sequence[bytes], points: Sequence[int], threshold: int) -> dict[int, list[bytes]]:
-    """Shares of several secrets: point -> [share of secret 0, share of secret 1, ...]."""
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """Shares, point -> [share of secret 0, share of secret 1, ..., share of the check], and the dealer's own polynomials."""
+
+    shares: dict[int, list[bytes]]
+    coefficients: np.ndarray  # (threshold, limbs of all secrets and checks), constant terms first
+
+
+def split(secrets: Sequence[bytes], points: Sequence[int], threshold: int) -> Dealt:
+    """Shares of several secrets and of the check, for every point."""
     if not 1 <= threshold <= len(points) or len(set(points)) != len(points) or min(points) < 1:
         raise ValueError("expected distinct positive points, at least as many as the threshold")
     constant = np.concatenate([_to_limbs(secret) for secret in secrets])
-    coefficients = field.random_elements((threshold, constant.size))
-    coefficients[0] = constant
-    return _cut(evaluate(coefficients, points), points, len(secrets))
+    coefficients = field.random_elements((threshold, constant.size + CHECKS))
+    coefficients[0, : constant.size] = constant
+    values = evaluate(coefficients, points).astype("<u8")
+    parts = np.split(values, range(LIMBS, constant.size + 1, LIMBS), axis=1)
+    return Dealt({point: [part[i].tobytes() for part in parts] for i, point in enumerate(points)}, coefficients)
 
 
 def evaluate(coefficients: np.ndarray, points: Sequence[int]) -> np.ndarray:
@@ -50,7 +63,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     if len(shares) < threshold:
         raise SecureSumRefused(f"expected at least {threshold} shares of a secret, got {len(shares)}; nothing is released")
     points = tuple(sorted(shares))[:threshold]
-    values = np.stack([_share_values(shares[point]) for point in points])
+    values = np.stack([values_of(shares[point], SHARE_BYTES) for point in points])
     return _from_limbs(field.dot(lagrange_at_zero(points), values))
 
 
@@ -76,18 +89,13 @@ def _to_limbs(secret: bytes) -> np.ndarray:
 
 
 def _from_limbs(limbs: np.ndarray) -> bytes:
-    if (limbs >> np.uint64(8 * LIMB_BYTES)).any():
-        raise SecureSumRefused("shares do not belong to one secret; nothing is released")
-    secret = b"".join(int(limb).to_bytes(LIMB_BYTES, "little") for limb in limbs)
-    return secret[:SECRET_BYTES]
+    """The secret; limbs that no honest dealer shared are cut to size, so that whatever was dealt opens to something."""
+    cut = limbs & np.uint64(2 ** (8 * LIMB_BYTES) - 1)
+    return b"".join(int(limb).to_bytes(LIMB_BYTES, "little") for limb in cut)[:SECRET_BYTES]
 
 
-def _cut(values: np.ndarray, points: Sequence[int], n_secrets: int) -> dict[int, list[bytes]]:
-    rows = values.reshape(len(points), n_secrets, LIMBS).astype("<u8")
-    return {point: [part.tobytes() for part in row] for point, row in zip(points, rows)}
-
-
-def _share_values(share: bytes) -> np.ndarray:
-    if len(share) != SHARE_BYTES:
-        raise SecureSumRefused(f"expected a share of {SHARE_BYTES} bytes, got {len(share)}; nothing is released")
+def values_of(share: bytes, size: int | None = None) -> np.ndarray:
+    """A share as field elements."""
+    if size is not None and len(share) != size:
+        raise SecureSumRefused(f"expected a share of {size} bytes, got {len(share)}; nothing is released")
     return field.reduce(np.frombuffer(share, dtype="<u8").astype(np.uint64))

@@ -27,7 +27,7 @@ from taskveil.tasks.public_bounds import PublicBounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Encoded", "bucket", "encode_features", "hashed_in", "holds_numbers", "is_number", "levels_of"]
+__all__ = ["Encoded", "bucket", "encode_features", "encoded_names", "hashed_in", "holds_numbers", "is_number", "levels_of"]
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
@@ -81,6 +81,12 @@ def encode_features(
     X: np.ndarray = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
     _fill_columns(X, frame, plan, order)
     return Encoded(X, names, bounds, tuple(Fact("hashed", c.name) for c in plan if c.hashed))
+
+
+def encoded_names(columns: Sequence[str], bounds: PublicBounds | None, text: Sequence[str] = ()) -> tuple[str, ...]:
+    """What columns become, from declarations alone: by its levels, by buckets where it is declared as text, else a number."""
+    levels = {} if bounds is None else bounds.levels
+    return tuple(name for n in columns for name in _Column(n, levels.get(n, ()), hashed=n in text).names)
 
 
 def bucket(column: str, value: str) -> int:

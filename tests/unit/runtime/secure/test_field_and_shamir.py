@@ -36,7 +36,7 @@ def test_random_elements_are_below_the_prime_and_differ():
 def test_any_threshold_shares_open_the_secret(threshold, spare, random):
     secrets = [os.urandom(32), bytes(32), b"\xff" * 32]
     points = random.sample(range(1, 2000), threshold + spare)
-    shares = shamir.split(secrets, points, threshold)
+    shares = shamir.split(secrets, points, threshold).shares
     chosen = random.sample(points, threshold)
     for number, secret in enumerate(secrets):
         assert shamir.combine({p: shares[p][number] for p in chosen}, threshold) == secret
@@ -45,7 +45,7 @@ def test_any_threshold_shares_open_the_secret(threshold, spare, random):
 def test_fewer_shares_are_refused_and_fit_every_secret():
     """With threshold - 1 shares every value of the secret stays possible: some polynomial fits all of
     them."""
-    shares = shamir.split([os.urandom(32)], [1, 2, 3], 3)
+    shares = shamir.split([os.urandom(32)], [1, 2, 3], 3).shares
     with pytest.raises(SecureSumRefused):
         shamir.combine({p: shares[p][0] for p in (1, 2)}, 3)
     held = np.stack([np.frombuffer(shares[p][0], dtype="<u8") for p in (1, 2)])
@@ -61,13 +61,14 @@ def test_fewer_shares_are_refused_and_fit_every_secret():
 def test_a_single_share_looks_uniform():
     """Means of 2000 shares of the all-zero secret: within 6 standard errors of (p - 1)/2 (1e-6 over 5 limbs
     is 5.1)."""
-    first = np.stack([np.frombuffer(shamir.split([bytes(32)], [1, 2], 2)[1][0], dtype="<u8") for _ in range(2000)]).astype(float)
+    drawn = [shamir.split([bytes(32)], [1, 2], 2).shares[1][0] for _ in range(2000)]
+    first = np.stack([np.frombuffer(share, dtype="<u8") for share in drawn]).astype(float)
     deviation = (P - 1) / np.sqrt(12 * 2000)
     assert np.all(np.abs(first.mean(axis=0) - (P - 1) / 2) < 6 * deviation)
 
 
 def test_bad_shares_are_refused_not_believed():
-    shares = shamir.split([os.urandom(32)], [1, 2, 3], 2)
+    shares = shamir.split([os.urandom(32)], [1, 2, 3], 2).shares
     with pytest.raises(SecureSumRefused):
         shamir.combine({1: shares[1][0], 2: shares[2][0][:-1]}, 2)
     for points in ([1, 1], [0, 1], [1]):

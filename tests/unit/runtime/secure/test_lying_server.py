@@ -15,7 +15,7 @@ from taskveil.errors import OptionError, SecureSumRefused
 from taskveil.runtime.secure import Identity, SecureClient, SecureSettings, agreement, messages
 from taskveil.runtime.secure.keys import AgreementKey
 
-COLUMNS = (("sealed", 0), ("key_digests", 1), ("seed_digests", 1))  # digests begin with the dealer's own
+DIGESTS = ("key_digests", "seed_digests", "check_digests")  # begin with the dealer's own
 
 
 @pytest.mark.parametrize("n_sites", range(3, 9))
@@ -99,8 +99,12 @@ def test_shares_go_to_exactly_the_planned_neighbours_worked_out_from_all_keys():
 
 def deliveries(server, dealt, receiver, senders):
     places = [dealt[j].receivers.index(receiver) for j in senders]
-    columns = ([getattr(dealt[j], name)[at + more] for j, at in zip(senders, places)] for name, more in COLUMNS)
-    return messages.Deliveries(server.round_id, tuple(senders), *map(tuple, columns))
+    sealed = tuple(dealt[j].sealed[at] for j, at in zip(senders, places))
+    digests = (tuple(getattr(dealt[j], name)[at + 1] for j, at in zip(senders, places)) for name in DIGESTS)
+    challenges = (agreement.challenge(server.round_id, j, *(getattr(dealt[j], name) for name in DIGESTS)) for j in senders)
+    return messages.Deliveries(
+        server.round_id, tuple(senders), sealed, *digests, tuple(challenges), tuple(dealt[j].proof for j in senders)
+    )
 
 
 def finish_with(server, clients, lists, cohort):

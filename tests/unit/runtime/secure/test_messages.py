@@ -144,11 +144,7 @@ def test_what_a_site_sends_never_ends_a_round_whatever_its_fields_hold(stage):
                 replies = {site: clients[site].step(m) for site, m in outgoing.items()}
                 if step == stage and 2 in replies:
                     replies[2] = replace(replies[2], **{field.name: value})
-                if step == 4 and field.name == "commitment":  # the exception: nobody can check it earlier
-                    with pytest.raises(SecureSumRefused, match="site 2 dealt"):
-                        server.step(replies)
-                    break
                 outgoing, step = server.step(replies), step + 1
-            else:
-                assert np.array_equal(config.ring.centre(server.total), inputs[list(server.cohort)].sum(axis=0))
-                assert {0, 1, 3} <= set(server.cohort)
+            assert np.array_equal(config.ring.centre(server.total), inputs[list(server.cohort)].sum(axis=0))
+            disputed = field.name == "unopened"  # whose word counts, nobody can tell: one of the two is out
+            assert {0, 1, 3} <= set(server.cohort) or (disputed and len(server.cohort) == 3)
