@@ -28,6 +28,7 @@ from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arr
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
+from taskveil.names import canary_names
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.seal import SALT, SEAL, seal_of
@@ -54,7 +55,8 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "options": _plain_options(estimator),
         "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
         "task_names": list(estimator.task_names_),
-        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks,  # of `adapt`: the run had other tasks
+        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks - record.canaries,  # of `adapt`
+        "canaries": record.canaries,
         "feature_names": list(estimator.feature_names_),
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),
@@ -158,7 +160,7 @@ def saved_run(
     record = RunRecord(
         _models_from(arrays), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
         executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
-        charged=about.get("charged"),
+        charged=about.get("charged"), canaries=about.get("canaries", 0),
     )  # fmt: skip
     search = about.get("search")
     if search is not None:
@@ -168,7 +170,7 @@ def saved_run(
 
 def _prepared(about: dict[str, Any]) -> PublicPart:
     """How the table was prepared. Version 0.1.0 noted no facts, but what else there is to know follows from its other entries."""
-    names = tuple(about["task_names"]), tuple(about["feature_names"])
+    names = (*about["task_names"], *canary_names(about.get("canaries", 0))), tuple(about["feature_names"])
     if about.get("preparation") is not None:
         return PublicPart.from_dict(about["preparation"], *names)
     kind, mode, bounds = about["public"]["kind"], about["scaling"]["mode"], about.get("bounds") or {}

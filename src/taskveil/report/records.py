@@ -19,7 +19,6 @@ import numpy as np
 
 from taskveil import saved
 from taskveil.audits.configuration import check_same, configuration
-from taskveil.audits.one_run import PREFIX
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.fingerprint import claims_fingerprint
@@ -97,7 +96,8 @@ def settings(estimator: Any) -> dict[str, Any]:
     hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column"}
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
-    return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own}
+    canaries = {"canary tasks among the tasks": estimator.record_.canaries} if estimator.record_.canaries else {}
+    return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own, **canaries}
 
 
 def measured_gain(estimator: Any) -> dict[str, Any]:
@@ -105,12 +105,7 @@ def measured_gain(estimator: Any) -> dict[str, Any]:
     if not estimator.method_.linear or estimator.method_.shares_nothing:
         return {}
     gain = estimator.gain_
-    return {"metric": gain.metric, "tasks": without_canaries(gain.to_dict())}
-
-
-def without_canaries(tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of real tasks: canaries of a one-run audit gain nothing and stand for nobody."""
-    return {name: value for name, value in tasks.items() if not str(name).startswith(PREFIX)}
+    return {"metric": gain.metric, "tasks": gain.to_dict()}
 
 
 def read(folder: Path) -> Run:
