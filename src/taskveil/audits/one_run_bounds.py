@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,7 @@ class Outlook:
         )
 
 
+@lru_cache(maxsize=64)  # a function of public values, asked again and again where audits are repeated
 def outlook(
     canaries: int, tasks: int, directions: int, seen_mu: float, claimed_mu: float | None, claim: tuple[float, float],
     alarm: float = 0.05, apart: bool = True,

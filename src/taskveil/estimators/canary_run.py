@@ -21,7 +21,8 @@ def without_canaries(estimator: Any, count: int) -> None:
     cut = {id(b): _board(b, real) for b in record.billboards}
     models = _models(record.models, real, size)
     boards = [cut[id(b)] for b in record.billboards]
-    estimator.record_ = replace(record.without_states(), models=models, billboards=boards, canaries=count)
+    own = {name: value[real] for name, value in record.extra.items() if name == "clipped"}
+    estimator.record_ = replace(record.without_states(), models=models, billboards=boards, canaries=count, extra=own)
     estimator.models_, estimator.scaling_ = models, estimator.scaling_.take(real)
     estimator.task_warnings_ = {n: w for n, w in estimator.task_warnings_.items() if n in set(estimator.task_names_)}
     estimator._training, estimator._gain = estimator._training.take(real), None

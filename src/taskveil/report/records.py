@@ -19,6 +19,7 @@ import numpy as np
 
 from taskveil import saved
 from taskveil.audits.configuration import check_same, configuration
+from taskveil.checks import Entries, Text
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.fingerprint import claims_fingerprint
@@ -58,6 +59,7 @@ class Run:
     table: str = ""  # name of the file or data set
     comparison: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)  # of tasks, declared by whoever writes the page
 
     @property
     def holds(self) -> bool:
@@ -160,6 +162,15 @@ def _audits(document: Any) -> list[Mapping[str, Any]]:
     if isinstance(document, dict):
         document = document.get("results", [document])
     return [a for a in document if isinstance(a, dict)] if isinstance(document, list) else []
+
+
+def read_groups(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Declared groups of tasks: {task: group} in a .json or .toml file. A name that is no task here is refused."""
+    groups = Entries(Text(1000)).check(f"{path}: the groups of tasks", saved.read_table(path))
+    unknown = sorted(set(groups) - set(names))
+    if unknown:
+        raise DataError(f"{path} names {unknown[0]!r}, which is no task of this run; take it out, or correct the name")
+    return dict(groups)
 
 
 def _ends(billboards: list[Any]) -> list[Any]:

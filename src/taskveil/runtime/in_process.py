@@ -27,6 +27,7 @@ from taskveil.privacy.randomness import NoiseSource, again
 from taskveil.privacy.release import release_together
 from taskveil.privacy.spending import Account
 from taskveil.privacy.units import Unit
+from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord, merge_states
 from taskveil.runtime.rows import bounded_rows
 from taskveil.tasks.block import TaskBlock
@@ -67,14 +68,14 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
         billboards, schedule = [billboard], []
     size, made = fixed_cohort(method, public, plan), Counter(done.id for done in executed)
     account.reserve(plan)
-    rounds, warnings = plan.rounds(), []
+    rounds, warnings, clipped = plan.rounds(), [], ClippedShare(block.n_tasks)
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
             active = within_cap(
                 draw_cohort(releases, block.n_tasks, source, number, size), plan.most_participations, schedule
             )
             new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
-            noisy = _released(releases, message, active, executed, made, account, source, plan)
+            noisy = _released(releases, message, active, executed, made, account, source, plan, clipped)
             accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
             state, (server_state, billboard) = new_state, server.step(server_state, noisy, accepted)
             if not method.keeps_history(plan):
@@ -104,19 +105,20 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
         executed = account.executed({p.id: p for p in plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
         models, billboards, plan, public, executed, source.describe(), schedule, time.perf_counter() - started, state,
-        warnings,
+        warnings, {"clipped": clipped.shares()},
     )  # fmt: skip
 
 
 def _released(
     releases: list[PlannedRelease], message: Message, active: np.ndarray | None, executed: list[PlannedRelease],
-    made: Counter[str], account: Account, source: NoiseSource, plan: Plan,
+    made: Counter[str], account: Account, source: NoiseSource, plan: Plan, clipped: ClippedShare,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
     wanted, noisy = [], {}
     for planned in releases:
         fresh = again(source, made[planned.id])
         wanted.append((planned, bounded_message(planned, message, active, fresh), fresh))
+        clipped.note(message[planned.name], wanted[-1][1], active)
     for planned, done in zip(releases, release_together(wanted, account, plan.budget.aggregation), strict=True):
         noisy[planned.name] = done.value
         point("noise.drawn")

@@ -11,13 +11,17 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from taskveil.report.by_size import bands_by_group, bands_by_size, median_interval
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
 
 NOT_ANSWERED = "not answered"
 FROM_ROWS = (
     "figures on rows are statistics of people's rows that no epsilon here covers; each owner's page has its own "
-    "(`taskveil report DIR --for owner TASK`). Answer from a public test set, or pay for a release"
+    "(`taskveil report DIR --for owner TASK`). For readers entitled to all rows `--with-figures` puts them here; for others "
+    "answer from a public test set, or pay for a release"
 )
+NO_FIGURES = "no figure is stored with this run"
+NOT_PRIVATE = "**Not to pass on: items 8 to 10 hold statistics of everybody's rows, which no epsilon covers.**"
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,7 @@ def nist(evidence: Evidence) -> str:
         "",
         f"**Verdict: {evidence.verdict}.** Certificate code {evidence.code}, written {evidence.date}.",
         "",
+        *([NOT_PRIVATE, ""] if evidence.figures is not None else []),
     ]
     for item in items:
         lines += [f"## {item.number} {item.question}", "", f"*{item.status}*", ""]
@@ -124,7 +129,21 @@ def _libraries(e: Evidence) -> list[str]:
 
 
 def _accuracy(e: Evidence) -> list[str] | str:
-    return FROM_ROWS
+    if not e.figures:
+        return FROM_ROWS if e.figures is None else NO_FIGURES
+    lines = []
+    for which in ("alone", "shared"):
+        middle, low, high = median_interval([t[f"error_{which}"] for t in e.figures.values()])
+        lines.append(f"median error {which} over {len(e.figures)} tasks: {middle:.4g}, 95 % interval {low:.4g} to {high:.4g}")
+    return [*lines, f"{e.metric}; each task's own estimate on held-out rows of its own; interval by order statistics"]
+
+
+def _small_and_groups(e: Evidence) -> list[str] | str:
+    if not e.figures:
+        return FROM_ROWS if e.figures is None else NO_FIGURES
+    bands = [*bands_by_size(e.figures), *bands_by_group(e.figures, e.groups)]
+    undeclared = [] if e.groups else ["no groups of tasks were declared (--groups FILE)"]
+    return [*(b.words() for b in bands), *undeclared] if bands else NO_FIGURES
 
 
 def _clipping(e: Evidence) -> list[str] | str:
@@ -133,8 +152,20 @@ def _clipping(e: Evidence) -> list[str] | str:
         return "nothing is released, so nothing is clipped"
     return [
         "messages longer than their bound are shortened, so tasks that differ most from the others count less than "
-        "they hold; how much each lost is not estimated here",
+        "they hold; each owner's page says by how much",
+        *_clipped(e),
         *bounds,
+    ]
+
+
+def _clipped(e: Evidence) -> list[str]:
+    lost = [t["clipped"] for t in (e.figures or {}).values() if "clipped" in t]
+    if not lost:
+        return []
+    touched = sum(share > 0 for share in lost)
+    return [
+        f"on average {100 * sum(lost) / len(lost):.3g} % of a message's length was cut off, of the task most affected "
+        f"{100 * max(lost):.3g} %; {touched} of {len(lost)} tasks were affected at all"
     ]
 
 
@@ -213,7 +244,7 @@ QUESTIONS: tuple[tuple[str, str, Answer], ...] = (
     ("6", "Other releases from the same data", _other_releases),
     ("7", "Libraries and versions", _libraries),
     ("8", "Accuracy, with intervals", _accuracy),
-    ("9", "Error of small tasks and of groups", _accuracy),
+    ("9", "Error of small tasks and of groups", _small_and_groups),
     ("10", "Bias from clipping", _clipping),
     ("11", "Bounds and categories set without looking at the data", _declared),
     ("12", "Query model, and what happens at the end of the budget", _query_model),
