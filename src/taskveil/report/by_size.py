@@ -82,12 +82,14 @@ def _band(name: str, tasks: Sequence[Mapping[str, Any]]) -> Band:
     )
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
+def median_with_interval(values: Sequence[float]) -> str:
     """Median over tasks with an interval of at least 95 % confidence, by order statistics: no shape is assumed."""
     ordered = np.sort(np.asarray(values, dtype=np.float64))
     n = len(ordered)
-    low = max(int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1, 0)
-    return float(np.median(ordered)), float(ordered[low]), float(ordered[n - 1 - low])
+    low = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1
+    if low < 0:
+        return f"{np.median(ordered):.4g}, too few tasks for an interval"
+    return f"{np.median(ordered):.4g}, 95 % interval {ordered[low]:.4g} to {ordered[n - 1 - low]:.4g}"
 
 
 def sizes(run: Run) -> list[Chart]:

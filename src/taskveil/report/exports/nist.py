@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from taskveil.report.by_size import bands_by_group, bands_by_size, median_interval
+from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
 
 NOT_ANSWERED = "not answered"
@@ -50,15 +50,21 @@ def nist(evidence: Evidence) -> str:
         "",
         *([NOT_PRIVATE, ""] if evidence.figures is not None else []),
     ]
+    document = {"verdict": evidence.verdict, "holds": evidence.holds, "code": evidence.code, "items": [plain(i) for i in items]}
+    return "\n".join([*lines, *written(items), "```json", json.dumps(document, indent=1), "```", ""])
+
+
+def written(items: list[Item]) -> list[str]:
+    """Items as lines of Markdown."""
+    lines = []
     for item in items:
         lines += [f"## {item.number} {item.question}", "", f"*{item.status}*", ""]
-        lines += [f"- {text}" for text in item.answer] or [f"Why not: {item.why}."]
+        lines += [f"- {' '.join(text.split())}" for text in item.answer] or [f"Why not: {item.why}."]
         lines.append("")
-    document = {"verdict": evidence.verdict, "holds": evidence.holds, "code": evidence.code, "items": [_plain(i) for i in items]}
-    return "\n".join([*lines, "```json", json.dumps(document, indent=1), "```", ""])
+    return lines
 
 
-def _plain(item: Item) -> dict[str, object]:
+def plain(item: Item) -> dict[str, object]:
     return {**asdict(item), "status": item.status}
 
 
@@ -106,16 +112,19 @@ def _pairs(e: Evidence) -> list[str] | str:
     relations = {s.neighbours for s in e.certificate.statements}
     if not relations:
         return "no statement is made"
-    covered = {
-        "replace-one": "one unit's data against any other data in its place: covered",
-        "add-remove": "one unit's data against a null unit in its place: covered; against other data: with epsilon doubled",
-    }
     return [
-        *(covered[r] for r in sorted(relations)),
+        *(covered_pairs(r) for r in sorted(relations)),
         "whether a named task takes part at all: not covered, the list of tasks is public",
         "facts about all units together: not covered, they are what is learnt",
         *(f"not covered: {text}" for text in e.certificate.not_protected),
     ]
+
+
+def covered_pairs(neighbours: str) -> str:
+    return {
+        "replace-one": "one unit's data against any other data in its place: covered",
+        "add-remove": "one unit's data against a null unit in its place: covered; against other data: with epsilon doubled",
+    }[neighbours]
 
 
 def _other_releases(e: Evidence) -> list[str] | str:
@@ -133,8 +142,8 @@ def _accuracy(e: Evidence) -> list[str] | str:
         return FROM_ROWS if e.figures is None else NO_FIGURES
     lines = []
     for which in ("alone", "shared"):
-        middle, low, high = median_interval([t[f"error_{which}"] for t in e.figures.values()])
-        lines.append(f"median error {which} over {len(e.figures)} tasks: {middle:.4g}, 95 % interval {low:.4g} to {high:.4g}")
+        median = median_with_interval([t[f"error_{which}"] for t in e.figures.values()])
+        lines.append(f"median error {which} over {len(e.figures)} tasks: {median}")
     return [*lines, f"{e.metric}; each task's own estimate on held-out rows of its own; interval by order statistics"]
 
 
