@@ -90,7 +90,7 @@ class _Server(ServerSide):
 
 @dataclass(frozen=True)
 class Ratios:
-    """Of every unit: the log likelihood ratio of its own world to the other, around the middle of both, and how far they lie apart.
+    """Of every unit: the log likelihood ratio of its own world to the other, around their middle, and how far they lie apart.
 
     In units of the planned noise. `overlaps` are inner products of the units' moves; None where that would be too many numbers.
     """

@@ -5,7 +5,7 @@ releases need not repeat the run. One run of each neighbour with T releases give
 likelihood ratio of one release at the billboards that were seen (both_worlds.py), around the middle of both neighbours.
 
 **Bound.** The threshold is the middle, fixed beforehand. If releases of one kind are at most mu-Gaussian DP each, whatever came
-before, the score is above it with probability at most Phi(mu/2) in one world and at least Phi(-mu/2) in the other, given the past:
+before, the score is above it with probability at most Phi(mu/2) in one world and at least Phi(-mu/2) in the other, given that:
 so the counts are dominated by binomials, and Clopper-Pearson's limits hold although later releases depend on earlier ones. Least
 mu of every kind compose to sqrt(sum of squares). This is a bound for noise of the recorded, Gaussian kind; it says nothing about
 other curves and is printed as such, beside the bound that assumes nothing.
@@ -35,9 +35,9 @@ SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)
 
 def every_release_visible(plan: Plan, observer: str, linear: bool, schedule: str) -> bool:
     """Whether this observer sees all releases, each an unsampled Gaussian sum of messages that can be told apart."""
-    return observer in ("server", "public") and linear and schedule == "synchronous" and plan.budget.aggregation == "curator" and all(
-        isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases
-    )  # fmt: skip
+    sums = all(isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases)
+    told_apart = linear and schedule == "synchronous" and plan.budget.aggregation == "curator"
+    return sums and told_apart and observer in ("server", "public")
 
 
 def step_bounds(worlds: Sequence[Any], trials: int, key: int, delta: float) -> dict[str, Any]:

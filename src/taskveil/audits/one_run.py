@@ -73,7 +73,7 @@ class Scores:
         return np.asarray(np.where(coins, own, -own))
 
     def apart(self) -> bool:
-        """Whether canaries moved the releases along directions orthogonal to each other's, so that their scores are independent."""
+        """Whether canaries moved the releases along orthogonal directions, so that their scores are independent."""
         overlaps = None if self.seen is None else self.seen.overlaps
         if overlaps is None or not np.all(np.diag(overlaps) > 0):
             return False
@@ -159,7 +159,9 @@ def _tasks(est: Any, data: Any) -> TaskSet:
     return inputs.tasks_of(*data, est.task_column, est._kind, est.bounds, est.person, est._rules().unusable)
 
 
-class _Prepared(Exception):  # noqa: N818  no error: it carries what a run would begin with
+class _Prepared(Exception):
+    """No error: it carries what a run would begin with."""
+
     def __init__(self, method: Any, block: Any, public: Any, plan: Plan):
         self.method, self.block, self.public, self.plan = method, block, public, plan
 

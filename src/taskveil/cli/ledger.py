@@ -148,7 +148,7 @@ def verify(url: str, as_json: bool) -> int:
 @ledger_url
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time; or the export.")
 @click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
-              help="Write a NIST SP 800-226 check list, OpenDP registry records or a CycloneDX bill of all runs instead of a page.")
+              help="Write a NIST SP 800-226 check list, OpenDP registry records or a CycloneDX bill of all runs, not a page.")
 @json_option
 def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
     """All runs of an organisation: accounts, limits, spending over time, and when the next refusal comes."""

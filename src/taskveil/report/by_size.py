@@ -1,7 +1,7 @@
 """Error and bias by size of task and by declared group: who pays for privacy.
 
-Small tasks and tasks unlike the others are where noise and clipping hurt. All figures here are statistics of people's rows that no
-epsilon covers: for someone entitled to all rows, or for a simulation; an owner sees its own line alone.
+Small tasks and tasks unlike the others are where noise and clipping hurt. All figures here are statistics of people's rows that
+no epsilon covers: for someone entitled to all rows, or for a simulation; an owner sees its own line alone.
 """
 
 from __future__ import annotations

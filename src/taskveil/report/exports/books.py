@@ -55,13 +55,14 @@ def nist(books: Books) -> str:
 
 def check_list(a: Mapping[str, Any]) -> list[Item]:
     """All items, in order; those the books can answer."""
+    at = f"at delta {a['delta']:g}"
     known: dict[str, list[str]] = {
         "1": [account_line(a) + f", composed by {a['rule']}"],
         "4": [f"{UNITS[a['unit']]}; how its contribution is bounded stands in each run's certificate"],
         "5": [covered_pairs(a["neighbours"]), "whoever sees more than the stated observer: not covered"],
-        "6": [f"run {p['run']}, {p['at']}: {p['what']}, epsilon {_spent(p)} after it at delta {a['delta']:g}" for p in a["history"]]
+        "6": [f"run {p['run']}, {p['at']}: {p['what']}, epsilon {_spent(p)} after it {at}" for p in a["history"]]
         or ["no run yet"],
-        "12": ["every run is reserved whole before its first release; one that does not fit is refused (exit code 3)", words(dict(a))],
+        "12": ["a run is reserved whole before its first release; one that does not fit is refused (exit code 3)", words(dict(a))],
     }
     return [Item(n, q, tuple(known.get(n, ())), "" if n in known else ASK_THE_RUN) for n, q, _ in QUESTIONS]
 
@@ -114,8 +115,9 @@ def mlbom(books: Books) -> str:
     charged: dict[str, list[str]] = {}
     for a in books.accounts:
         for p in a["history"]:
-            said = f"account {a['account']}, {sentence(a)}: {p['what']} at {p['at']}, epsilon {_spent(p)} after it of {a['limit']:g}"
-            charged.setdefault(str(p["run"]), []).append(f"{said} at delta {a['delta']:g}")
+            after = f"epsilon {_spent(p)} after it of {a['limit']:g} at delta {a['delta']:g}"
+            said = f"account {a['account']}, {sentence(a)}: {p['what']} at {p['at']}, {after}"
+            charged.setdefault(str(p["run"]), []).append(said)
     parts = [
         {"type": "machine-learning-model", "bom-ref": f"run:{run}", "name": run,
          "properties": [{"name": "taskveil:charge", "value": text} for text in lines]}

@@ -39,7 +39,8 @@ def record(evidence: Evidence) -> dict[str, Any]:
         }
     notes = f"{evidence.verdict}. Certificate code {evidence.code}; checked by `taskveil certify --code`."
     deployment["administrative"] = {"notes": notes, "registry_authors": [FILL + "who submits this record"]}
-    return {"url_slug": slug("taskveil", evidence.name, evidence.code), "status": "Draft", "tier": 3 if widest is not None else 1, "deployment": deployment}
+    head = {"url_slug": slug("taskveil", evidence.name, evidence.code), "status": "Draft", "tier": 3 if widest is not None else 1}
+    return {**head, "deployment": deployment}
 
 
 def slug(*words: str) -> str:
