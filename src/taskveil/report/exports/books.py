@@ -62,7 +62,7 @@ def check_list(a: Mapping[str, Any]) -> list[Item]:
         "5": [covered_pairs(a["neighbours"]), "whoever sees more than the stated observer: not covered"],
         "6": [f"run {p['run']}, {p['at']}: {p['what']}, epsilon {_spent(p)} after it {at}" for p in a["history"]]
         or ["no run yet"],
-        "12": ["a run is reserved whole before its first release; one that does not fit is refused (exit code 3)", words(dict(a))],
+        "12": ["a run is reserved whole before its first release; one that does not fit is refused (exit 3)", words(dict(a))],
     }
     return [Item(n, q, tuple(known.get(n, ())), "" if n in known else ASK_THE_RUN) for n, q, _ in QUESTIONS]
 
