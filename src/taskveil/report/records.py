@@ -19,7 +19,7 @@ import numpy as np
 
 from taskveil import saved
 from taskveil.audits.configuration import check_same, configuration
-from taskveil.checks import Entries, Text
+from taskveil.checks import Entries, ListOf, Number, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.fingerprint import claims_fingerprint
@@ -28,6 +28,16 @@ from taskveil.privacy.seal import SEAL
 from taskveil.saved import read_arrays
 
 GAIN = "gain.json"
+WORDS = Text(at_least=0, at_most=100_000)
+AUDIT: dict[str, Rule] = {  # what a page or an export reads of an audit
+    "target": WORDS, "claimed_epsilon": Number(at_least=0), "lower_bound": Number(at_least=0), "verdict": WORDS,
+    "delta": Number(at_least=0, at_most=1), "confidence": Number(at_least=0, at_most=1), "unit": WORDS, "neighbours": WORDS, "observer": WORDS,
+    "note": WORDS, "leaks": ListOf(WORDS, at_least=0),
+}  # fmt: skip
+FIGURES: dict[str, Rule] = {  # of one task
+    "error_alone": Number(), "error_shared": Number(), "kept": WORDS, "rows": Whole(0), "clipped": Number(at_least=0, at_most=1),
+    "typical_error_alone": Number(), "typical_error_shared": Number(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -70,9 +80,11 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     """The records of a fitted (or loaded) estimator."""
     record = estimator.record_
     gain = gain or {}
+    check_figures(gain)
     own = estimator.certificate_.audit  # what `tv.audit(estimator)` found
     more["audits"] = (*([own] if own else []), *more.get("audits", ()))
     for audit in more["audits"]:
+        check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, configuration(estimator), "this page's folder or certificate")
     linear = bool(estimator.method_.linear)
     return Run(
@@ -142,6 +154,7 @@ def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     """Results of a server: all of it public already."""
     certificate = Certificate.from_dict(saved.read_json(folder / "certificate.json"))
     for audit in audits:
+        check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, {"claims": claims_fingerprint(certificate.to_dict())}, "this page's folder")
     boards: tuple[Board, ...] = ()
     if (folder / "billboard.npz").exists():
@@ -162,6 +175,13 @@ def _audits(document: Any) -> list[Mapping[str, Any]]:
     if isinstance(document, dict):
         document = document.get("results", [document])
     return [a for a in document if isinstance(a, dict)] if isinstance(document, list) else []
+
+
+def check_figures(gain: Any) -> None:
+    """Refuse, in one line, figures of tasks that are no figures: gain.json is not sealed."""
+    check_table(gain, {"metric": WORDS, "tasks": Entries(Entries())}, GAIN, DataError, closed=False)
+    for figures in gain.get("tasks", {}).values():
+        check_table(figures, FIGURES, f"{GAIN}: a task", DataError, ("error_alone", "error_shared", "kept"), closed=False)
 
 
 def read_groups(path: Path, names: tuple[str, ...]) -> dict[str, str]:
