@@ -31,7 +31,8 @@ GAIN = "gain.json"
 WORDS = Text(at_least=0, at_most=100_000)
 AUDIT: dict[str, Rule] = {  # what a page or an export reads of an audit
     "target": WORDS, "claimed_epsilon": Number(at_least=0), "lower_bound": Number(at_least=0), "verdict": WORDS,
-    "delta": Number(at_least=0, at_most=1), "confidence": Number(at_least=0, at_most=1), "unit": WORDS, "neighbours": WORDS, "observer": WORDS,
+    "delta": Number(at_least=0, at_most=1), "confidence": Number(at_least=0, at_most=1), "unit": WORDS, "neighbours": WORDS,
+    "observer": WORDS,
     "note": WORDS, "leaks": ListOf(WORDS, at_least=0),
 }  # fmt: skip
 FIGURES: dict[str, Rule] = {  # of one task

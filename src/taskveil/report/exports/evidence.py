@@ -102,8 +102,8 @@ def aggregation(certificate: Certificate) -> str:
 def audit_lines(evidence: Evidence) -> list[str]:
     return [
         f"{a.get('target')}: attacked at claimed epsilon {a.get('claimed_epsilon', 0.0):.4g}, delta {a.get('delta', 0.0):.3g}, "
-        f"one {a.get('unit')} ({a.get('neighbours')}) against {a.get('observer')}: lower bound {a.get('lower_bound', 0.0):.4g} with "
-        f"{100 * a.get('confidence', 0.0):.4g} % confidence: {a.get('verdict')}"
+        f"one {a.get('unit')} ({a.get('neighbours')}) against {a.get('observer')}: lower bound {a.get('lower_bound', 0.0):.4g} "
+        f"with {100 * a.get('confidence', 0.0):.4g} % confidence: {a.get('verdict')}"
         for a in evidence.run.audits
     ]
 
