@@ -256,7 +256,7 @@ def _expected(plan: Plan, public: Any, at: Attempt, shape: str) -> Outlook | Non
     if not useful:
         return None
     counted = [u for u in useful if not at.among_real or u[0].round == useful[0][0].round]
-    linear, square = (math.fsum(u[i] for u in counted) for i in (1, 2))
+    linear, square = math.fsum(u[1] for u in counted), math.fsum(u[2] for u in counted)
     total = linear + square
     own_rows = all(isinstance(u[0].contribution, TaskStack) for u in counted)
     overlap = (linear / total) ** 2 / d + (square / total) ** 2 * 2 / d**2 if shape == SIGNS else 1 / d

@@ -111,14 +111,15 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
 
 def _released(
     releases: list[PlannedRelease], message: Message, active: np.ndarray | None, executed: list[PlannedRelease],
-    made: Counter[str], account: Account, source: NoiseSource, plan: Plan, clipped: ClippedShare,
+    made: Counter[str], account: Account, source: NoiseSource, plan: Plan, clipped: ClippedShare | None = None,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
     wanted, noisy = [], {}
     for planned in releases:
         fresh = again(source, made[planned.id])
         wanted.append((planned, bounded_message(planned, message, active, fresh), fresh))
-        clipped.note(message[planned.name], wanted[-1][1], active)
+        if clipped is not None:
+            clipped.note(message[planned.name], wanted[-1][1], active)
     for planned, done in zip(releases, release_together(wanted, account, plan.budget.aggregation), strict=True):
         noisy[planned.name] = done.value
         point("noise.drawn")
