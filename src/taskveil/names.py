@@ -1,4 +1,4 @@
-"""From names people choose to names files may have, and from text to cells a spreadsheet will not run."""
+"""From names people choose to names files may have, to cells a spreadsheet will not run; and the names of canaries."""
 
 from __future__ import annotations
 
@@ -27,3 +27,8 @@ def spreadsheet_cell(value: object) -> object:
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text) is not None
+
+
+def canary_names(count: int) -> tuple[str, ...]:
+    """Names of the canary tasks of a one-run audit: they take part in the run and stand for nobody."""
+    return tuple(f"audit-canary-{i:05d}" for i in range(count))

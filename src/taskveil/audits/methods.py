@@ -21,10 +21,13 @@ from sklearn.base import clone
 
 from taskveil.audits import statistics
 from taskveil.audits.canaries import CANARY, Canary, needs_company, worst_neighbour
+from taskveil.audits.every_release import ALARM as STEPS_ALARM
+from taskveil.audits.every_release import every_release_visible, step_bounds
+from taskveil.audits.lower_bound import FALSE_ALARM
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread
 from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
-from taskveil.audits.result import CONSISTENT, AuditResult, Progress, search
+from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Progress, search
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
 from taskveil.privacy.certificate import Certificate
@@ -86,15 +89,23 @@ def audit_estimator(
         numbers = [2 * (key * 1_000_003 + i) + world for i in range(begin, begin + count)]
         return np.stack(spread(worlds[world].run, numbers, jobs))
 
+    observer, method = "server" if view == "releases" else str(est.observer), worlds[1].log.method
+    steps = None
+    if every_release_visible(plan, observer, method.linear, method.schedule):
+        steps = step_bounds(worlds, trials or TRIALS, key, claim["delta"])
     found = search(
         sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
         trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),
+        alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
     )  # fmt: skip
+    verdict = found.verdict(claim["epsilon"])
+    if steps is not None and steps["refutation_bound"] > claim["epsilon"]:
+        verdict = REFUTED
     return AuditResult(
         str(est._method().name), claim["epsilon"], claim["delta"], found.lower_bound, 0.95, found.attack(), found.trials,
-        found.verdict(claim["epsilon"]), found.refutation_bound, claim["neighbours"], claim["unit"],
+        verdict, found.refutation_bound, claim["neighbours"], claim["unit"],
         claim["observer"], est.variant, key, {"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
-        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound,
+        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound, every_release=steps,
     )  # fmt: skip
 
 

@@ -1,26 +1,29 @@
 """One run, many canary tasks: a lower bound on epsilon from the run itself, without repeating it.
 
-K canary tasks join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours takes part: the
-canary or its opposite (replace-one), the canary or a null task (add-remove). Canary i's rows lie on axis i of the features, so
-its message does too. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public
-number of tasks. The attacker sees the releases, knows the messages of the real tasks (privacy is promised against such a one)
-and scores every canary by its coordinate, rounds weighted by their noise. What so many right guesses show: one_run_bounds.py.
+K canary tasks (canary_tasks.py) join the others; for each a fair coin, unknown to the attacker, decides which of two neighbours
+takes part. They take the real path: clipped, summed, charged and noised like everybody's, and counted in the public number of
+tasks. The attacker sees all releases, knows the rows of the real tasks (privacy is promised against such a one) and both possible
+data sets of every canary, and scores each by its likelihood ratio over all releases (both_worlds.py). What so many right guesses
+show: one_run_bounds.py.
 
 Coins must be fair and independent; outputs may depend on each other as they like. Little can be shown at small epsilon, or where
-the release has fewer coordinates than there are canaries; `Outlook` says so before the run.
+the release has fewer coordinates than there are canaries; `Outlook` says so before the run. After a run that is kept, canaries
+are no tasks of the fitted estimator: nobody predicts for them, and no figure counts them.
 """
 
 from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from taskveil.audits.canaries import LARGE
+from taskveil.audits.both_worlds import Ratios, log_ratios, with_other_worlds
+from taskveil.audits.canary_tasks import AXES, FEW, SIGNS, Canaries, null_tasks, parts_apart
 from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
@@ -33,66 +36,63 @@ from taskveil.audits.one_run_bounds import (
     outlook,
     recorded_p_value,
 )
-from taskveil.audits.rehearsal import RunLog, logged
 from taskveil.audits.result import CONSISTENT, REFUTED, SIMULATION, AuditResult
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
-from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import VectorSum
+from taskveil.estimators.canary_run import without_canaries
+from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve
 from taskveil.tasks.task import TaskSet
 
-ROWS = 4
-PREFIX = "audit-canary-"
 ALARM = 0.05  # of a rehearsal, which can be repeated
+NEARLY = 1e-3  # of a right angle
 ALARM_OF_A_RUN = 1e-3  # of a run that is kept: its certificate fails if the audit refutes it
-ALONG = 0.95  # of a message's bound lies along the canary's axis, or more
+TOLD_APART = (VectorSum, MomentSum, OuterSum, DiagonalSum, TaskStack)  # sums in which one task's summand is known
 REHEARSAL = "a rehearsal on your table: nothing was charged to a ledger, and no canary is in a released model"
-REAL_RUN = "the real run: its canary tasks are among the tasks, and were charged and noised like the others"
+REAL_RUN = "the real run: canary tasks took part, were charged and noised like the others, and left no model"
 
 Announce = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Canaries:
-    """K canary tasks and their coins."""
+@dataclass
+class Scores:
+    """Log likelihood ratios of every canary's own world, summed over releases."""
 
-    coins: np.ndarray
-    opposite: bool  # replace-one; otherwise present or null
+    first: int  # canaries stand after this many tasks
+    seen: Ratios | None = None
 
-    @property
-    def names(self) -> list[str]:
-        return [f"{PREFIX}{i:05d}" for i in range(len(self.coins))]
+    def on_release(self, planned: Any, noisy: np.ndarray, here: np.ndarray, there: np.ndarray) -> None:
+        found = log_ratios(planned, noisy, here, there, self.first)
+        self.seen = found if self.seen is None else self.seen + found
 
-    def join(self, tasks: TaskSet) -> TaskSet:
-        """The same tasks with the canaries after them; inside declared ranges, where there are any."""
-        d, k = tasks.n_features, len(self.coins)
-        of_task = np.repeat(np.arange(k), ROWS)
-        side = np.tile([1.0, -1.0], len(of_task) // 2)
-        middle, reach = _ranges(tasks)
-        X = np.tile(middle, (len(of_task), 1))
-        X[np.arange(len(X)), of_task % d] += side * reach[of_task % d]
-        sign = np.where(self.coins, 1.0, -1.0 if self.opposite else 0.0)[of_task] * side
-        y = self._targets(tasks, sign, side)
-        ends = tasks.offsets[-1] + ROWS * np.arange(1, k + 1)
-        groups = {name: np.concatenate([v, np.repeat(v[:1], len(X))]) for name, v in tasks.groups.items()}
-        return replace(
-            tasks, X=np.ascontiguousarray(np.concatenate([tasks.X, X])), y=np.concatenate([tasks.y, y]),
-            offsets=np.concatenate([tasks.offsets, ends]), task_names=(*tasks.task_names, *self.names), row_index=None,
-            person=None, groups=groups,
-        )  # fmt: skip
+    def towards(self, coins: np.ndarray) -> np.ndarray:
+        """In noise units, larger for the world of coin 1."""
+        assert self.seen is not None
+        own = self.seen.own / np.sqrt(np.maximum(self.seen.distances, 1e-300))
+        return np.asarray(np.where(coins, own, -own))
 
-    def _targets(self, tasks: TaskSet, sign: np.ndarray, side: np.ndarray) -> np.ndarray:
-        if tasks.kind != "regression":
-            assert tasks.classes is not None
-            if len(tasks.classes) != 2:
-                raise OptionError("one-run audits have canaries for regression and for two classes")
-            parity = np.tile([1, 1, 0, 0], len(sign) // ROWS)  # explained by no direction
-            return np.asarray(tasks.classes)[np.where(sign == 0, parity, sign > 0).astype(int)]
-        declared = tasks.bounds.target if tasks.bounds is not None else None
-        low, high = declared or (-LARGE, LARGE)
-        return np.asarray((low + high) / 2 + sign * (high - low) / 2)
+    def apart(self) -> bool:
+        """Whether canaries moved the releases along orthogonal directions, so that their scores are independent."""
+        overlaps = None if self.seen is None else self.seen.overlaps
+        if overlaps is None or not np.all(np.diag(overlaps) > 0):
+            return False
+        length = np.sqrt(np.diag(overlaps))
+        return bool(np.linalg.norm(overlaps / length / length[:, None] - np.eye(len(length)), 2) <= NEARLY)
+
+
+@dataclass
+class Attempt:
+    """One audited fit: who, with how many canaries, and how sure it must be."""
+
+    estimator: Any
+    tasks: TaskSet
+    canaries: Canaries
+    alarm: float
+    announce: Announce | None = None
+    key: int | None = None
+    note: str = REAL_RUN
+    among_real: bool = True  # the others are the user's tasks, and publish something
 
 
 def audit_one_run(
@@ -121,19 +121,36 @@ def audit_one_run(
     key = secrets.randbits(40) if seed is None else int(seed)
     est.insecure_noise_seed = key
     rng = np.random.default_rng(key) if seed is not None else None
-    joined = Canaries(_coins(canaries, rng), str(est.neighbours) == "replace-one")
-    return _audited(est, others, joined, alarm, announce, key, SIMULATION if data is None else REHEARSAL, data is not None)
+    note, real = SIMULATION if data is None else REHEARSAL, data is not None
+    return _audited(Attempt(est, others, canaries_for(est, canaries, rng), alarm, announce, key, note, real))
 
 
 def fit_with_canaries(estimator: Any, tasks: TaskSet, canaries: int, announce: Announce | None = None) -> Any:
     """Fit the estimator with canary tasks among its own, and set what they show beside its certificate."""
     if estimator.run_dir is not None:
         raise OptionError("a run with canaries keeps its coins in memory and cannot be resumed; give no run_dir")
-    joined = Canaries(_coins(canaries, None), str(estimator.neighbours) == "replace-one")
-    result = _audited(estimator, tasks, joined, ALARM_OF_A_RUN, announce, None, REAL_RUN, True)
-    estimator.audit_ = result
+    prepared(estimator, tasks)
+    notes, strict = list(estimator.warnings_), estimator.strict  # of the real tasks alone
+    estimator.strict = False
+    try:
+        result = _audited(Attempt(estimator, tasks, canaries_for(estimator, canaries, None), ALARM_OF_A_RUN, announce))
+    finally:
+        estimator.strict = strict
+    without_canaries(estimator, canaries)
+    estimator.warnings_ = [*notes, *estimator.record_.warnings]
+    estimator.audit_ = result = replace(result, configuration=configuration(estimator))
     estimator.certificate_ = replace(estimator.certificate_, audit=result.to_dict())
+    for note in estimator.warnings_:
+        warnings.warn(note, UserWarning, stacklevel=2)
     return estimator
+
+
+def canaries_for(est: Any, count: int, rng: np.random.Generator | None) -> Canaries:
+    """Fair coins: from the operating system, or seeded for a reproducible rehearsal."""
+    if count < 10:
+        raise OptionError(f"a one-run audit needs at least 10 canaries, got {count}")
+    coins = rng.integers(0, 2, count) if rng is not None else [secrets.randbits(1) for _ in range(count)]
+    return Canaries(np.asarray(coins, dtype=bool), str(est.neighbours) == "replace-one")
 
 
 def _tasks(est: Any, data: Any) -> TaskSet:
@@ -142,130 +159,134 @@ def _tasks(est: Any, data: Any) -> TaskSet:
     return inputs.tasks_of(*data, est.task_column, est._kind, est.bounds, est.person, est._rules().unusable)
 
 
-def null_tasks(count: int, n_features: int, kind: str) -> TaskSet:
-    """Tasks that send nothing: rows of zeros, targets of zero."""
-    names = [f"null-{i:05d}" for i in range(count)]
-    y = np.zeros(count * ROWS) if kind == "regression" else np.tile([0, 1], count * ROWS // 2)
-    positions = np.repeat(np.arange(count), ROWS)
-    X = np.zeros((count * ROWS, n_features))
-    classes = None if kind == "regression" else np.array([0, 1])
-    return TaskSet.from_arrays(X, y, positions, task_names=names, kind=kind, classes=classes)
+class _Prepared(Exception):
+    """No error: it carries what a run would begin with."""
+
+    def __init__(self, method: Any, block: Any, public: Any, plan: Plan):
+        self.method, self.block, self.public, self.plan = method, block, public, plan
 
 
-def _audited(
-    est: Any, tasks: TaskSet, joined: Canaries, alarm: float, announce: Announce | None, key: int | None, note: str, known: bool
-) -> AuditResult:  # fmt: skip
+def prepared(est: Any, tasks: TaskSet) -> _Prepared:
+    """What `fit` would run on this table; nothing is run, charged or released."""
+
+    def stop(*run: Any) -> Any:
+        raise _Prepared(*run)
+
+    est._run = stop
+    try:
+        est.fit(tasks)
+    except _Prepared as found:
+        return found
+    finally:
+        del est._run
+    raise AssertionError("fit runs")
+
+
+def _audited(at: Attempt) -> AuditResult:
     """Fit under observation, guess, and say what the guesses show."""
-    _check(est, len(joined.coins))
-    logs: list[RunLog] = []
-    expected: list[Outlook] = []
+    est = at.estimator
+    check(est)
+    found = prepared(est, at.canaries.join(at.tasks))
+    check_method(found.method, found.plan)
+    canaries, expected = expect(found.plan, found.public, at)
+    if at.announce is not None:
+        at.announce(expected.words())
+    others = prepared(est, canaries.flipped().join(at.tasks)).block
+    scores = Scores(at.tasks.n_tasks)
 
     def run(method: Any, block: Any, public: Any, plan: Plan) -> Any:
-        expected.append(expect(plan, public, len(joined.coins), alarm, known))
-        if announce is not None:
-            announce(expected[0].words())
-        logs.append(RunLog(method, block, public, plan))
-        return type(est)._run(est, logged(method, logs[0]), block, public, plan)
+        return type(est)._run(est, with_other_worlds(method, others, scores.on_release), block, public, plan)
 
     est._run = run  # this fit only
     try:
-        est.fit(joined.join(tasks))
+        with warnings.catch_warnings():  # about canaries' rows, which are nobody's concern
+            warnings.simplefilter("ignore")
+            est.fit(canaries.join(at.tasks))
     finally:
         del est._run
-    first = tasks.n_tasks
-    scores = canary_scores(logs[0], first, joined, known)
-    return conclude(est, scores, joined.coins, expected[0], key, note)
+    return conclude(est, scores, canaries, expected, at)
 
 
-def _check(est: Any, canaries: int) -> None:
+def check(est: Any) -> None:
+    """Refuse in words, before anything is prepared, what one run cannot audit."""
     if est.epsilon is None:
         raise OptionError("epsilon=None makes no claim, so there is nothing to refute; give an epsilon")
+    if isinstance(est.epsilon, Mapping):
+        raise OptionError("canary tasks audit one epsilon for all tasks, got a budget per task; audit it with many runs")
     if str(est.unit) != "task":
         raise OptionError("canary tasks audit unit='task'; for unit='record' audit with many runs (tv.audit without one_run)")
     if est.aggregation != "curator" or est.runtime != "in_process":
         raise OptionError("one-run audits need aggregation='curator' in one process, where releases can be watched")
-    if canaries < 10:
-        raise OptionError(f"a one-run audit needs at least 10 canaries, got {canaries}")
 
 
-def vector_releases(plan: Plan, n_features: int, known: bool) -> list[Any]:
-    """The planned sums of vectors of model size: there an axis of the features is a coordinate.
+def check_method(method: Any, plan: Plan) -> None:
+    """The same, of what the plan says."""
+    many = "Use the audit of many runs (tv.audit without one_run)."
+    if not method.linear or method.schedule != "synchronous":
+        raise OptionError(f"method {method.name!r} sums, or sends, before its messages can be told apart. {many}")
+    if any(p.rate is not None for p in plan.releases):
+        raise OptionError(f"rounds with sampled tasks hide which canaries took part, so guesses show next to nothing. {many}")
+    odd = [p.name for p in plan.releases if not isinstance(p.contribution, TOLD_APART)]
+    if odd or not plan.releases:
+        what = f"the release {odd[0]!r} is no sum of what single tasks send" if odd else f"method {method.name!r} shares nothing"
+        raise OptionError(f"{what}, so canaries cannot be told apart. {many}")
 
-    Among real tasks only those of the first round: later messages lean toward what the others published, off the axis.
-    """
-    found = [
-        p for p in plan.releases
-        if (p.round == plan.releases[0].round or not known) and isinstance(p.contribution, VectorSum)
-        and math.prod(p.contribution.total_shape) in (n_features, n_features + 1)
-    ]  # fmt: skip
-    if not found:
+
+def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, Outlook]:
+    """The canaries that show most under this plan, and what they can show."""
+    options = [(replace(at.canaries, shape=shape), _expected(plan, public, at, shape)) for shape in _shapes(public.n_features)]
+    best = max(options, key=lambda o: (o[1].power, o[1].typical_bound) if o[1] is not None else (-1.0, 0.0))
+    if best[1] is None:
         raise OptionError(
-            "this method releases no sum of vectors of model size, along which canaries could be told apart; one-run "
-            "audits are for mean, subspace and dp-aggr. Use the audit of many runs (tv.audit without one_run)."
+            "this method releases no sum of vectors or second moments of model size, along which canaries could be told apart. "
+            "Use the audit of many runs (tv.audit without one_run)."
         )
-    return found
+    return best[0], best[1]
 
 
-def expect(plan: Plan, public: Any, canaries: int, alarm: float, known: bool) -> Outlook:
-    """What this plan lets canaries show."""
-    used = vector_releases(plan, public.n_features, known)
-    worlds = 2.0 if str(plan.budget.neighbours) == "replace-one" else 1.0
-    seen = ALONG * worlds * math.sqrt(math.fsum((p.contribution.bound / p.mechanism.scale) ** 2 for p in used))
+def _shapes(n_features: int) -> tuple[str, ...]:
+    return (AXES, SIGNS) if n_features >= FEW else (AXES,)
+
+
+def _expected(plan: Plan, public: Any, at: Attempt, shape: str) -> Outlook | None:
+    """Among real tasks only the first round that shows canaries counts: later messages lean toward what the others published."""
+    k, d, replaced = len(at.canaries.coins), public.n_features, at.canaries.replaced
+    apart = [(p, *parts_apart(p.contribution, shape, replaced, d)) for p in plan.releases]
+    useful = [(p, a / p.mechanism.scale**2, b / p.mechanism.scale**2) for p, a, b in apart if a + b > 0]
+    if not useful:
+        return None
+    counted = [u for u in useful if not at.among_real or u[0].round == useful[0][0].round]
+    linear, square = math.fsum(u[1] for u in counted), math.fsum(u[2] for u in counted)
+    total = linear + square
+    own_rows = all(isinstance(u[0].contribution, TaskStack) for u in counted)
+    overlap = (linear / total) ** 2 / d + (square / total) ** 2 * 2 / d**2 if shape == SIGNS else 1 / d
     claim = (float(plan.budget.epsilon or math.inf), plan.budget.delta)
-    return outlook(canaries, public.n_tasks - canaries, public.n_features, seen, _mu(plan), claim, alarm)
+    directions = max(k, d) if own_rows else max(int(1 / overlap), 1)
+    seen = math.sqrt(total)
+    return outlook(k, public.n_tasks - k, directions, seen, _mu(plan), claim, at.alarm, apart=shape == AXES or own_rows)
 
 
 def _mu(plan: Plan) -> float | None:
-    return Curve(plan.charges()).mu() if not any(p.rate for p in plan.releases) else None
+    return Curve(plan.charges()).mu()
 
 
-def canary_scores(log: RunLog, first: int, joined: Canaries, known: bool) -> np.ndarray:
-    """Every canary's coordinate over rounds, weighted by 1/noise^2, around the middle of its two worlds."""
-    d, k = log.public.n_features, len(joined.coins)
-    planned = {(p.round, p.name): p for p in vector_releases(log.plan, d, known)}
-    axes = np.arange(k) % d
-    total, weights = np.zeros(d), 0.0
-    for (number, releases), seen, (_, message) in zip(log.plan.rounds(), log.releases, log.messages):
-        for release in releases:
-            mine = planned.get((number, release.name))
-            if mine is None:
-                continue
-            weight = mine.contribution.bound / mine.mechanism.scale**2
-            total += weight * (np.ravel(seen[mine.name]) - _of_others(mine, message, first, known))[:d]
-            weights += weight * mine.contribution.bound
-    sharing = np.bincount(axes, minlength=d)[axes]
-    middle = 0.0 if joined.opposite else ALONG * weights * sharing / 2
-    return total[axes] - middle
-
-
-def _of_others(planned: Any, message: Any, first: int, known: bool) -> Any:
-    """The real tasks' part of the sum, which the attacker knows; null tasks send nothing."""
-    if not known:
-        return 0.0
-    raw = message[planned.name]
-    if isinstance(raw, Bounded) or not isinstance(raw, np.ndarray) or planned.rate is not None:
-        raise OptionError(
-            "this method sums before its messages can be told apart, or samples who takes part: audit it in one run without data "
-            "(tv.audit(est, one_run=True)), or with many runs"
-        )
-    return np.ravel(planned.contribution.total(planned.contribution.clip(raw[:first])))
-
-
-def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook, key: int | None, note: str) -> AuditResult:
+def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: Attempt) -> AuditResult:
     """Bounds, estimate and verdict of one run's scores."""
+    coins = canaries.coins
+    scores = seen.towards(coins)
     claim = claim_of(est)
     assert claim is not None
     epsilon, delta, k = claim["epsilon"], claim["delta"], len(coins)
     mu = _mu(est.record_.plan)
     guesses, correct = expected.guesses, int(count_correct(scores, coins, expected.guesses))
-    both = mu is not None and k <= expected.directions
+    both = mu is not None and expected.exact
     level = expected.alarm * (THEOREM_SHARE if both else 1.0)
     bound, sure = (fdp_epsilon(k, guesses, correct, delta, a, mu is not None) for a in (1 - CONFIDENCE, level))
-    chance = recorded_p_value(scores, coins, mu) if both and mu is not None else None
+    chance = recorded_p_value(scores, coins, mu) if both and mu is not None and seen.apart() else None
     unlikely = chance is not None and chance <= expected.alarm - level
     refuted = sure > epsilon or unlikely
     details = {
-        "canaries": k, "guesses": guesses, "correct": correct, "outlook": expected.to_dict(),
+        "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": correct, "outlook": expected.to_dict(),
         "threshold_bound": one_run_bound(k, guesses, correct, delta, 1 - CONFIDENCE),
         "estimate": gaussian_estimate(scores, coins, delta), "as_recorded": chance,
     }  # fmt: skip
@@ -274,9 +295,8 @@ def conclude(est: Any, scores: np.ndarray, coins: np.ndarray, expected: Outlook,
         leaks = [f"had the noise been what is recorded, scores so far apart would have probability {chance:.1g}"]
     return AuditResult(
         str(est.record_.plan and est.certificate_.method), epsilon, delta, bound, CONFIDENCE, _attack(details), 1,
-        REFUTED if refuted else CONSISTENT, sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, key,
-        details,
-        note, leaks, configuration=configuration(est), alarm=expected.alarm,
+        REFUTED if refuted else CONSISTENT, sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, at.key,
+        details, at.note, leaks, configuration=configuration(est), alarm=expected.alarm,
     )  # fmt: skip
 
 
@@ -287,18 +307,3 @@ def _attack(d: dict[str, Any]) -> str:
         f"theorem; by the "
         f"threshold theorem {d['threshold_bound']:.3g}; an estimate that is no bound: {estimate})"
     )
-
-
-def _ranges(tasks: TaskSet) -> tuple[np.ndarray, np.ndarray]:
-    """Middle and half width of every feature's declared range; 0 and 1 where nothing is declared."""
-    if tasks.bounds is None or not tasks.bounds.covers(tasks.feature_names):
-        return np.zeros(tasks.n_features), np.ones(tasks.n_features)
-    low, high = tasks.bounds.arrays(tasks.feature_names)
-    return (low + high) / 2, (high - low) / 2
-
-
-def _coins(canaries: int, rng: np.random.Generator | None) -> np.ndarray:
-    """Fair coins: from the operating system, or seeded for a reproducible rehearsal."""
-    if rng is not None:
-        return rng.integers(0, 2, canaries).astype(bool)
-    return np.array([secrets.randbits(1) for _ in range(canaries)], dtype=bool)

@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -128,9 +129,18 @@ def count_correct(scores: np.ndarray, coins: np.ndarray, guesses: int) -> np.nda
     return (np.take_along_axis(scores > 0, at, -1) == np.take_along_axis(coins, at, -1)).sum(axis=-1)
 
 
-def simulated_scores(coins: np.ndarray, directions: int, distance: float, rng: np.random.Generator) -> np.ndarray:
-    """Scores of runs in rows: canary i lies on direction i mod `directions`, its two worlds `distance` noise units apart."""
+def simulated_scores(
+    coins: np.ndarray, directions: int, distance: float, rng: np.random.Generator, apart: bool = True
+) -> np.ndarray:
+    """Scores of runs in rows: canary i lies on direction i mod `directions`, its two worlds `distance` noise units apart.
+
+    `apart=False`: on a direction of its own that is only nearly orthogonal to the others', with a squared cosine of 1/directions
+    on average; the others' coins are then noise.
+    """
     signs = np.where(coins, 1.0, -1.0) * distance / 2
+    if not apart:
+        spread = math.sqrt(1 + (distance / 2) ** 2 * (coins.shape[-1] - 1) / directions)
+        return np.asarray(signs + spread * rng.standard_normal(coins.shape))
     of = np.arange(coins.shape[-1]) % directions
     seen = rng.standard_normal((*coins.shape[:-1], directions))
     for start in range(0, coins.shape[-1], directions):
@@ -154,6 +164,7 @@ class Outlook:
     claimed_epsilon: float
     delta: float
     noise_growth: float  # of the standard deviation of what is shared, by the canaries' own coins
+    exact: bool = True  # whether every canary has a direction of its own, orthogonal to the others'
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -174,15 +185,17 @@ class Outlook:
         )
 
 
+@lru_cache(maxsize=64)  # a function of public values, asked again and again where audits are repeated
 def outlook(
     canaries: int, tasks: int, directions: int, seen_mu: float, claimed_mu: float | None, claim: tuple[float, float],
-    alarm: float = 0.05,
+    alarm: float = 0.05, apart: bool = True,
 ) -> Outlook:  # fmt: skip
     """Simulated along the canaries' directions. `seen_mu`: distance of a canary's worlds in noise; claim: epsilon, delta."""
     rng = np.random.default_rng(20230516)  # the outlook is a function of public values: everybody computes the same
     coins = rng.integers(0, 2, (SIMULATIONS, canaries)).astype(bool)
-    well, half = (simulated_scores(coins, directions, f * seen_mu, rng) for f in (1.0, 2.0))
-    both = claimed_mu is not None and canaries <= directions
+    well, half = (simulated_scores(coins, directions, f * seen_mu, rng, apart) for f in (1.0, 2.0))
+    exact = apart and canaries <= directions
+    both = claimed_mu is not None and exact
     level = alarm * THEOREM_SHARE if both else alarm
     inverse = two_lines(*claim) if claimed_mu is None else gaussian_curve(claimed_mu)
     best = (-1.0, 0, 0)
@@ -199,4 +212,4 @@ def outlook(
     middle = int(np.median(count_correct(well, coins, guesses)))
     typical = fdp_epsilon(canaries, guesses, middle, claim[1], 0.05, claimed_mu is not None)
     growth = math.sqrt(1 + (seen_mu / 2) ** 2 * canaries / directions)
-    return Outlook(canaries, tasks, directions, guesses, power, by_guesses, alarm, typical, *claim, growth)
+    return Outlook(canaries, tasks, directions, guesses, power, by_guesses, alarm, typical, *claim, growth, exact)

@@ -65,6 +65,7 @@ class AuditResult:
     configuration: dict[str, Any] | None = None  # what was attacked (audits.configuration)
     gaussian_bound: float | None = None  # epsilon at delta of the least mu-GDP curve not refuted; None: no such claim
     gaussian_refutation_bound: float | None = None  # the same with the confidence of the verdict
+    every_release: dict[str, Any] | None = None  # the bound from single releases, where all are visible (every_release.py)
     alarm: float = FALSE_ALARM  # how often a correct run is called refuted, at most
 
     @property
@@ -82,6 +83,12 @@ class AuditResult:
         found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
         if self.gaussian_bound is not None:
             found += f" by Clopper-Pearson; {self.gaussian_bound:.4g} if the curve is Gaussian, as is claimed here"
+        if self.every_release is not None:
+            steps = self.every_release
+            found += (
+                f"; {steps['lower_bound']:.4g} from each of {steps['releases']} release(s) in {steps['runs']} runs, if their "
+                "noise is Gaussian, as is recorded"
+            )
         how = f"attack: {self.attack}" + (f"; {self.trials} runs of each neighbour" if self.trials != 1 else "")
         lines = [what, claim, found, how]
         if self.power is not None:
@@ -93,6 +100,8 @@ class AuditResult:
             lines.append(f"REFUTED: epsilon is at least {self.refutation_bound:.4g} with confidence 1 - {self.alarm:g}")
         elif (self.gaussian_refutation_bound or 0.0) > self.claimed_epsilon:
             lines.append(f"REFUTED as a Gaussian curve: its epsilon is at least {self.gaussian_refutation_bound:.4g}")
+        if self.every_release is not None and self.every_release["refutation_bound"] > self.claimed_epsilon:
+            lines.append(f"REFUTED release by release: epsilon is at least {self.every_release['refutation_bound']:.4g}")
         lines += [f"REFUTED: {leak}" for leak in self.leaks]
         return "\n  ".join([*lines, self.note])
 
@@ -127,10 +136,12 @@ def search(
     selection: float = 0.25,
     progress: Progress | None = None,
     gaussian: bool = False,
+    alarm: float = FALSE_ALARM,
 ) -> Finding:
     """Draw in stages; at each one choose a test on the selection part and count on the rest; stop when refuted.
 
-    `gaussian`: what is claimed is Gaussian DP, so that the bound on mu counts too.
+    `gaussian`: what is claimed is Gaussian DP, so that the bound on mu counts too. `alarm`: how often a correct mechanism may be
+    called refuted.
     """
     if trials < 20:
         raise OptionError(f"an audit needs at least 20 trials, got {trials}")
@@ -144,7 +155,7 @@ def search(
         first, second = (np.concatenate(parts) for parts in outputs)
         last = end == trials
         alpha = 1 - CONFIDENCE - EARLY_SHARE * (len(ends) - 1) if last else EARLY_SHARE
-        sure = FALSE_ALARM / len(ends) / (2 if gaussian else 1)
+        sure = alarm / len(ends) / (2 if gaussian else 1)
         found = _look(first, second, statistics, delta, (alpha, sure), selection, gaussian)
         if found.verdict(claimed) == REFUTED or last:
             return found

@@ -34,16 +34,22 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 @click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
               help="Write the evidence as a NIST SP 800-226 check list, an OpenDP registry record or a CycloneDX model card.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="File of --export; default: stdout.")
+@click.option("--with-figures", is_flag=True,
+              help="In the nist export: errors and bias too. Statistics of rows that no epsilon covers: not to pass on.")
+@click.option("--groups", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="With --with-figures: declared groups of tasks, {task: group} in JSON or TOML.")
 @json_option
 def command(
     directory: str | None, key: str | None, ledger: str | None, make_key: str | None, at_delta: float | None, code: str | None,
-    form: str | None, out: str | None, as_json: bool,
+    form: str | None, out: str | None, with_figures: bool, groups: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Make the certificate in DIRECTORY again from its run and compare; exit 1 when it does not hold."""
     if make_key is not None:
         return _make_key(make_key, as_json)
     if directory is None:
         raise click.UsageError("Missing argument 'DIRECTORY' (or --make-key NAME).")
+    if (with_figures and form != "nist") or (groups and not with_figures):
+        raise OptionError("--with-figures goes with --export nist, and --groups with --with-figures")
     path = Path(directory)
     if path.name == "certificate.json" and (path.parent / "model.json").exists():
         path = path.parent
@@ -57,7 +63,8 @@ def command(
     holds, problems = not checked.problems, list(checked.problems)
     restated = at_delta_of(checked.certificate, at_delta) if at_delta is not None else None
     if form is not None:
-        _export(form, path, out, checked, ledger, signer, as_json)
+        rows = {"figures": with_figures, "groups": Path(groups) if groups else None}
+        _export(form, path, out, checked, ledger, signer, as_json, rows)
     elif as_json:
         document = json.loads(checked.certificate.to_json())
         more = {} if restated is None else {"at_delta": restated}
@@ -108,7 +115,10 @@ def _restated(r: dict[str, Any]) -> str:
     return f"Restated: {epsilon} at delta {r['delta']:g} for one {r['unit']} ({r['neighbours']}) against {r['observer']}{void}."
 
 
-def _export(form: str, path: Path, out: str | None, checked: Any, ledger: str | None, signer: str | None, as_json: bool) -> None:
+def _export(
+    form: str, path: Path, out: str | None, checked: Any, ledger: str | None, signer: str | None, as_json: bool,
+    rows: dict[str, Any],
+) -> None:  # fmt: skip
     """The evidence in another form, whatever it says; the exit code says whether it holds."""
     from taskveil.report.exports import EXPORTS, gather
 
@@ -123,7 +133,7 @@ def _export(form: str, path: Path, out: str | None, checked: Any, ledger: str | 
 
         book = Book(ledger)
         accounts = [describe(book, row) for row in book.accounts()]
-    text = EXPORTS[form](gather(path, checked.certificate, checked.problems, accounts, signer))
+    text = EXPORTS[form](gather(path, checked.certificate, checked.problems, accounts, signer, **rows))
     if out is None:
         click.echo(text, nl=False)
         return

@@ -88,10 +88,7 @@ def command(
     if as_json:
         print_json(document(estimator))
     else:
-        from taskveil.estimators.summary import summary
-        from taskveil.report.records import without_canaries
-
-        click.echo(summary(estimator, without_canaries(estimator.gain_.to_dict()) if estimator.method_.linear else None))
+        click.echo(estimator.summary())
     return BudgetExceeded.exit_code if estimator.record_.warnings else 0
 
 

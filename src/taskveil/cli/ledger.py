@@ -146,27 +146,53 @@ def verify(url: str, as_json: bool) -> int:
 
 @command.command("report", epilog="Example: taskveil ledger report -o ledger.html")
 @ledger_url
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time.")
+@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time; or the export.")
+@click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
+              help="Write a NIST SP 800-226 check list, OpenDP registry records or a CycloneDX bill of all runs, not a page.")
 @json_option
-def report(url: str, out: str | None, as_json: bool) -> None:
+def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
     """All runs of an organisation: accounts, limits, spending over time, and when the next refusal comes."""
     from taskveil.privacy.ledger import Book
     from taskveil.privacy.ledger.overview import report as accounts_of
     from taskveil.report import ledger_page
 
     accounts = accounts_of(Book(url))
+    if form is not None:
+        return export_books(form, url, accounts, out, as_json)
     if out is not None:
         with open(out, "w", encoding="utf-8") as file:
             file.write(ledger_page.page(accounts))
     if as_json:
         print_json({"accounts": accounts, "page": out})
-        return
+        return 0
     for account in accounts:
         click.echo(f"{words(account)}\n  then   {ledger_page.words(account)}")
     if not accounts:
         click.echo("no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D")
     if out is not None:
         click.echo(f"page: {out}")
+    return 0
+
+
+def export_books(form: str, url: str, accounts: list[dict[str, Any]], out: str | None, as_json: bool) -> int:
+    """The books in another form, checked first; exit code 1 where they were changed, and the document says so too."""
+    from datetime import UTC, datetime
+    from pathlib import Path
+
+    from taskveil.errors import OptionError
+    from taskveil.privacy.ledger import Book
+    from taskveil.report.exports import BOOKS, Books
+
+    if as_json and out is None:
+        raise OptionError("--export prints a document of its own; give -o FILE beside --json")
+    problems = tuple(Book(url).verify())
+    text = BOOKS[form](Books(accounts, problems, f"{datetime.now(UTC):%Y-%m-%d}"))
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text, encoding="utf-8")
+        print_json({"export": form, "file": out, "whole": not problems}) if as_json else click.echo(f"wrote {out} ({form})")
+    return 1 if problems else 0
 
 
 @command.command("close", epilog="Example: taskveil ledger close RUN --account hospitals-2026")

@@ -41,20 +41,26 @@ class ReportCommand(rich_click.RichCommand):
 )  # fmt: skip
 @click.option("--owner-task", hidden=True)
 @click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")
+@click.option("--groups", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+              help="Declared groups of tasks, {task: group} in JSON or TOML: error by group on the full page.")
 @json_option
-def command(directory: str, audience: str, owner_task: str | None, ledger: str | None, as_json: bool) -> None:
+def command(
+    directory: str, audience: str, owner_task: str | None, ledger: str | None, groups: str | None, as_json: bool
+) -> None:  # fmt: skip
     """Write one self-contained page about the run in DIRECTORY (from fit, compare, demo or serve)."""
     from taskveil.report import report_folder
     from taskveil.report.audience import Audience
 
     if ledger is not None and audience != "board":
         raise OptionError("--ledger goes with --for board; other pages show one run alone")
+    if groups is not None and audience != "all":
+        raise OptionError("--groups goes with the full page: figures by group are statistics of everybody's rows")
     if audience == "board":
         from taskveil.report.board import write_board
 
         page = write_board(Path(directory), ledger)
     else:
-        page = report_folder(Path(directory), Audience(audience, owner_task))
+        page = report_folder(Path(directory), Audience(audience, owner_task), groups)
     if as_json:
         print_json({"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size})
     else:

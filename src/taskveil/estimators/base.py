@@ -334,6 +334,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
             gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
+            gain = replace(gain, rows=self._training.sizes, clipped=self.record_.extra.get("clipped"))
             self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._kind == "regression" else gain
         return gain
 

@@ -57,7 +57,7 @@ class Gain:
     >>> len(gain), gain.error_alone.shape
     (10, (10,))
     >>> sorted(gain.to_dict()["hospital-003"])
-    ['error_alone', 'error_shared', 'kept', 'typical_error_alone', 'typical_error_shared']
+    ['clipped', 'error_alone', 'error_shared', 'kept', 'rows', 'typical_error_alone', 'typical_error_shared']
     """
 
     task_names: tuple[str, ...]
@@ -66,11 +66,14 @@ class Gain:
     kept_shared: np.ndarray
     metric: str
     target_scale: np.ndarray | None = None  # (m,) of regression: one unit of the scaled target, in the target's own units
+    rows: np.ndarray | None = None  # (m,)
+    clipped: np.ndarray | None = None  # (m,) mean share of a message's length that clipping took: how much less a task counts
 
     def to_dict(self) -> dict[str, dict[str, float | str]]:
         """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
 
-        Of regression also `typical_error_alone` and `typical_error_shared`, the RMSE in the target's own units.
+        Of regression also `typical_error_alone` and `typical_error_shared`, the RMSE in the target's own units. `rows` is the
+        task's number of rows, `clipped` the share of its messages that clipping took.
 
         Returns
         -------
@@ -83,6 +86,9 @@ class Gain:
         for task, unit in zip(found.values(), self.target_scale if self.target_scale is not None else ()):
             for which in ("alone", "shared"):
                 task[f"typical_error_{which}"] = float(unit * np.sqrt(np.maximum(float(task[f"error_{which}"]), 0.0)))
+        for name, values in (("rows", self.rows), ("clipped", self.clipped)):
+            for task, value in zip(found.values(), () if values is None else values.tolist()):
+                task[name] = value
         return found
 
     def to_frame(self) -> pd.DataFrame:

@@ -33,6 +33,7 @@ MODEL: dict[str, Rule] = {
     "method": Entries(entries=(("name", Text(100)), ("options", Entries()))),
     "task_names": NAMES,
     "newcomer": Flag(),
+    "canaries": Whole(0, 10**9),
     "feature_names": NAMES,
     "classes": optional(ListOf(LABEL)),
     "bounds": optional(Entries()),
@@ -48,7 +49,7 @@ MODEL: dict[str, Rule] = {
     "seconds": Number(at_least=0),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
 }  # fmt: skip
-OPTIONAL = ("bounds", "newcomer")
+OPTIONAL = ("bounds", "newcomer", "canaries")
 
 
 def check_description(about: Any, where: str) -> None:
@@ -69,8 +70,8 @@ def check_description(about: Any, where: str) -> None:
 
 
 def n_models(about: Mapping[str, Any]) -> int:
-    """Tasks whose models the folder holds: those of the run, or the one that came later."""
-    return 1 if about.get("newcomer") else int(about["public"]["n_tasks"])
+    """Tasks whose models the folder holds: those of the run but for canaries, or the one that came later."""
+    return 1 if about.get("newcomer") else int(about["public"]["n_tasks"]) - int(about.get("canaries", 0))
 
 
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:

@@ -35,7 +35,8 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "options": _plain_options(estimator),
         "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
         "task_names": list(estimator.task_names_),
-        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks,  # of `adapt`: the run had other tasks
+        "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks - record.canaries,  # of `adapt`
+        "canaries": record.canaries,
         "feature_names": list(estimator.feature_names_),
         "classes": None if estimator.classes_ is None else np.asarray(estimator.classes_).tolist(),
         "bounds": None if estimator.bounds_ is None else estimator.bounds_.to_dict(),

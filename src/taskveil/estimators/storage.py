@@ -27,6 +27,7 @@ from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arr
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
+from taskveil.names import canary_names
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord, executed_releases
@@ -105,7 +106,7 @@ def saved_run(
     record = RunRecord(
         _models_from(arrays), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
         executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
-        charged=about.get("charged"),
+        charged=about.get("charged"), canaries=about.get("canaries", 0),
     )  # fmt: skip
     search = about.get("search")
     if search is not None:
@@ -115,7 +116,7 @@ def saved_run(
 
 def _prepared(about: dict[str, Any]) -> PublicPart:
     """How the table was prepared. Version 0.1.0 noted no facts, but what else there is to know follows from its other entries."""
-    names = tuple(about["task_names"]), tuple(about["feature_names"])
+    names = (*about["task_names"], *canary_names(about.get("canaries", 0))), tuple(about["feature_names"])
     if about.get("preparation") is not None:
         return PublicPart.from_dict(about["preparation"], *names)
     kind, mode, bounds = about["public"]["kind"], about["scaling"]["mode"], about.get("bounds") or {}

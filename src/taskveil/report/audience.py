@@ -58,7 +58,7 @@ def cut(run: Run, audience: Audience) -> Run:
         return run
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
-    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}, "warnings": (), "task_warnings": {}}
+    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}, "warnings": (), "task_warnings": {}, "groups": {}}
     position = None
     if audience.kind == "owner":
         name = str(audience.task)
@@ -74,6 +74,7 @@ def cut(run: Run, audience: Audience) -> Run:
             "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
             "warnings": run.task_warnings.get(name, ()),
             "task_warnings": {},
+            "groups": {k: v for k, v in run.groups.items() if k == name},
         }
     boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()
     keep["feature_names"] = _without_found_levels(run)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from taskveil.report.billboard import pictures
+from taskveil.report.by_size import sizes
 from taskveil.report.chart import Chart
 from taskveil.report.comparison_charts import curves, timings
 from taskveil.report.curve_charts import curve
@@ -17,7 +18,7 @@ from taskveil.report.records import Run
 def charts(run: Run) -> list[Chart]:
     """All charts that this run has figures for."""
     makers: list[Callable[[Run], list[Chart]]] = [
-        curves, gain, own_model, budget, curve, noise, audit, pictures, timings,
+        curves, gain, sizes, own_model, budget, curve, noise, audit, pictures, timings,
     ]  # fmt: skip
     return [chart for make in makers for chart in make(run)]
 

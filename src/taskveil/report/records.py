@@ -19,7 +19,7 @@ import numpy as np
 
 from taskveil import saved
 from taskveil.audits.configuration import check_same, configuration
-from taskveil.audits.one_run import PREFIX
+from taskveil.checks import Entries, ListOf, Number, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.fingerprint import claims_fingerprint
@@ -28,6 +28,17 @@ from taskveil.privacy.seal import SEAL
 from taskveil.saved import read_arrays
 
 GAIN = "gain.json"
+WORDS = Text(at_least=0, at_most=100_000)
+AUDIT: dict[str, Rule] = {  # what a page or an export reads of an audit
+    "target": WORDS, "claimed_epsilon": Number(at_least=0), "lower_bound": Number(at_least=0), "verdict": WORDS,
+    "delta": Number(at_least=0, at_most=1), "confidence": Number(at_least=0, at_most=1), "unit": WORDS, "neighbours": WORDS,
+    "observer": WORDS,
+    "note": WORDS, "leaks": ListOf(WORDS, at_least=0),
+}  # fmt: skip
+FIGURES: dict[str, Rule] = {  # of one task
+    "error_alone": Number(), "error_shared": Number(), "kept": WORDS, "rows": Whole(0), "clipped": Number(at_least=0, at_most=1),
+    "typical_error_alone": Number(), "typical_error_shared": Number(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,7 @@ class Run:
     table: str = ""  # name of the file or data set
     comparison: Mapping[str, Any] | None = None
     audits: tuple[Mapping[str, Any], ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)  # of tasks, declared by whoever writes the page
 
     @property
     def holds(self) -> bool:
@@ -69,9 +81,11 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     """The records of a fitted (or loaded) estimator."""
     record = estimator.record_
     gain = gain or {}
+    check_figures(gain)
     own = estimator.certificate_.audit  # what `tv.audit(estimator)` found
     more["audits"] = (*([own] if own else []), *more.get("audits", ()))
     for audit in more["audits"]:
+        check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, configuration(estimator), "this page's folder or certificate")
     linear = bool(estimator.method_.linear)
     return Run(
@@ -97,7 +111,8 @@ def settings(estimator: Any) -> dict[str, Any]:
     hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column"}
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
-    return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own}
+    canaries = {"canary tasks among the tasks": estimator.record_.canaries} if estimator.record_.canaries else {}
+    return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own, **canaries}
 
 
 def measured_gain(estimator: Any) -> dict[str, Any]:
@@ -105,12 +120,7 @@ def measured_gain(estimator: Any) -> dict[str, Any]:
     if not estimator.method_.linear or estimator.method_.shares_nothing:
         return {}
     gain = estimator.gain_
-    return {"metric": gain.metric, "tasks": without_canaries(gain.to_dict())}
-
-
-def without_canaries(tasks: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of real tasks: canaries of a one-run audit gain nothing and stand for nobody."""
-    return {name: value for name, value in tasks.items() if not str(name).startswith(PREFIX)}
+    return {"metric": gain.metric, "tasks": gain.to_dict()}
 
 
 def read(folder: Path) -> Run:
@@ -145,6 +155,7 @@ def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     """Results of a server: all of it public already."""
     certificate = Certificate.from_dict(saved.read_json(folder / "certificate.json"))
     for audit in audits:
+        check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, {"claims": claims_fingerprint(certificate.to_dict())}, "this page's folder")
     boards: tuple[Board, ...] = ()
     if (folder / "billboard.npz").exists():
@@ -165,6 +176,22 @@ def _audits(document: Any) -> list[Mapping[str, Any]]:
     if isinstance(document, dict):
         document = document.get("results", [document])
     return [a for a in document if isinstance(a, dict)] if isinstance(document, list) else []
+
+
+def check_figures(gain: Any) -> None:
+    """Refuse, in one line, figures of tasks that are no figures: gain.json is not sealed."""
+    check_table(gain, {"metric": WORDS, "tasks": Entries(Entries())}, GAIN, DataError, closed=False)
+    for figures in gain.get("tasks", {}).values():
+        check_table(figures, FIGURES, f"{GAIN}: a task", DataError, ("error_alone", "error_shared", "kept"), closed=False)
+
+
+def read_groups(path: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """Declared groups of tasks: {task: group} in a .json or .toml file. A name that is no task here is refused."""
+    groups = Entries(Text(1000)).check(f"{path}: the groups of tasks", saved.read_table(path))
+    unknown = sorted(set(groups) - set(names))
+    if unknown:
+        raise DataError(f"{path} names {unknown[0]!r}, which is no task of this run; take it out, or correct the name")
+    return dict(groups)
 
 
 def _ends(billboards: list[Any]) -> list[Any]:

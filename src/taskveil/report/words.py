@@ -70,8 +70,19 @@ def owner_verdict(run: Run, name: str) -> list[str]:
     return [
         f"Task {name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
         f"({metric}; estimated on its own rows)."
-        + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else "")
+        + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else ""),
+        *clipping_words(mine),
     ]
+
+
+def clipping_words(mine: Any) -> list[str]:
+    """For an owner: what clipping made of its messages, on average."""
+    if "clipped" not in mine:
+        return []
+    share = float(mine["clipped"])
+    if share < 0.0005:
+        return ["Clipping took nothing from its messages: it counts in full."]
+    return [f"Clipping took {100 * share:.2g} % of the length of its messages on average: by so much less it counts."]
 
 
 def comparison_verdict(result: Any) -> list[str]:

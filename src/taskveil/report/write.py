@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from taskveil.report.audience import Audience, cut
-from taskveil.report.records import GAIN, Run, from_estimator, measured_gain, read, read_json
+from taskveil.report.records import GAIN, Run, from_estimator, measured_gain, read, read_groups, read_json
 
 
 def write_report(estimator: Any, folder: str | Path) -> Path:
@@ -32,10 +33,12 @@ def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: A
     return write_page(read(place), Audience(), place)
 
 
-def report_folder(folder: str | Path, audience: Audience | None = None) -> Path:
-    """Page of what lies in a folder, for an audience."""
-    audience = audience or Audience()
-    return write_page(read(Path(folder)), audience, Path(folder))
+def report_folder(folder: str | Path, audience: Audience | None = None, groups: str | Path | None = None) -> Path:
+    """Page of what lies in a folder, for an audience; `groups`: a file with declared groups of tasks."""
+    audience, run = audience or Audience(), read(Path(folder))
+    if groups is not None:
+        run = replace(run, groups=read_groups(Path(groups), run.task_names))
+    return write_page(run, audience, Path(folder))
 
 
 def write_page(run: Run, audience: Audience, folder: Path) -> Path:

@@ -12,6 +12,7 @@ from taskveil.errors import BudgetExceeded
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, TaskSide
 from taskveil.privacy.plan import Plan
+from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.round import Position, Round, released, task_step
 from taskveil.runtime.run import Run
@@ -35,10 +36,10 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
     rounds, tasks = Round(run), run.method.task_side(block, run.public, run.plan)
     before = checkpoint.load() if checkpoint is not None else None
     at = before if before is not None and before.billboards else _begun(rounds, tasks, before)
-    warnings = []
+    warnings, clipped = [], ClippedShare(block.n_tasks)
     run.account.reserve(run.plan)
     try:
-        _to_the_end(rounds, tasks, at, checkpoint)
+        _to_the_end(rounds, tasks, at, clipped, checkpoint)
     except BudgetExceeded as refusal:
         if before is None:
             raise  # a new run was reserved whole; only a resumed one may end with what it has
@@ -56,7 +57,7 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
         at.executed = run.account.executed({p.id: p for p in run.plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
         models, at.billboards, run.plan, run.public, at.executed, run.source.describe(), at.schedule,
-        time.perf_counter() - started, at.tasks, warnings,
+        time.perf_counter() - started, at.tasks, warnings, {"clipped": clipped.shares()},
     )  # fmt: skip
 
 
@@ -67,13 +68,13 @@ def _begun(rounds: Round, tasks: TaskSide, before: Position | None) -> Position:
     return at
 
 
-def _to_the_end(rounds: Round, tasks: TaskSide, at: Position, checkpoint: Any | None) -> None:
+def _to_the_end(rounds: Round, tasks: TaskSide, at: Position, clipped: ClippedShare, checkpoint: Any | None) -> None:
     run, everybody = rounds.run, [slice(None)]
     made = Counter(done.id for done in at.executed)
     for releases in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
         active = rounds.cohort(at, releases)  # 1
         state, message = task_step(tasks, at.tasks, at.billboards[-1].view(None).asking(active))
-        noisy = released(run, releases, message, active, made=made)  # 2, 3
+        noisy = released(run, releases, message, active, made=made, clipped=clipped)  # 2, 3
         at.executed += releases
         asked = None if active is None else np.flatnonzero(active)
         rounds.published(at, noisy, rounds.accepted(everybody, active), asked)  # 4, 5

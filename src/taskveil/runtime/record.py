@@ -26,6 +26,7 @@ class RunRecord:
     warnings: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     charged: dict[str, str] | None = None  # account and run in the ledger, where there is one
+    canaries: int = 0  # of the tasks of `public`, those of a one-run audit: no models are kept of them
     search: tuple[Plan, dict[str, Any]] | None = None  # plan and randomness of the private search this run won
 
     @property

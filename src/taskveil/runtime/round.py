@@ -30,6 +30,7 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
 from taskveil.privacy.release import release_together
 from taskveil.privacy.units import Unit
+from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.rows import bounded_rows
 from taskveil.runtime.run import Run
 
@@ -117,12 +118,16 @@ def released(
     *,
     made: Counter[str] | None = None,
     tasks: Sequence[str | int] | None = None,
+    clipped: ClippedShare | None = None,
 ) -> dict[str, np.ndarray]:
-    """Steps 2 and 3: clip, charge, then noise. `made` counts earlier tries of a resumed run, whose noise is drawn afresh."""
+    """Steps 2 and 3: clip, charge, then noise. `made` counts earlier tries of a resumed run, whose noise is drawn afresh;
+    `clipped` keeps for every owner what the clip took."""
     wanted = []
     for planned in releases:
         fresh = again(run.source, 0 if made is None else made[planned.id])
         wanted.append((planned, bounded(planned, message[planned.name], active, fresh, tasks), fresh))
+        if clipped is not None:
+            clipped.note(message[planned.name], wanted[-1][1], active)
     noisy = {}
     for done in release_together(wanted, run.account, run.budget.aggregation, tasks):
         noisy[done.name] = done.value

@@ -164,7 +164,7 @@ class TaskBlock:
             )
         offsets = np.concatenate([[0], np.cumsum(self.sizes[picks])]).astype(np.int64)
         weights = None if self.weights is None else self.weights[rows]
-        return TaskBlock(self.X[rows], self.y[rows], offsets, weights, self.kind)
+        return replace(self, X=self.X[rows], y=self.y[rows], offsets=offsets, weights=weights)
 
 
 def within_reach(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ import pytest
 from tests.support import audit_faults as faults
 
 import taskveil as tv
-from taskveil.audits.one_run import PREFIX, fit_with_canaries
+from taskveil.audits.one_run import fit_with_canaries
 from taskveil.errors import OptionError
 from taskveil.tasks.task import TaskSet
 
@@ -57,7 +57,7 @@ def test_a_fit_with_canaries_carries_its_audit_in_its_certificate():
     said = []
     est = fit_with_canaries(tv.TaskRegressor("mean", epsilon=2.0, delta=1e-5), tasks, 20, said.append)
     assert len(said) == 1 and "one-run audit with 20 canary tasks beside 60" in said[0]
-    assert sum(str(n).startswith(PREFIX) for n in est.task_names_) == 20
+    assert est.record_.public.n_tasks == 80 and len(est.task_names_) == 60
     assert est.certificate_.audit["trials"] == 1 and est.certificate_.verify()
     assert "one run with canary tasks" in str(est.certificate_)
 
@@ -67,7 +67,11 @@ def test_a_fit_with_canaries_carries_its_audit_in_its_certificate():
     [
         ({"method": "mean", "epsilon": None}, "no claim"),
         ({"method": "mean", "unit": "record"}, "unit='task'"),
-        ({"method": "low-rank"}, "no sum of vectors"),
+        ({"method": "group-sparse"}, "no sum of vectors"),
+        ({"method": "async"}, "told apart"),
+        ({"method": "local"}, "shares nothing"),
+        ({"method": tv.methods.get("mean", rate=0.5, strength=1.0)}, "sampled"),
+        ({"method": "mean", "epsilon": {"*": 1.0}}, "per task"),
         ({"method": "mean", "aggregation": "local"}, "curator"),
     ],
 )

@@ -67,3 +67,11 @@ def test_the_smallest_epsilon_that_gains_is_recommended(private, words):
 def test_it_says_what_it_cost(rare):
     found = compare(lambda r: split_rows(rare, 0.5, r), [methods.get("mean")], [1.0, 2.0], repeats=2)
     assert "4 fits" in found["cost"] and "epsilon 6 together" in found["cost"]
+
+
+def test_settings_are_compared_at_one_delta_only(rare):
+    """An epsilon means nothing beside another at a different delta."""
+    found = compare(lambda r: split_rows(rare, 0.5, r), [methods.get("mean"), methods.get("dp-aggr")], [0.5, 2.0], repeats=1)
+    private = [row for row in found["results"] if row["epsilon"] is not None]
+    deltas = {s["delta"] for row in private for s in row["statements"]} | {row["delta"] for row in private}
+    assert len(private) == 4 and len(deltas) == 1

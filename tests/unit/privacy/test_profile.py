@@ -10,7 +10,7 @@ from scipy.stats import norm
 import taskveil as tv
 from taskveil.errors import OptionError
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
-from taskveil.privacy.guarantees import gaussian_delta
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon
 from taskveil.privacy.profile import Curve, at_delta
 from taskveil.privacy.units import Neighbours
 
@@ -43,6 +43,10 @@ def test_the_curve_agrees_with_dp_accounting_and_is_never_below_its_optimistic_s
     for delta in (1e-4, 1e-6):
         assert curve.epsilon(delta) == pytest.approx(above.get_epsilon_for_delta(delta), abs=1e-3)
         assert curve.epsilon(delta) >= below.get_epsilon_for_delta(delta) - 1e-9  # a true lower bound
+        if (mu := curve.mu()) is not None:
+            assert gaussian_epsilon(delta, mu) == pytest.approx(above.get_epsilon_for_delta(delta), abs=1e-3)
+            assert gaussian_epsilon(delta, mu) >= below.get_epsilon_for_delta(delta) - 1e-9
+    assert (curve.mu() is None) == bool(number % 2)  # both kinds of plan are among the twenty
     for epsilon in (0.3, 1.0):
         assert curve.delta(epsilon) == pytest.approx(above.get_delta_for_epsilon(epsilon), abs=1e-3)
         assert curve.delta(epsilon) >= below.get_delta_for_epsilon(epsilon) - 1e-12  # its transforms err by some 1e-14

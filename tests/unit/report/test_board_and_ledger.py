@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sqlite3
 
 import numpy as np
 import pytest
+import yaml
 
 import taskveil as tv
 from taskveil.cli.main import run as main
@@ -77,3 +80,70 @@ def test_as_many_runs_fit_as_the_report_says(spent):
         est.fit(X, X[:, 0], task=task)
     with pytest.raises(BudgetExceeded):
         est.fit(X, X[:, 0], task=task)
+
+
+@pytest.fixture(scope="module")
+def odd_ledger(tmp_path_factory):
+    """Names that would break out of YAML, JSON, Markdown or HTML, and an account without runs."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('odd') / 'budget.db'}"
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(80, 3)), np.repeat(np.arange(20), 4)
+    for name in ODD:
+        Book(url).set_limit(Key(name, "task", "replace-one", "other-tasks"), 3.0, 1e-5)
+        tv.TaskRegressor("mean", epsilon=1.0, delta=1e-5, ledger=url, account=name).fit(X, X[:, 0], task=task)
+    Book(url).set_limit(Key("no run yet", "record", "add-remove", "public"), 1.0, 1e-6)
+    return url
+
+
+ODD = ('a: "b"\n- c', "<script>alert(1)</script>", "```\n# heading", "ümläut \u202e & 'quotes'", "---")
+
+
+def exported(url: str, form: str, tmp_path, capsys) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(["ledger", "report", "--ledger", url, "--export", form, "-o", str(tmp_path / form)])
+    capsys.readouterr()
+    assert int(stop.value.code or 0) == 0
+    return (tmp_path / form).read_text()
+
+
+def test_the_books_export_in_every_form_whatever_accounts_are_called(odd_ledger, tmp_path, capsys):
+    from tests.unit.report.test_exports import cyclonedx, opendp
+
+    records = list(yaml.safe_load_all(exported(odd_ledger, "registry", tmp_path, capsys)))
+    assert len(records) == len(ODD) + 1
+    assert [list(map(str, opendp().iter_errors(r))) for r in records] == [[]] * len(records)
+    assert {n for n in ODD for r in records if n in r["deployment"]["basic"]["name"]} == set(ODD)
+    bill = json.loads(exported(odd_ledger, "mlbom", tmp_path, capsys))
+    assert list(map(str, cyclonedx().iter_errors(bill))) == [] and len(bill["components"]) == len(ODD)
+    text = exported(odd_ledger, "nist", tmp_path, capsys)
+    assert len(text.split("```json\n")) == 2
+    document = json.loads(text.split("```json\n")[1].rsplit("\n```", 1)[0])
+    assert [len(a["items"]) for a in document["accounts"]] == [18] * (len(ODD) + 1)
+    assert all(bool(i["answer"]) != bool(i["why"]) for a in document["accounts"] for i in a["items"])
+
+
+def test_the_page_over_accounts_runs_nothing_an_account_is_called(odd_ledger, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["ledger", "report", "--ledger", odd_ledger, "-o", str(tmp_path / "l.html")])
+    capsys.readouterr()
+    assert "<script" not in (tmp_path / "l.html").read_text()
+
+
+def test_an_empty_ledger_exports_and_a_changed_one_says_so_and_exits_with_one(spent, tmp_path, capsys):
+    empty = f"sqlite:///{tmp_path / 'empty.db'}"
+    assert json.loads(exported(empty, "mlbom", tmp_path, capsys))["components"] == []
+    assert yaml.safe_load(exported(empty, "registry", tmp_path, capsys)) is None
+    assert "no account" in exported(empty, "nist", tmp_path, capsys)
+    changed = tmp_path / "changed.db"
+    shutil.copy(spent[1].removeprefix("sqlite:///"), changed)
+    with sqlite3.connect(changed) as base:
+        base.execute("update taskveil_entries set body = replace(body, '1e-05', '2e-05')")
+    with pytest.raises(SystemExit) as stop:
+        main(["ledger", "report", "--ledger", f"sqlite:///{changed}", "--export", "registry", "-o", str(tmp_path / "c.yaml")])
+    assert int(stop.value.code or 0) == 1
+    assert "LEDGER CHANGED" in (tmp_path / "c.yaml").read_text()
+
+
+def test_two_books_with_different_spending_differ_in_every_export(odd_ledger, spent, tmp_path, capsys):
+    for form in ("nist", "registry", "mlbom"):
+        assert exported(odd_ledger, form, tmp_path, capsys) != exported(spent[1], form, tmp_path, capsys)

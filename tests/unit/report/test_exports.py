@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -131,3 +132,35 @@ def test_certify_restates_at_another_delta(folders, capsys):
         main(["certify", str(folders["one"]), "--at-delta", "1e-6", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert told["at_delta"][0]["epsilon"] == pytest.approx(1.1436, abs=1e-3) and told["profiles"][0]["mu"] > 0
+
+
+HOSTILE = {
+    "gain.json": [
+        '{"tasks": {"a": {"error_alone": "x", "error_shared": 1, "kept": "shared"}}}', '{"tasks": [1]}', "[1]",
+        '{"metric": 1, "tasks": {}}', '{"tasks": {"a": {}}}',
+        '{"tasks": {"a": {"error_alone": 1, "error_shared": 1, "kept": "shared", "clipped": 7}}}',
+    ],
+    "audit.json": ['{"lower_bound": "high"}', '{"leaks": 3}', '{"claimed_epsilon": -1}', '{"target": {"a": 1}}'],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name, text", [(name, text) for name, texts in HOSTILE.items() for text in texts])
+def test_a_hostile_file_beside_the_run_is_refused_in_one_line(folders, name, text, tmp_path, capsys):
+    """gain.json and audit.json are under no seal: whatever is in them, an export says so and does not fall over."""
+    place = tmp_path / "run"
+    shutil.copytree(folders["one"], place)
+    (place / name).write_text(text)
+    with pytest.raises(SystemExit) as stop:
+        main(["certify", str(place), "--export", "nist"])
+    said = capsys.readouterr()
+    assert int(stop.value.code or 0) == 2 and len(said.err.strip().splitlines()) <= 2 and "Traceback" not in said.err
+
+
+def test_names_that_would_break_out_of_a_format_stay_text(folders, tmp_path, capsys):
+    place = tmp_path / 'a"b: - <script> ```json'
+    shutil.copytree(folders["one"], place)
+    record = yaml.safe_load(export(place, "registry", tmp_path, capsys)[0])
+    assert place.name in record["deployment"]["basic"]["name"]
+    bill = json.loads(export(place, "mlbom", tmp_path, capsys)[0])
+    assert bill["metadata"]["component"]["name"] == place.name
+    assert items(export(place, "nist", tmp_path, capsys)[0])["holds"] is True

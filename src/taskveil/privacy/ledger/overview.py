@@ -7,7 +7,7 @@ from typing import Any
 
 from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.privacy.ledger.reach import Key
-from taskveil.privacy.ledger.replay import last_plan_cost, replayed
+from taskveil.privacy.ledger.replay import last_plan_cost, steps
 
 
 def describe(book: Any, row: Any) -> dict[str, Any]:
@@ -35,10 +35,9 @@ def _finite(value: float) -> float | None:
 
 def history(book: Any, row: Any) -> list[dict[str, Any]]:
     """Spending over time: after every run, what all runs of the account come to under its rule."""
-    entries, points = book.rows(row.id), []
-    for number, entry in enumerate(entries):
+    points = []
+    for entry, account in steps(book.rows(row.id)):
         if entry.kind in ("reserve", "finish"):
-            account = replayed(entries[: number + 1])
             spent = Limit(account.epsilon, account.delta, account.rule).total(account.cost)
             points.append({"at": str(entry.at), "run": entry.run, "what": entry.kind, "spent": _finite(spent)})
     return points

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +69,17 @@ class Replayed:
 def replayed(entries: list[Any]) -> Replayed:
     """Limits, reservations, extra charges and what was given back, in the order they were written."""
     account = Replayed()
+    for _, account in steps(entries):  # noqa: B007  the last one stays
+        pass
+    return account
+
+
+def steps(entries: list[Any]) -> Iterator[tuple[Any, Replayed]]:
+    """The same, entry by entry: each with the account as it stands after it."""
+    account = Replayed()
     for entry in entries:
         getattr(account, entry.kind)(entry, json.loads(entry.body))
-    return account
+        yield entry, account
 
 
 def account_problems(row: Any, entries: list[Any], states: list[Any]) -> list[str]:

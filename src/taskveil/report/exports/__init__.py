@@ -4,14 +4,15 @@
     registry   a record for the OpenDP deployments registry (YAML; schema of 2026-07-15)
     mlbom      a CycloneDX 1.6 bill of materials with a model card (JSON)
 
-Figures on rows (errors, gains) are statistics of people's rows that no epsilon covers; they stay out of documents that travel,
-unless they come from a comparison somebody made to be shown.
+`books` has the same three for all accounts of a ledger. Figures on rows (errors, gains) are statistics of people's rows that no
+epsilon covers; they stay out of documents that travel, unless somebody entitled to all rows asks for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from taskveil.report.exports.books import BOOKS, Books
 from taskveil.report.exports.evidence import Evidence, gather
 from taskveil.report.exports.mlbom import mlbom
 from taskveil.report.exports.nist import nist
@@ -19,4 +20,4 @@ from taskveil.report.exports.registry import registry
 
 EXPORTS: dict[str, Callable[[Evidence], str]] = {"nist": nist, "registry": registry, "mlbom": mlbom}
 
-__all__ = ["EXPORTS", "Evidence", "gather"]
+__all__ = ["BOOKS", "EXPORTS", "Books", "Evidence", "gather"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from taskveil.privacy.certificate import Certificate, Statement
 from taskveil.privacy.fingerprint import short_code
 from taskveil.privacy.profile import Profile
 from taskveil.report.audience import Audience, cut
-from taskveil.report.records import Run, read
+from taskveil.report.records import Run, read, read_groups
 from taskveil.report.words import OBSERVERS, UNITS
 
 
@@ -28,6 +28,9 @@ class Evidence:
     signer: str | None
     date: str
     name: str
+    figures: Mapping[str, Mapping[str, Any]] | None = None  # of every task, from its rows; only where somebody asked for them
+    metric: str = ""
+    groups: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def code(self) -> str:
@@ -49,16 +52,21 @@ class Evidence:
 
 
 def gather(
-    folder: Path, certificate: Certificate, problems: tuple[str, ...], accounts: Any = None, signer: str | None = None
-) -> Evidence:
-    """Everything an export may use of a checked folder."""
+    folder: Path, certificate: Certificate, problems: tuple[str, ...], accounts: Any = None, signer: str | None = None,
+    figures: bool = False, groups: Path | None = None,
+) -> Evidence:  # fmt: skip
+    """Everything an export may use of a checked folder; `figures`: statistics of rows too, for readers entitled to them."""
     run = read(folder)
+    own: dict[str, Any] = {}
+    if figures:
+        declared = read_groups(groups, run.task_names) if groups is not None else {}
+        own = {"figures": run.gain, "metric": run.gain_metric, "groups": declared}
     if run.certificate is None:  # a comparison beside nothing
         run = Run(certificate=certificate)
     written = datetime.datetime.fromtimestamp((folder / "certificate.json").stat().st_mtime, tz=datetime.UTC)
     return Evidence(
         certificate, tuple(problems), cut(run, Audience("public")), tuple(certificate.profile(s) for s in certificate.statements),
-        None if accounts is None else tuple(accounts), signer, written.date().isoformat(), folder.resolve().name,
+        None if accounts is None else tuple(accounts), signer, written.date().isoformat(), folder.resolve().name, **own,
     )  # fmt: skip
 
 
@@ -93,9 +101,9 @@ def aggregation(certificate: Certificate) -> str:
 
 def audit_lines(evidence: Evidence) -> list[str]:
     return [
-        f"{a.get('target')}: attacked at claimed epsilon {a.get('claimed_epsilon'):.4g}, delta {a.get('delta'):.3g}, one "
-        f"{a.get('unit')} ({a.get('neighbours')}) against {a.get('observer')}: lower bound {a.get('lower_bound'):.4g} with "
-        f"{100 * a.get('confidence', 0.0):.4g} % confidence: {a.get('verdict')}"
+        f"{a.get('target')}: attacked at claimed epsilon {a.get('claimed_epsilon', 0.0):.4g}, delta {a.get('delta', 0.0):.3g}, "
+        f"one {a.get('unit')} ({a.get('neighbours')}) against {a.get('observer')}: lower bound {a.get('lower_bound', 0.0):.4g} "
+        f"with {100 * a.get('confidence', 0.0):.4g} % confidence: {a.get('verdict')}"
         for a in evidence.run.audits
     ]
 

@@ -11,13 +11,17 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
 
 NOT_ANSWERED = "not answered"
 FROM_ROWS = (
     "figures on rows are statistics of people's rows that no epsilon here covers; each owner's page has its own "
-    "(`taskveil report DIR --for owner TASK`). Answer from a public test set, or pay for a release"
+    "(`taskveil report DIR --for owner TASK`). For readers entitled to all rows `--with-figures` puts them here; for others "
+    "answer from a public test set, or pay for a release"
 )
+NO_FIGURES = "no figure is stored with this run"
+NOT_PRIVATE = "**Not to pass on: items 8 to 10 hold statistics of everybody's rows, which no epsilon covers.**"
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,23 @@ def nist(evidence: Evidence) -> str:
         "",
         f"**Verdict: {evidence.verdict}.** Certificate code {evidence.code}, written {evidence.date}.",
         "",
+        *([NOT_PRIVATE, ""] if evidence.figures is not None else []),
     ]
+    document = {"verdict": evidence.verdict, "holds": evidence.holds, "code": evidence.code, "items": [plain(i) for i in items]}
+    return "\n".join([*lines, *written(items), "```json", json.dumps(document, indent=1), "```", ""])
+
+
+def written(items: list[Item]) -> list[str]:
+    """Items as lines of Markdown."""
+    lines = []
     for item in items:
         lines += [f"## {item.number} {item.question}", "", f"*{item.status}*", ""]
-        lines += [f"- {text}" for text in item.answer] or [f"Why not: {item.why}."]
+        lines += [f"- {' '.join(text.split())}" for text in item.answer] or [f"Why not: {item.why}."]
         lines.append("")
-    document = {"verdict": evidence.verdict, "holds": evidence.holds, "code": evidence.code, "items": [_plain(i) for i in items]}
-    return "\n".join([*lines, "```json", json.dumps(document, indent=1), "```", ""])
+    return lines
 
 
-def _plain(item: Item) -> dict[str, object]:
+def plain(item: Item) -> dict[str, object]:
     return {**asdict(item), "status": item.status}
 
 
@@ -101,16 +112,19 @@ def _pairs(e: Evidence) -> list[str] | str:
     relations = {s.neighbours for s in e.certificate.statements}
     if not relations:
         return "no statement is made"
-    covered = {
-        "replace-one": "one unit's data against any other data in its place: covered",
-        "add-remove": "one unit's data against a null unit in its place: covered; against other data: with epsilon doubled",
-    }
     return [
-        *(covered[r] for r in sorted(relations)),
+        *(covered_pairs(r) for r in sorted(relations)),
         "whether a named task takes part at all: not covered, the list of tasks is public",
         "facts about all units together: not covered, they are what is learnt",
         *(f"not covered: {text}" for text in e.certificate.not_protected),
     ]
+
+
+def covered_pairs(neighbours: str) -> str:
+    return {
+        "replace-one": "one unit's data against any other data in its place: covered",
+        "add-remove": "one unit's data against a null unit in its place: covered; against other data: with epsilon doubled",
+    }[neighbours]
 
 
 def _other_releases(e: Evidence) -> list[str] | str:
@@ -124,7 +138,21 @@ def _libraries(e: Evidence) -> list[str]:
 
 
 def _accuracy(e: Evidence) -> list[str] | str:
-    return FROM_ROWS
+    if not e.figures:
+        return FROM_ROWS if e.figures is None else NO_FIGURES
+    lines = []
+    for which in ("alone", "shared"):
+        median = median_with_interval([t[f"error_{which}"] for t in e.figures.values()])
+        lines.append(f"median error {which} over {len(e.figures)} tasks: {median}")
+    return [*lines, f"{e.metric}; each task's own estimate on held-out rows of its own; interval by order statistics"]
+
+
+def _small_and_groups(e: Evidence) -> list[str] | str:
+    if not e.figures:
+        return FROM_ROWS if e.figures is None else NO_FIGURES
+    bands = [*bands_by_size(e.figures), *bands_by_group(e.figures, e.groups)]
+    undeclared = [] if e.groups else ["no groups of tasks were declared (--groups FILE)"]
+    return [*(b.words() for b in bands), *undeclared] if bands else NO_FIGURES
 
 
 def _clipping(e: Evidence) -> list[str] | str:
@@ -133,8 +161,20 @@ def _clipping(e: Evidence) -> list[str] | str:
         return "nothing is released, so nothing is clipped"
     return [
         "messages longer than their bound are shortened, so tasks that differ most from the others count less than "
-        "they hold; how much each lost is not estimated here",
+        "they hold; each owner's page says by how much",
+        *_clipped(e),
         *bounds,
+    ]
+
+
+def _clipped(e: Evidence) -> list[str]:
+    lost = [t["clipped"] for t in (e.figures or {}).values() if "clipped" in t]
+    if not lost:
+        return []
+    touched = sum(share > 0 for share in lost)
+    return [
+        f"on average {100 * sum(lost) / len(lost):.3g} % of a message's length was cut off, of the task most affected "
+        f"{100 * max(lost):.3g} %; {touched} of {len(lost)} tasks were affected at all"
     ]
 
 
@@ -213,7 +253,7 @@ QUESTIONS: tuple[tuple[str, str, Answer], ...] = (
     ("6", "Other releases from the same data", _other_releases),
     ("7", "Libraries and versions", _libraries),
     ("8", "Accuracy, with intervals", _accuracy),
-    ("9", "Error of small tasks and of groups", _accuracy),
+    ("9", "Error of small tasks and of groups", _small_and_groups),
     ("10", "Bias from clipping", _clipping),
     ("11", "Bounds and categories set without looking at the data", _declared),
     ("12", "Query model, and what happens at the end of the budget", _query_model),

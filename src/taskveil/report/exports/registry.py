@@ -39,12 +39,12 @@ def record(evidence: Evidence) -> dict[str, Any]:
         }
     notes = f"{evidence.verdict}. Certificate code {evidence.code}; checked by `taskveil certify --code`."
     deployment["administrative"] = {"notes": notes, "registry_authors": [FILL + "who submits this record"]}
-    return {"url_slug": _slug(evidence), "status": "Draft", "tier": 3 if widest is not None else 1, "deployment": deployment}
+    head = {"url_slug": slug("taskveil", evidence.name, evidence.code), "status": "Draft", "tier": 3 if widest is not None else 1}
+    return {**head, "deployment": deployment}
 
 
-def _slug(evidence: Evidence) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "_", f"taskveil_{evidence.name}_{evidence.code}".lower())
-    return plain.strip("_")
+def slug(*words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", "_".join(words).lower()).strip("_")
 
 
 def _basic(evidence: Evidence) -> dict[str, Any]:

@@ -1,0 +1,131 @@
+"""What units would have sent in both of their worlds, at the billboards everybody saw: the likelihood ratio of every release.
+
+Whoever knows all rows, but not which of two data sets a unit holds, computes from the visible billboards every message in either
+world. So a second task side, on the rows of the other worlds, steps at the same views as the real one; it sends nothing. With
+noise of scale s on a sum, the log likelihood ratio of a unit's worlds is <what is left, its summand here minus there> / s^2,
+where half of either summand of every unit, and all that is known of the others, is taken out of what was released.
+
+This is an attacker's knowledge, of made-up units: it exists inside an audit only.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide, State, TaskSide, View
+from taskveil.privacy.contribution import upper_triangle
+from taskveil.privacy.contributions import TaskStack
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.tasks.block import TaskBlock
+
+CELLS = 4_000_000  # numbers of summands that are held at once
+
+OnRelease = Callable[[PlannedRelease, np.ndarray, np.ndarray, np.ndarray], None]  # planned, noisy, messages here and there
+
+
+def with_other_worlds(method: Method, others: TaskBlock, on_release: OnRelease) -> Method:
+    """A copy of the method; after every release `on_release` is told what was sent and would have been sent by `others`."""
+    spy: Any = copy.copy(method)
+    sent: list[tuple[Message, Message]] = []
+
+    def task_side(block: TaskBlock, public: Any, plan: Plan) -> TaskSide:
+        return _Side(method.task_side(block, public, plan), method.task_side(others, public, plan), sent)
+
+    spy.task_side = task_side
+    spy.server_side = lambda public, plan: _Server(method.server_side(public, plan), plan, sent, on_release)
+    return spy
+
+
+class _Side(TaskSide):
+    """The real task side, with the other worlds beside it."""
+
+    def __init__(self, here: TaskSide, there: TaskSide, sent: list[tuple[Message, Message]]):
+        self.here, self.there, self.sent, self.merges_inactive = here, there, sent, here.merges_inactive
+        self.state: State | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.here, name)
+
+    def start(self) -> State:
+        self.state = self.there.start()
+        return self.here.start()
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        assert self.state is not None
+        state, message = self.here.step(state, view)
+        self.state, other = self.there.step(self.state, view)
+        self.sent.append((message, other))
+        return state, message
+
+    def finish(self, state: State, view: View) -> Models:
+        return self.here.finish(state, view)
+
+
+class _Server(ServerSide):
+    def __init__(self, inner: ServerSide, plan: Plan, sent: list[tuple[Message, Message]], on_release: OnRelease):
+        self.inner, self.rounds, self.sent, self.on_release = inner, iter(plan.rounds()), sent, on_release
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def start(self) -> tuple[State, Billboard]:
+        return self.inner.start()
+
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+        _, planned = next(self.rounds)
+        here, there = self.sent.pop()
+        for one in planned:
+            raw = here[one.name], there[one.name]
+            if not all(isinstance(r, np.ndarray) for r in raw):
+                raise OptionError("this method sums before its messages can be told apart; audit it with many runs")
+            self.on_release(one, np.asarray(releases[one.name], dtype=np.float64), *raw)
+        return self.inner.step(state, releases, accepted)
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """Of every unit: the log likelihood ratio of its own world to the other, around their middle, and how far they lie apart.
+
+    In units of the planned noise. `overlaps` are inner products of the units' moves; None where that would be too many numbers.
+    """
+
+    own: np.ndarray
+    distances: np.ndarray  # squared
+    overlaps: np.ndarray | None
+
+    def __add__(self, more: Ratios) -> Ratios:
+        both = None if self.overlaps is None or more.overlaps is None else self.overlaps + more.overlaps
+        return Ratios(self.own + more.own, self.distances + more.distances, both)
+
+
+def log_ratios(planned: PlannedRelease, noisy: np.ndarray, here: np.ndarray, there: np.ndarray, first: int) -> Ratios:
+    """Of every unit from `first` on, in one release."""
+    what, scale = planned.contribution, planned.mechanism.scale
+    mixed = np.concatenate([here[:first], there[first:]])
+    middle = (what.total(what.clip(here)) + what.total(what.clip(mixed))) / 2
+    left = what.to_vector(noisy) - what.to_vector(middle)
+    if isinstance(what, TaskStack):  # a unit's row holds its summand alone
+        rows = (np.asarray(what.clip(here).value) - np.asarray(what.clip(there).value)).reshape(len(here), -1)[first:]
+        own, distances = (left.reshape(len(here), -1)[first:] * rows).sum(axis=1), np.square(rows).sum(axis=1)
+        return Ratios(own / scale**2, distances / scale**2, np.diag(distances) / scale**2)
+    parts = []
+    for moves in _moves(what, here[first:], there[first:]):
+        parts.append((moves @ left, np.square(moves).sum(axis=1)))
+    overlaps = moves @ moves.T / scale**2 if len(parts) == 1 else None
+    own, distances = (np.concatenate(p) / scale**2 for p in zip(*parts))
+    return Ratios(own, distances, overlaps)
+
+
+def _moves(what: Any, here: np.ndarray, there: np.ndarray) -> Iterator[np.ndarray]:
+    """Summands here minus there as isometric vectors, some units at a time."""
+    step = max(CELLS // what.vector_size, 1)
+    for start in range(0, len(here), step):
+        at = slice(start, min(start + step, len(here)))
+        move = what.each(what.clip(here[at])) - what.each(what.clip(there[at]))
+        yield upper_triangle(move) if what.symmetric else move.reshape(len(move), -1)

@@ -1,0 +1,117 @@
+"""Canary tasks of a one-run audit: rows, coins, and how far their two worlds lie apart in a planned release.
+
+    axes     canary i has its rows on axis i of the features; under replace-one its other world is the opposite canary. Furthest
+             apart where vectors are summed; as many directions of their own as there are features
+    signs    rows along a vector of signs; under replace-one the other world is another one, orthogonal to it. Furthest apart
+             where second moments are summed, in which nearly as many fit side by side as there are entries
+
+Under add-remove the other world is the null task. Which of the two is used follows from the plan.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from taskveil.audits.canaries import LARGE
+from taskveil.errors import OptionError
+from taskveil.names import canary_names
+from taskveil.privacy.contributions import Contribution, MomentSum, OuterSum, TaskStack, VectorSum
+from taskveil.tasks.task import TaskSet
+
+ROWS = 4
+AXES, SIGNS = "axes", "signs"
+ALONG = 0.95  # of a message's bound lies along the canary's own direction, or more
+FEW = 8  # features below which vectors of signs are no directions of their own
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """K canary tasks and their coins."""
+
+    coins: np.ndarray
+    replaced: bool  # replace-one; otherwise present or null
+    shape: str = AXES
+
+    def flipped(self) -> Canaries:
+        """The other world of every canary."""
+        return replace(self, coins=~self.coins)
+
+    def join(self, tasks: TaskSet) -> TaskSet:
+        """The same tasks with the canaries after them; inside declared ranges, where there are any."""
+        k = len(self.coins)
+        if not set(canary_names(k)).isdisjoint(tasks.task_names):
+            raise OptionError("some tasks are named like canary tasks (audit-canary-...); rename them, or audit with many runs")
+        of_task = np.repeat(np.arange(k), ROWS)
+        side = np.tile([1.0, -1.0], len(of_task) // 2)
+        middle, reach = _ranges(tasks)
+        directions, sign = self._worlds(tasks.n_features)
+        X = middle + side[:, None] * directions[of_task] * reach
+        y = self._targets(tasks, sign[of_task] * side)
+        ends = tasks.offsets[-1] + ROWS * np.arange(1, k + 1)
+        groups = {name: np.concatenate([v, np.repeat(v[:1], len(X))]) for name, v in tasks.groups.items()}
+        return replace(
+            tasks, X=np.ascontiguousarray(np.concatenate([tasks.X, X])), y=np.concatenate([tasks.y, y]),
+            offsets=np.concatenate([tasks.offsets, ends]), task_names=(*tasks.task_names, *canary_names(k)), row_index=None,
+            person=None, groups=groups,
+        )  # fmt: skip
+
+    def _worlds(self, d: int) -> tuple[np.ndarray, np.ndarray]:
+        """Directions (K, d) and signs of the targets (K,); a sign of zero is the null task."""
+        k, null = len(self.coins), np.where(self.coins, 1.0, 0.0)
+        if self.shape == AXES:
+            return np.eye(d)[np.arange(k) % d], np.where(self.coins, 1.0, -1.0) if self.replaced else null
+        rng = np.random.default_rng(20250124)  # directions are public
+        signs = rng.choice([-1.0, 1.0], (k, d))
+        if not self.replaced:
+            return signs, null
+        halves = rng.permuted(np.tile(np.where(np.arange(d) % 2, -1.0, 1.0), (k, 1)), axis=1)
+        return signs * np.where(self.coins[:, None], 1.0, halves), np.ones(k)
+
+    def _targets(self, tasks: TaskSet, sign: np.ndarray) -> np.ndarray:
+        if tasks.kind != "regression":
+            assert tasks.classes is not None
+            if len(tasks.classes) != 2:
+                raise OptionError("one-run audits have canaries for regression and for two classes")
+            parity = np.tile([1, 1, 0, 0], len(sign) // ROWS)  # explained by no direction
+            return np.asarray(tasks.classes)[np.where(sign == 0, parity, sign > 0).astype(int)]
+        declared = tasks.bounds.target if tasks.bounds is not None else None
+        low, high = declared or (-LARGE, LARGE)
+        return np.asarray((low + high) / 2 + sign * (high - low) / 2)
+
+
+def null_tasks(count: int, n_features: int, kind: str) -> TaskSet:
+    """Tasks that send nothing: rows of zeros, targets of zero."""
+    names = [f"null-{i:05d}" for i in range(count)]
+    y = np.zeros(count * ROWS) if kind == "regression" else np.tile([0, 1], count * ROWS // 2)
+    positions = np.repeat(np.arange(count), ROWS)
+    X = np.zeros((count * ROWS, n_features))
+    classes = None if kind == "regression" else np.array([0, 1])
+    return TaskSet.from_arrays(X, y, positions, task_names=names, kind=kind, classes=classes)
+
+
+def parts_apart(what: Contribution, shape: str, replaced: bool, n_features: int) -> tuple[float, float]:
+    """Squared distance of a canary's worlds in a sum of this kind: of what is linear in its message, and of what is quadratic.
+
+    Zero where messages are not of model size: there canaries say nothing in particular.
+    """
+    d = n_features
+    linear = {(AXES, True): 4.0, (SIGNS, True): 2.0}.get((shape, replaced), 1.0) * ALONG**2
+    square = {(AXES, True): 0.0, (SIGNS, True): 2.0}.get((shape, replaced), 1.0) * ALONG**2
+    if isinstance(what, MomentSum):
+        return linear * what.mean_weight**2, square * what.moment_weight**2
+    if isinstance(what, OuterSum):
+        return 0.0, square * what.bound**4
+    if isinstance(what, TaskStack) or (isinstance(what, VectorSum) and math.prod(what.message_shape) in (d, d + 1)):
+        return linear * what.bound**2, 0.0
+    return 0.0, 0.0
+
+
+def _ranges(tasks: TaskSet) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half width of every feature's declared range; 0 and 1 where nothing is declared."""
+    if tasks.bounds is None or not tasks.bounds.covers(tasks.feature_names):
+        return np.zeros(tasks.n_features), np.ones(tasks.n_features)
+    low, high = tasks.bounds.arrays(tasks.feature_names)
+    return (low + high) / 2, (high - low) / 2

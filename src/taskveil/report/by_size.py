@@ -1,0 +1,120 @@
+"""Error and bias by size of task and by declared group: who pays for privacy.
+
+Small tasks and tasks unlike the others are where noise and clipping hurt. All figures here are statistics of people's rows that
+no epsilon covers: for someone entitled to all rows, or for a simulation; an owner sees its own line alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from taskveil.estimators.summary import change
+from taskveil.report.chart import Chart, axis, number
+from taskveil.report.records import Run
+
+BANDS = 4
+FEWEST = 8  # tasks that are worth splitting into bands
+CONFIDENCE = 0.95
+OTHERS = "no group"
+HEAD = ("tasks", "how many", "error alone", "error shared", "change", "cut off by clipping")
+
+
+@dataclass(frozen=True)
+class Band:
+    """Tasks of one size or group: medians over them."""
+
+    name: str
+    tasks: int
+    alone: float
+    shared: float
+    change: float
+    clipped: float | None  # mean share of a message's length
+
+    def cells(self) -> tuple[str, ...]:
+        cut = "-" if self.clipped is None else f"{100 * self.clipped:.3g} %"
+        return (self.name, str(self.tasks), number(self.alone), number(self.shared), f"{100 * self.change:+.0f} %", cut)
+
+    def words(self) -> str:
+        cut = "" if self.clipped is None else f"; clipping took {100 * self.clipped:.3g} % of a message on average"
+        return (
+            f"{self.name} ({self.tasks} tasks): median error {self.alone:.4g} alone, {self.shared:.4g} shared "
+            f"({100 * self.change:+.0f} %){cut}"
+        )
+
+
+def bands_by_size(gain: Mapping[str, Mapping[str, Any]]) -> list[Band]:
+    """Quarters of the tasks by their number of rows; one band where there are few tasks or one size."""
+    known = {name: t for name, t in gain.items() if "rows" in t}
+    if not known:
+        return []
+    rows = np.array([t["rows"] for t in known.values()])
+    inner = np.quantile(rows, np.arange(1, BANDS) / BANDS, method="lower") if len(rows) >= FEWEST else []
+    ends = sorted({*map(int, inner), int(rows.max())})
+    found, low = [], int(rows.min())
+    for high in ends:
+        inside = [t for t in known.values() if low <= t["rows"] <= high]
+        label = f"{low} rows" if low == high else f"{low} to {high} rows"
+        found += [_band(label, inside)] if inside else []
+        low = high + 1
+    return found
+
+
+def bands_by_group(gain: Mapping[str, Mapping[str, Any]], groups: Mapping[str, str]) -> list[Band]:
+    """One band for every declared group, in the order of their names."""
+    if not groups:
+        return []
+    named: dict[str, list[Mapping[str, Any]]] = {}
+    for task, figures in gain.items():
+        named.setdefault(groups.get(task, OTHERS), []).append(figures)
+    return [_band(name, named[name]) for name in sorted(named)]
+
+
+def _band(name: str, tasks: Sequence[Mapping[str, Any]]) -> Band:
+    alone, shared = (float(np.median([t[f"error_{which}"] for t in tasks])) for which in ("alone", "shared"))
+    cut = [t["clipped"] for t in tasks if "clipped" in t]
+    return Band(
+        name, len(tasks), alone, shared, float(np.median([change(t) for t in tasks])), float(np.mean(cut)) if cut else None
+    )
+
+
+def median_with_interval(values: Sequence[float]) -> str:
+    """Median over tasks with an interval of at least 95 % confidence, by order statistics: no shape is assumed."""
+    ordered = np.sort(np.asarray(values, dtype=np.float64))
+    n = len(ordered)
+    low = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5)) - 1
+    if low < 0:
+        return f"{np.median(ordered):.4g}, too few tasks for an interval"
+    return f"{np.median(ordered):.4g}, 95 % interval {ordered[low]:.4g} to {ordered[n - 1 - low]:.4g}"
+
+
+def sizes(run: Run) -> list[Chart]:
+    """Error and what clipping took, by size and by declared group; nothing on a page about one task."""
+    gain = run.gain or ((run.comparison or {}).get("gain") or {}).get("tasks", {})
+    if len(gain) < 2:
+        return []
+    made = [
+        ("sizes", "Error by size of task", bands_by_size(gain)), ("groups", "Error by group", bands_by_group(gain, run.groups))
+    ]  # fmt: skip
+    return [_chart(name, title, bands) for name, title, bands in made if bands]
+
+
+def _chart(name: str, title: str, bands: list[Band]) -> Chart:
+    traces = [
+        {
+            "type": "bar", "name": label, "x": [b.name for b in bands], "y": [getattr(b, which) for b in bands],
+            "marker": {"color": colour}, "hovertemplate": "%{x}, " + label + ": %{y:.4g}<extra></extra>",
+        }
+        for label, which, colour in (("alone", "alone", "@orange"), ("shared", "shared", "@blue"))
+    ]  # fmt: skip
+    cut = [b.clipped for b in bands if b.clipped is not None]
+    said = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
+    if cut:
+        said += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
+    note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
+    layout = {"xaxis": axis("", type="category"), "yaxis": axis("error", rangemode="tozero"), "barmode": "group"}
+    return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)
