@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
-from taskveil.privacy.release import release_together
+from taskveil.privacy.release import release_alongside, release_together
 from taskveil.privacy.spending import Account
 from taskveil.privacy.units import Unit
 from taskveil.runtime.record import RunRecord, merge_states
@@ -68,13 +69,17 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
     size, made = fixed_cohort(method, public, plan), Counter(done.id for done in executed)
     account.reserve(plan)
     rounds, warnings = plan.rounds(), []
+    cohorts = Cohorts(rounds, block.n_tasks, source, size)
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
-            active = within_cap(
-                draw_cohort(releases, block.n_tasks, source, number, size), plan.most_participations, schedule
-            )
-            new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
-            noisy = _released(releases, message, active, executed, made, account, source, plan)
+            active = within_cap(cohorts[number], plan.most_participations, schedule)
+            view = billboards[-1].view(None).asking(active)
+            if tasks.begins_ahead:
+                following = partial(_expect_next, tasks, cohorts, number)
+                new_state, noisy = _released_alongside(releases, tasks, state, view, executed, made, account, source, following)
+            else:
+                new_state, message = task_step(tasks, state, view)
+                noisy = _released(releases, message, active, executed, made, account, source, plan)
             accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
             state, (server_state, billboard) = new_state, server.step(server_state, noisy, accepted)
             if not method.keeps_history(plan):
@@ -125,6 +130,39 @@ def _released(
     return noisy
 
 
+def _released_alongside(
+    releases: list[PlannedRelease], tasks: TaskSide, state: State, view: View, executed: list[PlannedRelease],
+    made: Counter[str], account: Account, source: NoiseSource, following: Callable[[], None],
+) -> tuple[State, dict[str, np.ndarray]]:  # fmt: skip
+    """The same for sums that are computed while their noise is drawn: charged before the computation is sent off."""
+    states: list[State] = []
+
+    def start() -> Callable[[], list[Bounded]]:
+        new_state, wait = tasks.begin(state, view)
+        states.append(new_state)
+
+        def sums() -> list[Bounded]:
+            following()
+            message = wait()
+            return [bounded_message(planned, message, view.active) for planned in releases]
+
+        return sums
+
+    wanted, noisy = [(planned, again(source, made[planned.id])) for planned in releases], {}
+    for planned, done in zip(releases, release_alongside(wanted, start, account), strict=True):
+        noisy[planned.name] = done.value
+        point("noise.drawn")
+        executed.append(planned)
+        made[planned.id] += 1
+    return states[0], noisy
+
+
+def _expect_next(tasks: TaskSide, cohorts: Cohorts, number: int) -> None:
+    """Tell the tasks who is asked next, while they still compute this round."""
+    if number + 1 in cohorts.releases:
+        tasks.expect(number, cohorts[number + 1])
+
+
 def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message]:
     """One step of a block; tasks that are not asked keep their state."""
     new_state, message = tasks.step(state, view)
@@ -158,6 +196,20 @@ def fixed_cohort(method: Method, public: PublicInfo, plan: Plan) -> int | None:
             "participations learn who was drawn. Use Poisson cohorts, or charge every round in full."
         )
     return size
+
+
+class Cohorts(dict[int, np.ndarray | None]):
+    """Round number -> who is asked; drawn once, when it is first looked at, which may be a round ahead."""
+
+    def __init__(self, rounds: list[tuple[int, list[PlannedRelease]]], n_tasks: int, source: NoiseSource, size: int | None):
+        super().__init__()
+        self.releases, self._drawn_by = dict(rounds), (n_tasks, source)
+        self._size = size
+
+    def __missing__(self, number: int) -> np.ndarray | None:
+        self.clear()  # earlier cohorts are private and used up
+        self[number] = draw_cohort(self.releases[number], *self._drawn_by, number, self._size)
+        return self[number]
 
 
 def draw_cohort(
