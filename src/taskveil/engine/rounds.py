@@ -77,7 +77,7 @@ class Cohort:
 
 
 def capacity(n_tasks: int, rate: float | None, chunk: int, spare: int = SPARE_ON_CPU) -> int:
-    """Fixed size of the arrays a cohort is padded to: its mean and `spare` standard deviations, in equal pieces of at most a chunk.
+    """Size of the arrays a cohort is padded to: its mean and `spare` standard deviations, in equal pieces of at most a chunk.
 
     Public: computed from (rate, n_tasks). A cohort that is larger is processed in one piece more; nobody is dropped.
     Equal pieces, because a cohort of 513 in chunks of 512 would cost two whole ones.

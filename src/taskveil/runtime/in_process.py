@@ -35,7 +35,7 @@ from taskveil.tasks.block import TaskBlock
 Progress = Callable[[int, int], None]
 
 
-def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six helpers
+def run(  # noqa: PLR0912, PLR0915  one loop, top to bottom, is easier to check than six helpers
     method: Method,
     block: TaskBlock,
     public: PublicInfo,
@@ -73,9 +73,8 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
             active = within_cap(cohorts[number], plan.most_participations, schedule)
-            view = billboards[-1].view(None).asking(active)
+            view, following = billboards[-1].view(None).asking(active), partial(_expect_next, tasks, cohorts, number)
             if tasks.begins_ahead:
-                following = partial(_expect_next, tasks, cohorts, number)
                 new_state, noisy = _released_alongside(releases, tasks, state, view, executed, made, account, source, following)
             else:
                 new_state, message = task_step(tasks, state, view)

@@ -19,7 +19,7 @@ from taskveil.methods.neural_mean import NeuralMean
 from taskveil.methods.neural_sides import RELEASE, NeuralTasks
 from taskveil.privacy import release
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
-from taskveil.privacy.ledger import Book, Key, open_account
+from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
@@ -129,6 +129,7 @@ class MuteAccount:
 CHILD = """
 import os, signal, sys
 from tests.unit.runtime import test_alongside as here
+from taskveil.privacy.ledger import open_account
 
 def begin(self, state, view):
     if view.round == 1:  # the second round
@@ -138,7 +139,7 @@ def begin(self, state, view):
 real, here.NeuralTasks.begin = here.NeuralTasks.begin, begin
 if sys.argv[2] == "late":
     here.in_process.release_alongside = here.computed_first
-here.run(here.open_account(sys.argv[1], here.KEY.name, here.case()[3]))
+here.run(open_account(sys.argv[1], here.KEY.name, here.case()[3]))
 """
 
 
@@ -152,7 +153,8 @@ def killed_while_computing(folder, when: str) -> int:
     """Commits in the ledger after a process is killed (SIGKILL) in the computation of its second round."""
     url = f"sqlite:///{folder / 'budget.db'}"
     Book(url).set_limit(KEY, 20.0, 1e-3)
-    done = subprocess.run([sys.executable, "-c", CHILD, url, when], cwd=ROOT, env=os.environ | {"PYTHONPATH": PATHS})
+    environment = os.environ | {"PYTHONPATH": PATHS}
+    done = subprocess.run([sys.executable, "-c", CHILD, url, when], cwd=ROOT, env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
     book = Book(url)
     (row,) = book.accounts()
