@@ -270,7 +270,7 @@ def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bo
     total = np.array(value, dtype=np.float64)
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
         raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
-    if not np.linalg.norm(total) <= n_units * contribution.bound * (1 + 1e-6):  # nor is that of a NaN
+    if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
         raise DataError(
             "the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released"
         )
