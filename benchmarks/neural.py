@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -49,34 +50,41 @@ def interpreter(variable: str, default: str) -> str | None:
     return path if Path(path).exists() else None
 
 
-def compiled_round(clients: int) -> tuple[Callable[[], object], dict]:
-    """One round of the engine on `clients` clients, and how long compiling took."""
+def round_of(clients: int, activations: str, rows: tuple[np.ndarray, np.ndarray]) -> tuple[Any, Any, Any]:
+    """The engine's round of the CNN, a cohort that starts from one model, and the rows on the device."""
     import jax
 
     from taskveil.engine.models import build
     from taskveil.engine.rounds import Cohort, LocalWork, Round
 
-    model = build("cnn", PIXELS, CLASSES, "classification")
-    rng = np.random.default_rng(0)
-    rows = jax.numpy.asarray(rng.random((4096, PIXELS), dtype=np.float32))
-    labels = jax.numpy.asarray(rng.integers(0, CLASSES, 4096).astype(np.int32))
-    first = model.start(0)
+    model = build({"name": "cnn", "activations": activations}, PIXELS, CLASSES, "classification")
+    rng, first = np.random.default_rng(0), model.start(0)
     one = Round(model, LocalWork(steps=STEPS, batch_size=BATCH, learning_rate=0.1, pull=1.0))
     cohort = Cohort(
         *(jax.numpy.asarray(a) for a in (
             first[None], np.repeat(first[None], clients, 0), np.ones(clients, np.float32),
             np.ones((clients, 1), np.float32), np.ones(clients, np.float32),
-            rng.integers(0, 4096, (clients, STEPS, BATCH)).astype(np.int32),
+            rng.integers(0, len(rows[0]), (clients, STEPS, BATCH)).astype(np.int32),
             np.full((clients, STEPS, BATCH), 1 / BATCH, np.float32),
         ))
     )  # fmt: skip
+    return one, cohort, tuple(jax.numpy.asarray(part) for part in rows)
+
+
+def compiled_round(clients: int, activations: str = "float32") -> tuple[Callable[[], object], dict]:
+    """One round of the engine on `clients` clients, and how long compiling took."""
+    import jax
+
+    rng = np.random.default_rng(0)
+    rows = rng.random((4096, PIXELS), dtype=np.float32), rng.integers(0, CLASSES, 4096).astype(np.int32)
+    one, cohort, pool = round_of(clients, activations, rows)
 
     def call() -> object:
-        return jax.block_until_ready(one(cohort, (rows, labels), 1.0))
+        return jax.block_until_ready(one(cohort, pool, 1.0))
 
     start = time.perf_counter()
     call()
-    about = {"first_call_seconds": time.perf_counter() - start, "parameters": model.n_parameters}
+    about = {"first_call_seconds": time.perf_counter() - start, "parameters": one.model.n_parameters}
     return call, about
 
 

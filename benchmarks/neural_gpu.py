@@ -1,21 +1,26 @@
-"""The neural engine on an accelerator: device time of a round, the per-client torch loop, 10,000 clients to the end.
+"""The neural engine on an accelerator: a round in both modes, torch beside it, 10,000 clients to the end, distance from the CPU.
 
     python -m benchmarks.neural_gpu OUT.json
 
-Needs jax with an accelerator; torch in the same interpreter for the comparison. The noise is calibrated in closed form for
-the smoke run here (not accounted: this is about time), so that nothing but numpy, scipy, jax and torch is needed.
+Needs jax with an accelerator, torch in the same interpreter for the comparison, and `cryptography` for the noise, which is the
+exact one of every private run. Its scale is chosen here and not accounted for (this is about time), so that nothing else is
+needed. `TASKVEIL_DATA` may name a folder with FEMNIST: distances are then measured on its images, else on noise.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.neural import BATCH, CLASSES, PIXELS, STEPS, compiled_round
+from benchmarks.neural import BATCH, CLASSES, PIXELS, STEPS, compiled_round, round_of
 
 
 def seconds(call, repeats: int) -> list[float]:
@@ -27,13 +32,78 @@ def seconds(call, repeats: int) -> list[float]:
     return taken
 
 
-def round_times(clients: int, repeats: int = 30) -> dict:
-    call, about = compiled_round(clients)
-    taken = np.array(seconds(call, repeats))
-    return {
-        "clients": clients, "median_ms": float(1e3 * np.median(taken)), "min_ms": float(1e3 * taken.min()),
-        "max_ms": float(1e3 * taken.max()), **about,
-    }  # fmt: skip
+def spread(taken: list[float]) -> dict:
+    return {f"{name}_ms": float(1e3 * of(taken)) for name, of in {"median": np.median, "min": np.min, "max": np.max}.items()}
+
+
+def round_times(clients: int, activations: str, repeats: int = 30) -> dict:
+    call, about = compiled_round(clients, activations)
+    return {"clients": clients, "activations": activations, **spread(seconds(call, repeats)), **about}
+
+
+def peer_times(clients: int, bits: int, tf32: bool = False, repeats: int = 30) -> dict:
+    """torch.compile over torch.func.vmap, convolutions unfolded: see neural_torch_compiled.py."""
+    import torch
+
+    from benchmarks.neural_torch_compiled import compiled_round as compiled_by_torch
+
+    torch._dynamo.reset()
+    one_round = compiled_by_torch(clients, bits, tf32)
+
+    def call() -> None:
+        one_round()
+        torch.cuda.synchronize()
+
+    first = seconds(call, 3)[0]
+    return {"clients": clients, "bits": bits, "tf32": tf32, **spread(seconds(call, repeats)), "first_call_seconds": first}
+
+
+def accuracy(clients: int = 64) -> dict:
+    """How far messages and sums are from those of the plain path on the CPU; on writers' images where they are found."""
+    X, y, data = images()
+    ask = [sys.executable, "-c", "from benchmarks.neural_gpu import save_messages; import sys; save_messages(*sys.argv[1:])"]
+    with tempfile.TemporaryDirectory() as folder:
+        rows, plain = str(Path(folder) / "rows.npz"), str(Path(folder) / "plain.npz")
+        np.savez(rows, X=X, y=y)
+        subprocess.run([*ask, rows, plain], env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True)
+        with np.load(plain) as expected:
+            found = {kind: messages(X, y, kind, clients) for kind in ("float32", "float16")}
+            return {"data": data, "clients": clients, **{kind: _distances(value, expected) for kind, value in found.items()}}
+
+
+def _distances(found: dict, expected: dict) -> dict:
+    """Relative, of the typical client's message, of the worst one's, and of the clipped sum.
+
+    The worst client is one in which a relu or a pooling window decided the other way: that moves a whole gradient.
+    """
+    each = np.linalg.norm(found["messages"] - expected["messages"], axis=1) / np.linalg.norm(expected["messages"], axis=1)
+    total = np.linalg.norm(found["clipped"] - expected["clipped"]) / np.linalg.norm(expected["clipped"])
+    quarter, median, most = np.quantile(each, [0.25, 0.5, 0.75])
+    return {"quarter": quarter, "median": median, "three-quarters": most, "worst": each.max(), "sum": float(total)}
+
+
+def images() -> tuple[np.ndarray, np.ndarray, str]:
+    path = Path(os.environ.get("TASKVEIL_DATA", "")) / "femnist" / "femnist.npz"
+    if not path.exists():
+        rng = np.random.default_rng(0)
+        return rng.random((4096, PIXELS), dtype=np.float32), rng.integers(0, CLASSES, 4096).astype(np.int32), "noise"
+    with np.load(path) as stored:
+        return stored["X"][:4096] / np.float32(255), stored["y"][:4096].astype(np.int32), "femnist"
+
+
+def save_messages(rows: str, path: str) -> None:
+    with np.load(rows) as stored:
+        np.savez(path, **messages(stored["X"], stored["y"], "float32", 64))
+
+
+def messages(X: np.ndarray, y: np.ndarray, activations: str, clients: int) -> dict[str, np.ndarray]:
+    """Messages before the clip (clients, p), and the clipped sum (p,)."""
+    import jax
+
+    one, cohort, pool = round_of(clients, activations, (X, y))
+    raw = jax.jit(one._raw)(cohort.arrays, *pool, one._knobs(1.0, 1.0))[1]
+    clipped = np.asarray(one(cohort, pool, 1.0)[1], np.float64)
+    return {"messages": np.asarray(raw, np.float64), "clipped": clipped}
 
 
 def torch_times(clients: int, repeats: int = 3) -> dict:
@@ -62,8 +132,25 @@ def torch_times(clients: int, repeats: int = 3) -> dict:
     }
 
 
-def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
-    """`mean` with the CNN through the library's own loop: sampled cohorts, clipping, charging, noise, to the end."""
+class Journal:
+    """An account whose commits are on the disk before they return, as those of a run directory are; it sets no limit."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def reserve(self, plan) -> None: ...
+    def finish(self) -> None: ...
+
+    def commit(self, *planned) -> str:
+        with open(self.path, "a") as file:
+            file.writelines(f"{one.id}\n" for one in planned)
+            file.flush()
+            os.fsync(file.fileno())
+        return planned[-1].id
+
+
+def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str = "float32") -> dict:
+    """`mean` with the CNN through the library's own loop: sampled cohorts, clipping, charging, exact noise, to the end."""
     import jax
 
     from taskveil.methods.base import PublicInfo
@@ -84,7 +171,8 @@ def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
     y = np.where(np.arange(CLASSES) == rng.integers(0, CLASSES, len(X))[:, None], 1.0, -1.0).astype(
         np.float32
     )
-    method = NeuralMean(model="cnn", rounds=rounds, rate=cohort / clients, personalise="none")
+    model = {"name": "cnn", "activations": activations}
+    method = NeuralMean(model=model, rounds=rounds, rate=cohort / clients, personalise="none")
     public = PublicInfo(clients, PIXELS, CLASSES, "classification", seed=0)
     what = VectorSum((method.built(public).n_parameters,), 1.0)
     event = SampledGaussianEvent(1.0, cohort / clients)
@@ -96,18 +184,19 @@ def many_clients(clients: int, rounds: int, cohort: int = 512) -> dict:
         Budget(1.0, 1e-5),
     )
     stamps = [time.perf_counter()]
-    record = in_process.run(
-        Run(
-            method, public, plan, source=system_noise(exact=False),
-            progress=lambda *_: stamps.append(time.perf_counter()),
-        ),
-        TaskBlock(X, y, offsets, kind="classification"),
-    )  # fmt: skip
-    per_round = np.diff(stamps)[2:]
+    with tempfile.TemporaryDirectory() as folder:
+        record = in_process.run(
+            Run(
+                method, public, plan, Journal(Path(folder) / "commits"), system_noise(),
+                progress=lambda *_: stamps.append(time.perf_counter()),
+            ),
+            TaskBlock(X, y, offsets, kind="classification"),
+        )  # fmt: skip
     stats = jax.devices()[0].memory_stats() or {}
     return {
         "clients": clients, "rounds": record.rounds, "rows": int(offsets[-1]), "seconds": record.seconds,
-        "first_round_seconds": float(stamps[1] - stamps[0]), "median_round_ms": float(1e3 * np.median(per_round)),
+        "activations": activations, "first_round_seconds": float(stamps[1] - stamps[0]),
+        "round": spread(np.diff(stamps)[2:]), "randomness": record.randomness,
         "state_on_device": not isinstance(record.state["models"], np.ndarray),
         "device_peak_gib": stats.get("peak_bytes_in_use", 0) / 2**30,
     }  # fmt: skip
@@ -120,9 +209,11 @@ def main() -> None:
     device = jax.devices()[0]
     results: dict = {"device": str(device), "device_name": device.device_kind, "jax": jax.__version__}
     for name, call in {
-        "round-64": lambda: round_times(64), "round-512": lambda: round_times(512),
-        "torch-loop-64": lambda: torch_times(64), "torch-loop-512": lambda: torch_times(512),
-        "ten-thousand": lambda: many_clients(10_000, 200),
+        **{f"round-{n}-{kind}": partial(round_times, n, kind) for n in (64, 512) for kind in ("float32", "float16")},
+        **{f"ten-thousand-{kind}": partial(many_clients, 10_000, 200, activations=kind) for kind in ("float32", "float16")},
+        "accuracy": accuracy,
+        **{f"torch-compiled-{n}-{bits}": partial(peer_times, n, bits, bits == 32) for n in (64, 512) for bits in (32, 16)},
+        "torch-loop-512": partial(torch_times, 512),
     }.items():  # fmt: skip
         try:
             results[name] = call()

@@ -6,9 +6,10 @@ round on each and adds the pieces' sums, which are integers and therefore add ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from itertools import chain
 from typing import Any
 
 import jax.numpy as jnp
@@ -69,6 +70,19 @@ def _thawed(frozen: Any) -> Any:
     return dict(frozen[1:]) if isinstance(frozen, tuple) and frozen and frozen[0] == "options" else frozen
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Some clients of a cohort, padded to a fixed number, with the rows they will use."""
+
+    clients: np.ndarray
+    padded: np.ndarray
+    pool: tuple[Any, Any]
+    member: Any
+    present: Any
+    index: Any
+    weights: Any
+
+
 class Clients:
     """The clients of one block."""
 
@@ -78,6 +92,7 @@ class Clients:
         self.X = features(block.X)
         self.y = targets_for(model, block.y)
         self._pool = store.rows_on_device(self.X, self.y)
+        self._ready: tuple[int, np.ndarray, Iterator[Piece]] | None = None
 
     @property
     def n_clients(self) -> int:
@@ -114,59 +129,84 @@ class Clients:
         if self._pool is not None:
             return self._pool, index
         X, y, among = store.cohort_rows(self.X, self.y, index)
-        return (X, y), among
+        return (jnp.asarray(X), jnp.asarray(y)), among
 
-    def sum_messages(
+    def begin_sum(
         self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
         clients: np.ndarray, rate: float | None, round_number: int, bound: float, scale: float = 1.0,
-    ) -> tuple[Any, np.ndarray]:
-        """One round over a cohort: the new client models and the clipped sum (groups, p) as float64."""
-        size = capacity(self.n_clients, rate, compiled.chunk)
-        total = np.zeros((member.shape[1], self.model.n_parameters + (compiled.work.bit > 0)))
-        shown = jnp.asarray(anchors, jnp.float32)
-        for part, width in self.pieces(clients, compiled.work.batch_in_a_step, size):
-            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, width, round_number)
-            new, summed = compiled(cohort, pool, bound, scale)
-            total += from_grid(summed, bound) if compiled.exact_sum else np.asarray(summed, np.float64)
+    ) -> tuple[Any, Callable[[], np.ndarray]]:
+        """Sends one round over a cohort off: the new client models, and a function that waits for the clipped sum (groups, p).
+
+        Nothing here waits for the device, so the caller's work and its own overlap. The sum is float64.
+        """
+        sums, shown = [], jnp.asarray(anchors, jnp.float32)
+        for piece in self._taken(compiled, member, clients, rate, round_number):
+            new, summed = compiled(self._cohort(compiled.work, models, started, shown, piece), piece.pool, bound, scale)
+            if hasattr(summed, "copy_to_host_async"):
+                summed.copy_to_host_async()
+            sums.append(summed)
             if compiled.work.start == "own":
-                models = store.put(models, part, new)
-        return models, total
+                models = store.put(models, piece.clients, new)
+
+        def wait() -> np.ndarray:
+            parts = [from_grid(s, bound) if compiled.exact_sum else np.asarray(s, np.float64) for s in sums]
+            return np.asarray(reduce(np.add, parts))
+
+        return models, wait
 
     def each_message(
         self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
         clients: np.ndarray, rate: float | None, round_number: int, bound: float,
     ) -> tuple[Any, np.ndarray]:
         """The same, but every client's message (clients of the block, p); zero outside the cohort."""
-        size = capacity(self.n_clients, rate, compiled.chunk)
         messages = np.zeros((self.n_clients, self.model.n_parameters))
         shown = jnp.asarray(anchors, jnp.float32)
-        for part, width in self.pieces(clients, compiled.work.batch_in_a_step, size):
-            cohort, pool = self._cohort(compiled.work, models, started, shown, member, part, size, width, round_number)
-            new, raw = compiled.messages(cohort, pool, bound)
-            messages[part] = np.asarray(raw)[: part.size]
+        for piece in self._taken(compiled, member, clients, rate, round_number):
+            new, raw = compiled.messages(self._cohort(compiled.work, models, started, shown, piece), piece.pool, bound)
+            messages[piece.clients] = np.asarray(raw)[: piece.clients.size]
             if compiled.work.start == "own":
-                models = store.put(models, part, new)
+                models = store.put(models, piece.clients, new)
         return models, messages
+
+    def make_ready(
+        self, compiled: Round, member: np.ndarray, clients: np.ndarray, rate: float | None, round_number: int
+    ) -> None:
+        """Cut the first piece of a later round's cohort and send its rows ahead; the round finds it ready."""
+        cut = self._cut(compiled, member, clients, rate, round_number)
+        self._ready = round_number, clients, chain([next(cut)], cut)
+
+    def _taken(
+        self, compiled: Round, member: np.ndarray, clients: np.ndarray, rate: float | None, round_number: int
+    ) -> Iterator[Piece]:
+        ready, self._ready = self._ready, None
+        if ready is not None and ready[0] == round_number and np.array_equal(ready[1], clients):
+            return ready[2]
+        return self._cut(compiled, member, clients, rate, round_number)
+
+    def _cut(
+        self, compiled: Round, member: np.ndarray, clients: np.ndarray, rate: float | None, round_number: int
+    ) -> Iterator[Piece]:
+        """The cohort in pieces of one fixed shape: all of a round that does not depend on the billboard."""
+        work, size = compiled.work, capacity(self.n_clients, rate, compiled.chunk, compiled.spare)
+        for part, width in self.pieces(clients, work.batch_in_a_step, size):
+            index, weights = self.batches(part, work, round_number, size, width)
+            pool, index = self.pool(index)
+            padded = np.zeros(size, np.int64)
+            padded[: part.size] = part
+            present = np.zeros(size, np.float32)
+            present[: part.size] = self.rows.sizes[part] > 0  # a client that cannot fit sends the zero message
+            arrays = (member[padded].astype(np.float32), present, index, weights)
+            yield Piece(part, padded, pool, *(jnp.asarray(a) for a in arrays))
 
     def concatenated(self, changes: np.ndarray, bound: float) -> np.ndarray:
         """Clipped changes, each in its client's own slot of the concatenation of all models, (m, p)."""
         return clip_rows(np.asarray(changes, np.float64), bound)
 
-    def _cohort(
-        self, work: LocalWork, models: Any, started: np.ndarray, anchors: Any, member: np.ndarray, part: np.ndarray,
-        size: int, width: int, round_number: int,
-    ) -> tuple[Cohort, tuple[Any, Any]]:
-        index, weights = self.batches(part, work, round_number, size, width)
-        pool, index = self.pool(index)
-        padded = np.zeros(size, np.int64)
-        padded[: part.size] = part
-        has_rows = self.rows.sizes[part] > 0  # a client that cannot fit sends the zero message
-        present = np.zeros(size, np.float32)
-        present[: part.size] = has_rows
-        own = store.take(models, part, size) if work.start == "own" else np.zeros((size, 1), np.float32)
-        return Cohort(
-            anchors, own, started[padded].astype(np.float32), member[padded].astype(np.float32), present, index, weights
-        ), pool
+    def _cohort(self, work: LocalWork, models: Any, started: np.ndarray, anchors: Any, piece: Piece) -> Cohort:
+        size = piece.padded.size
+        own = store.take(models, piece.clients, size) if work.start == "own" else np.zeros((size, 1), np.float32)
+        first = started[piece.padded].astype(np.float32)
+        return Cohort(anchors, own, first, piece.member, piece.present, piece.index, piece.weights)
 
     # ------------------------------------------------------------ after the last release
 

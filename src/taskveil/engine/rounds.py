@@ -32,9 +32,11 @@ from taskveil.engine.models import Model
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import grid_of, sum_on_grid
 
-CHUNK_ON_ACCELERATOR = 512
+CHUNK_ON_ACCELERATOR = 1024
 CHUNK_ON_CPU = 64
 MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
+SPARE_ON_ACCELERATOR = 2  # standard deviations of a cohort's size that its arrays leave room for; one round in 40 takes two
+SPARE_ON_CPU = 6
 AT_ONCE_ON_CPU = 2  # clients whose local steps run together on a CPU: the activations of more do not stay in its cache
 
 
@@ -69,15 +71,19 @@ class Cohort:
     index: Any  # (k, steps, batch) or (k, 1, rows) row numbers
     weights: Any  # the same shape
 
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        return self.anchors, self.own, self.started, self.member, self.present, self.index, self.weights
 
-def capacity(n_tasks: int, rate: float | None, chunk: int) -> int:
-    """Fixed size of the arrays a cohort is padded to: its mean plus six standard deviations, in equal pieces of at most a chunk.
+
+def capacity(n_tasks: int, rate: float | None, chunk: int, spare: int = SPARE_ON_CPU) -> int:
+    """Size of the arrays a cohort is padded to: its mean and `spare` standard deviations, in equal pieces of at most a chunk.
 
     Public: computed from (rate, n_tasks). A cohort that is larger is processed in one piece more; nobody is dropped.
     Equal pieces, because a cohort of 513 in chunks of 512 would cost two whole ones.
     """
     q = 1.0 if rate is None else rate
-    likely = min(n_tasks, math.ceil(q * n_tasks + 6 * math.sqrt(n_tasks * q * (1 - q))))
+    likely = min(n_tasks, math.ceil(q * n_tasks + spare * math.sqrt(n_tasks * q * (1 - q))))
     if likely <= chunk:
         return max(1, likely)
     pieces = math.ceil(likely / chunk)
@@ -107,6 +113,10 @@ class Round:
         return CHUNK_ON_ACCELERATOR if self.accelerator else CHUNK_ON_CPU
 
     @property
+    def spare(self) -> int:
+        return SPARE_ON_ACCELERATOR if self.accelerator else SPARE_ON_CPU
+
+    @property
     def traces(self) -> int:
         """How often the round was traced, that is, compiled."""
         return self._count["traces"]
@@ -122,7 +132,7 @@ class Round:
 
         `pool` holds the rows (N, d) and their targets. With `exact_sum` off (no privacy) the sum is plain float32.
         """
-        return self._compiled(_arrays(cohort), *pool, self._knobs(bound, scale))
+        return self._compiled(cohort.arrays, *pool, self._knobs(bound, scale))
 
     def messages(self, cohort: Cohort, pool: tuple[Any, Any], bound: float) -> tuple[Any, Any]:
         """New client models and every client's own message, for aggregations that need them one by one.
@@ -130,7 +140,7 @@ class Round:
         They are clipped and cut to the grid as in the sum, so that both ways give the same total; whoever sends them
         clips again.
         """
-        return self._messages(_arrays(cohort), *pool, self._knobs(bound, 1.0))
+        return self._messages(cohort.arrays, *pool, self._knobs(bound, 1.0))
 
     def _knobs(self, bound: float, scale: float) -> np.ndarray:
         single = np.float32(bound)
@@ -210,8 +220,3 @@ class Round:
 
     def _gradient(self, flat: Any, rows: Any, labels: Any, weight: Any) -> Any:
         return jax.grad(lambda v: self.model.mean_loss(self.model.unravel(v), rows, labels, weight))(flat)
-
-
-def _arrays(cohort: Cohort) -> tuple[Any, ...]:
-    c = cohort
-    return c.anchors, c.own, c.started, c.member, c.present, c.index, c.weights

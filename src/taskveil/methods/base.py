@@ -15,7 +15,7 @@ State       a dict of arrays whose first axis runs over the tasks of the block, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -120,6 +120,7 @@ class TaskSide:
     """What the tasks of one block do. Works on all of them at once; a block must equal its tasks one by one."""
 
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
+    begins_ahead = False  # True: begin() returns while sums that are bounded already are still computed
 
     def start(self) -> State:
         """The state of every task before the first round."""
@@ -128,6 +129,13 @@ class TaskSide:
     def step(self, state: State, view: View) -> tuple[State, Message]:
         """One round: from the billboard and the tasks' rows to new states and messages, which the runtime clips."""
         raise NotImplementedError
+
+    def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
+        """step() in two halves, for sides that compute elsewhere: the work is sent off, the returned function waits for it."""
+        raise NotImplementedError
+
+    def expect(self, round_number: int, active: np.ndarray | None) -> None:
+        """Who is asked in the round after billboard `round_number`: told as soon as it is known, to make ready meanwhile."""
 
     def finish(self, state: State, view: View) -> Models:
         """The personal models, after the last release. They stay with their tasks."""

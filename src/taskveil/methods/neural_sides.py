@@ -6,7 +6,7 @@ See neural.py for what is released and why it is private. Nothing here charges o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,22 +54,45 @@ class NeuralTasks(TaskSide):
         """The paper's w_k^0: every client remembers the data-independent start."""
         return np.asarray(models) + self.first if isinstance(models, np.ndarray) else models + self.first
 
+    @property
+    def begins_ahead(self) -> bool:  # type: ignore[override]
+        return self.method.sends_sums(self.block.n_tasks, self.public, self.plan)
+
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        clients = np.arange(self.block.n_tasks) if view.active is None else np.flatnonzero(view.active)
-        anchors, member = self._anchors(view), self._member(view)
-        common = (self.compiled, state["models"], state["started"], anchors, member, clients, self.rate, view.round + 1)
-        message: Any
-        if self.method.sends_sums(self.block.n_tasks, self.public, self.plan):
-            models, total = self.clients.sum_messages(*common, self.method.clip, self._scale(view))
-            what = self.plan.releases[0].contribution
-            message = seal_clipped_sum(what, total.reshape(what.total_shape), clients.size)
-        else:
-            models, raw = self.clients.each_message(*common, self.method.clip)
-            message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
+        if self.begins_ahead:
+            state, wait = self.begin(state, view)
+            return state, wait()
+        clients, member = self._asked(view.active), self._member(view)
+        models, raw = self.clients.each_message(*self._work(state, view), bound=self.method.clip)
+        message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
+        return self._after(state, models, clients), {RELEASE: message}
+
+    def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
+        what, clients = self.plan.releases[0].contribution, self._asked(view.active)
+        models, wait = self.clients.begin_sum(*self._work(state, view), bound=self.method.clip, scale=self._scale(view))
+        return self._after(state, models, clients), lambda: {
+            RELEASE: seal_clipped_sum(what, wait().reshape(what.total_shape), clients.size)
+        }
+
+    def expect(self, round_number: int, active: np.ndarray | None) -> None:
+        """Rows of the next cohort are made ready; where groups mix, the mixture is on the billboard and must be waited for."""
+        if self.method.membership(self.public) is None:
+            member = np.ones((self.block.n_tasks, 1))
+            self.clients.make_ready(self.compiled, member, self._asked(active), self.rate, round_number + 1)
+
+    def _asked(self, active: np.ndarray | None) -> np.ndarray:
+        return np.arange(self.block.n_tasks) if active is None else np.flatnonzero(active)
+
+    def _work(self, state: State, view: View) -> tuple[Any, ...]:
+        """What one round computes from, without the bound."""
+        shown = self._anchors(view), self._member(view), self._asked(view.active)
+        return (self.compiled, state["models"], state["started"], *shown, self.rate, view.round + 1)
+
+    def _after(self, state: State, models: Any, clients: np.ndarray) -> State:
         started = state["started"].copy()
         started[clients] = True
         self._latest = models
-        return {"models": models, "started": started}, {RELEASE: message}
+        return {"models": models, "started": started}
 
     def _own_models(self, state: State) -> Any:
         """Client models of a state; one whose device memory a later round has reused stands for the latest."""

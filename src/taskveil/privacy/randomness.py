@@ -50,8 +50,10 @@ def snap(value: FloatArray, scale: float) -> FloatArray:
     g = grid(scale)
     with np.errstate(over="ignore"):
         steps = np.asarray(value, dtype=np.float64) / g
+    snapped = np.asarray(np.rint(steps) * g)
+    size = np.abs(steps)
     # Beyond 2^53 steps a float64 is a multiple of the grid already.
-    return np.where(np.abs(steps) < 2.0**53, np.rint(steps) * g, value)
+    return snapped if np.max(size, initial=0.0) < 2.0**53 else np.where(size < 2.0**53, snapped, value)
 
 
 class Laws(Protocol):

@@ -2,6 +2,7 @@
 
     release(planned, bounded, account, source, aggregation)
     release_together([(planned, bounded, source), ...], account, aggregation)   the releases of one round
+    release_alongside([(planned, source), ...], start, account)                 the same, charged before the sums are computed
 
 Order, always: check the input, commit the planned event to the account (durable before it returns), draw
 noise, return the noisy total. An account that refuses raises, and no noise is drawn. Only `Bounded` values
@@ -10,7 +11,7 @@ get in, and only those clipped for exactly the planned contribution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taskveil.errors import OptionError
@@ -57,6 +58,25 @@ def release_together(
     account.commit(*(planned for planned, _, _ in wanted))
     for planned, bounded, source in wanted:
         yield Release(planned.name, planned.round, way.combine(planned, bounded, source, tasks), planned.event)
+
+
+def release_alongside(
+    wanted: Sequence[tuple[PlannedRelease, NoiseSource]],
+    start: Callable[[], Callable[[], Sequence[Bounded]]],
+    account: Account,
+) -> Iterator[Release]:
+    """The releases of a round whose sums take long: noise is drawn while they are computed, by a curator.
+
+    All are charged first, durably. Then `start` sends the computation off and returns the function that waits for its sums. A
+    computation that fails stays charged: its noise may have been drawn.
+    """
+    account.commit(*(planned for planned, _ in wanted))
+    wait = start()
+    drawn = [p.mechanism.draw(p.contribution, source.at(p.round, p.name)) for p, source in wanted]
+    for (planned, _), noise, bounded in zip(wanted, drawn, wait(), strict=True):
+        _check(planned, bounded, "curator")
+        total = planned.contribution.total(bounded)
+        yield Release(planned.name, planned.round, planned.mechanism.put(planned.contribution, total, noise), planned.event)
 
 
 def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:

@@ -12,6 +12,7 @@ from taskveil.errors import BudgetExceeded
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, TaskSide
 from taskveil.privacy.plan import Plan
+from taskveil.runtime.alongside import released_alongside
 from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.round import Position, Round, released, task_step
@@ -73,8 +74,12 @@ def _to_the_end(rounds: Round, tasks: TaskSide, at: Position, clipped: ClippedSh
     made = Counter(done.id for done in at.executed)
     for releases in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
         active = rounds.cohort(at, releases)  # 1
-        state, message = task_step(tasks, at.tasks, at.billboards[-1].view(None).asking(active))
-        noisy = released(run, releases, message, active, made=made, clipped=clipped)  # 2, 3
+        view = at.billboards[-1].view(None).asking(active)
+        if tasks.begins_ahead:
+            state, noisy = released_alongside(rounds, releases, tasks, at.tasks, view, made)  # 2, 3
+        else:
+            state, message = task_step(tasks, at.tasks, view)
+            noisy = released(run, releases, message, active, made=made, clipped=clipped)  # 2, 3
         at.executed += releases
         asked = None if active is None else np.flatnonzero(active)
         rounds.published(at, noisy, rounds.accepted(everybody, active), asked)  # 4, 5

@@ -55,6 +55,7 @@ class Round:
         self.server: Any = run.method.server_side(run.public, run.plan)
         self.releases = [releases for _, releases in run.plan.rounds()]
         self.size = fixed_cohort(run.method, run.public, run.plan)
+        self._ahead: dict[int, np.ndarray | None] = {}
         self._forgets = run.method.schedule == "asynchronous" or not run.method.keeps_history(run.plan)
 
     def start(self) -> Position:
@@ -65,8 +66,22 @@ class Round:
     def cohort(self, at: Position, releases: list[PlannedRelease]) -> np.ndarray | None:
         """Step 1: the tasks that are asked; None stands for everybody."""
         run = self.run
-        active = draw_cohort(releases, run.public.n_tasks, run.source, releases[0].round, self.size)
-        return within_cap(active, run.plan.most_participations, at.schedule)
+        number = releases[0].round
+        coins = self._ahead.pop(number) if number in self._ahead else self._coins(releases)
+        return within_cap(coins, run.plan.most_participations, at.schedule)
+
+    def follows(self, releases: Sequence[PlannedRelease]) -> bool:
+        """Whether another round is planned after this one."""
+        return releases[0].round < len(self.releases)
+
+    def look_ahead(self, releases: Sequence[PlannedRelease]) -> np.ndarray | None:
+        """The coins of the round after this one, kept for it."""
+        following = self.releases[releases[0].round]
+        self._ahead = {following[0].round: self._coins(following)}
+        return self._ahead[following[0].round]
+
+    def _coins(self, releases: list[PlannedRelease]) -> np.ndarray | None:
+        return draw_cohort(releases, self.run.public.n_tasks, self.run.source, releases[0].round, self.size)
 
     def accepted(self, tasks: Iterable[Any], active: np.ndarray | None = None) -> np.ndarray:
         """Step 4: the tasks whose message is in the sum, as bits; of those that answered, the ones that were asked."""

@@ -44,7 +44,8 @@ def one_round(compiled, model, block, clients, bound=0.2, rate=None, number=1, s
     models = store.empty_models(block.n_tasks, model.n_parameters)
     nobody, one = np.zeros(block.n_tasks, bool), np.ones((block.n_tasks, 1))
     args = (compiled, models, nobody, model.start(0)[None], one, np.asarray(clients), rate, number, bound)
-    return side.sum_messages(*args, scale), side.each_message(*args)
+    models, wait = side.begin_sum(*args, scale)
+    return (models, wait()), side.each_message(*args)
 
 
 def test_the_sum_is_that_of_the_single_messages_and_each_fits_the_bound(compiled, model):
@@ -105,7 +106,7 @@ def test_nothing_is_compiled_again_for_other_cohorts_rows_step_sizes_or_bounds(m
     for t in range(1, 7):
         work = replace(WORK, learning_rate=0.1 * t, pull=1.0 / t)
         cohort = np.flatnonzero(rng.random(40) < 0.2)
-        models, _ = side.sum_messages(
+        models, _ = side.begin_sum(
             fresh.with_work(work), models, np.ones(40, bool), model.start(0)[None], one, cohort, 0.2, t, 0.1 * t, 1.0 / t
         )
     assert fresh.traces == 1
@@ -116,6 +117,7 @@ def test_nothing_is_compiled_again_for_other_cohorts_rows_step_sizes_or_bounds(m
 def test_a_cohorts_arrays_have_a_public_size_and_nobody_is_dropped():
     assert capacity(10_000, 0.0064, 64) == 56 and capacity(100, None, 512) == 100
     assert capacity(100, 0.1, 512) == 28  # 10 + 6 sqrt(9)
+    assert capacity(10_000, 0.0512, 1024, spare=2) == 557  # 512 + 2 sqrt(486), on an accelerator
 
 
 def test_an_accelerators_way_and_a_cpus_way_agree(model):

@@ -63,9 +63,17 @@ class Mechanism(ABC):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         """One draw of the noise, in the shape of the total."""
 
+    def draw(self, contribution: Contribution, stream: Stream) -> FloatArray:
+        """The noise of one release. It does not depend on the total, so it can be drawn while that is still computed."""
+        return self.noise(contribution.total_shape, stream)
+
+    def put(self, contribution: Contribution, total: FloatArray, drawn: FloatArray) -> FloatArray:
+        """The total with the noise of `draw` on it."""
+        return np.asarray(total + drawn)
+
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
-        """The total with noise on it."""
-        return np.asarray(total + self.noise(contribution.total_shape, stream))
+        """The total with fresh noise on it."""
+        return self.put(contribution, total, self.draw(contribution, stream))
 
     @abstractmethod
     def coordinate_deviation(self, contribution: Contribution) -> float:

@@ -56,9 +56,12 @@ class Gaussian(GaussianLaw):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         return stream.normal(self.scale, total_shape)
 
-    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
+    def draw(self, contribution: Contribution, stream: Stream) -> FloatArray:
+        return stream.normal(self.scale, contribution.vector_size)
+
+    def put(self, contribution: Contribution, total: FloatArray, drawn: FloatArray) -> FloatArray:
         vector = snap(contribution.to_vector(total), self.scale)
-        return contribution.from_vector(vector + stream.normal(self.scale, contribution.vector_size))
+        return contribution.from_vector(vector + drawn)
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class Laplace(Mechanism):
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         return stream.laplace(self.scale, total_shape)
 
-    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
-        return np.asarray(snap(total, self.scale) + stream.laplace(self.scale, contribution.total_shape))
+    def put(self, contribution: Contribution, total: FloatArray, drawn: FloatArray) -> FloatArray:
+        return np.asarray(snap(total, self.scale) + drawn)
 
     def coordinate_deviation(self, contribution: Contribution) -> float:
         return math.sqrt(2) * self.scale
@@ -89,11 +89,11 @@ class L2Laplace(Mechanism):
         p = math.prod(total_shape)
         return np.asarray(stream.gamma(p, self.scale) * stream.direction(p)).reshape(total_shape)
 
-    def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
+    def draw(self, contribution: Contribution, stream: Stream) -> FloatArray:
         if not isinstance(contribution, TaskStack):
-            return super().add(contribution, total, stream)
+            return super().draw(contribution, stream)
         # One task moves one row, so every row gets its own draw of the row's dimension.
-        return np.stack([row + self.noise(contribution.shape, stream) for row in total])
+        return np.stack([self.noise(contribution.shape, stream) for _ in range(contribution.total_shape[0])])
 
     def coordinate_deviation(self, contribution: Contribution) -> float:
         """E|z|^2 / p = (p + 1) b^2, because |z| is Gamma(p, b)."""
