@@ -76,8 +76,13 @@ def decades_of_noise(plan: Plan, public: PublicInfo, senders: float) -> float:
     return _deviation(SCALE, public, plan) * DECADES * math.sqrt(n_columns(public) / VALUE_PART) / senders
 
 
-def own_statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def own_statistics(block: TaskBlock) -> tuple[np.ndarray, ...]:
     """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came."""
+    some = [_statistics(part) for part in block.parts()]  # a few tasks at a time: no second array of the size of X
+    return tuple(np.concatenate(found) for found in zip(*some, strict=True))
+
+
+def _statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = columns_of(block)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = block.means_by_task(rows)

@@ -23,6 +23,8 @@ from taskveil.solvers.ridge import CentredRows, Spectrum
 
 Array = NDArray[np.floating]
 LARGEST_SCORE = 1e120
+SMALL_SYSTEM = 6  # unknowns
+NUMBERS = 64  # of a task's systems that are in memory at a time
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,23 @@ def posterior(rows: CentredRows, found: Spectrum, prior: Prior, centre: Array | 
     return Posterior(determinant, np.maximum(residual, 0.0), total, t[:, :, None] * steps, found, prior, centre, onto)
 
 
+def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: float) -> Array:
+    """(k, d) the mean under N(centre, t s^2 I) at one strength: one linear system per task, where a grid needs a spectrum."""
+    X, y = rows.X, rows.y
+    per_row = np.einsum("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
+    t = (signal_to_noise / np.where(per_row > 0.0, per_row, 1.0))[:, None, None]
+    if centre is not None:
+        scores, centre = _of_ordinary_size(np.einsum("knd,kd->kn", X, centre), centre)
+        y = y - scores
+    turned, left = X.transpose(0, 2, 1), y[:, :, None]
+    n, d = X.shape[1:]
+    if n < d:
+        w = t * (turned @ np.linalg.solve(np.eye(n) + t * (X @ turned), left))
+    else:
+        w = np.linalg.solve(np.eye(d) + t * (turned @ X), t * (turned @ left))
+    return w[:, :, 0] if centre is None else w[:, :, 0] + centre
+
+
 def _add_directions(
     found: Spectrum,
     onto: Array,
@@ -93,18 +112,44 @@ def _add_directions(
     determinant: Array,
     residual: Array,
 ) -> None:
-    """Woodbury's correction, one strength at a time (the q x q systems of all tasks at once), in place."""
+    """Woodbury's correction, in place: the q x q systems of all tasks at once, for some strengths at a time.
+
+    How many is a matter of q alone: how a product is split must not depend on how many other tasks stand here.
+    """
+    k, j, q = onto.shape
     weight = np.ones_like(found.values) if found.dual else found.values
-    unit = np.eye(onto.shape[2])
-    for g in range(t.shape[1]):
-        a = weight * shrink[:, g]
-        S = onto.transpose(0, 2, 1) @ (a[:, :, None] * onto)
-        M = unit + t[:, g, None, None] * S
-        u = np.einsum("kjq,kj->kq", onto, steps[:, g])
-        solved = np.linalg.solve(M, u[:, :, None])[:, :, 0]
-        determinant[:, g] += 0.5 * np.linalg.slogdet(M)[1]
-        residual[:, g] -= t[:, g] * np.einsum("kq,kq->k", u, solved)
-        steps[:, g] -= t[:, g, None] * a * np.einsum("kjq,kq->kj", onto, solved)
+    squares = (onto[:, :, :, None] * onto[:, :, None, :]).reshape(k, j, q * q)
+    together = max(1, NUMBERS // (q * q))
+    for first in range(0, t.shape[1], together):
+        g = slice(first, first + together)
+        a, strength = weight[:, None, :] * shrink[:, g], t[:, g]
+        M = np.eye(q) + strength[:, :, None, None] * (a @ squares).reshape(k, -1, q, q)
+        u = steps[:, g] @ onto
+        solved, log_determinant = solve_positive(M, u)
+        determinant[:, g] += 0.5 * log_determinant
+        residual[:, g] -= strength * np.einsum("kgq,kgq->kg", u, solved)
+        steps[:, g] -= strength[:, :, None] * a * (solved @ onto.transpose(0, 2, 1))
+
+
+def solve_positive(M: Array, u: Array) -> tuple[Array, Array]:
+    """M^-1 u (..., q) and log det M (...) of positive definite M (..., q, q), which may be overwritten.
+
+    A call of LAPACK costs more than a small system: these are eliminated one unknown at a time, all of them at once.
+    """
+    q = u.shape[-1]
+    if q > SMALL_SYSTEM:
+        return np.linalg.solve(M, u[..., None])[..., 0], np.linalg.slogdet(M)[1]
+    x, log_determinant = u.copy(), np.zeros(u.shape[:-1])
+    for p in range(q):
+        log_determinant += np.log(M[..., p, p])
+        for i in range(p + 1, q):
+            factor = M[..., i, p] / M[..., p, p]
+            M[..., i, p + 1 :] -= factor[..., None] * M[..., p, p + 1 :]
+            x[..., i] -= factor * x[..., p]
+    for p in reversed(range(q)):
+        x[..., p] -= np.einsum("...i,...i->...", M[..., p, p + 1 :], x[..., p + 1 :])
+        x[..., p] /= M[..., p, p]
+    return x, log_determinant
 
 
 def _around(rows: CentredRows, found: Spectrum, centre: Array | None) -> tuple[Array, Array, Array | None]:

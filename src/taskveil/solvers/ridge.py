@@ -26,7 +26,7 @@ from taskveil.solvers.padding import Stack, stacks
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
-LIMIT = 300_000  # numbers of X in one stack; a handful of arrays of this size live at a time
+LIMIT = 100_000  # numbers of X in one stack; a dozen arrays of this size live at a time, and should in the cache
 ROUNDING = 1e-12  # what is left of equal targets after centring, relative to them, is not a signal
 FLOOR = 1e-9  # smallest eigenvalue of a penalty matrix, relative to its largest
 
@@ -66,7 +66,8 @@ def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = T
         t = np.where(counted, t - np.einsum("kn,kn->k", share, t)[:, None], 0.0)
         t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
     free = np.maximum(np.where(counted & usable[:, None], stack.weights, 0.0).sum(axis=1) - float(fit_intercept), 0.0)
-    return CentredRows(X * root[:, :, None], np.where(counted, t, 0.0) * root, free)
+    weighted = X if (root == 1.0).all() else X * root[:, :, None]
+    return CentredRows(weighted, np.where(counted, t, 0.0) * root, free)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
              -1/+1
     offsets  (m + 1,)   task i owns rows offsets[i] to offsets[i + 1]
     weights  None or (N,) 0/1: rows held out have weight 0; means divide by the sum of weights
+    constant whether every row ends in a one that is not stored: models then have d + 1 features (stacks and scores know)
 
 Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the
 block, so that a block of tasks equals its tasks one by one.
@@ -12,7 +13,7 @@ block, so that a block of tasks equals its tasks one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -36,6 +37,7 @@ class TaskBlock:
     offsets: np.ndarray
     weights: np.ndarray | None = None
     kind: str = "regression"
+    constant: bool = False
 
     def __post_init__(self) -> None:
         if self.y.ndim == 1:
@@ -64,7 +66,7 @@ class TaskBlock:
 
     @property
     def n_features(self) -> int:
-        return int(self.X.shape[1])
+        return int(self.X.shape[1]) + self.constant
 
     @property
     def n_outputs(self) -> int:
@@ -122,12 +124,16 @@ class TaskBlock:
     def scores(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
         """Row scores x'w + b of each row under its own task's model.
 
-        W (m, r, d), intercept (m, r) -> (N, r).
+        W (m, r, d), or (1, r, d) where all have one model, intercept (m, r) -> (N, r).
         """
         of = self.task_of_row
+        d, common = self.X.shape[1], len(W) == 1
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
         for r in row_chunks(self.n_rows):
-            out[r] = np.einsum("nd,nkd->nk", self.X[r], W[of[r]])
+            V = W if common else W[of[r]]
+            out[r] = np.einsum("nd,kd->nk", self.X[r], V[0, :, :d]) if common else np.einsum("nd,nkd->nk", self.X[r], V[:, :, :d])
+            if self.constant:
+                out[r] += V[:, :, d]
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:
@@ -153,6 +159,14 @@ class TaskBlock:
         """The same rows with other targets, (N, any)."""
         return replace(self, y=within_reach(y))
 
+    def parts(self) -> Iterator[TaskBlock]:
+        """The block in pieces of a few thousand rows, views of it; whole tasks, in order."""
+        for first, last in task_chunks(self.offsets):
+            rows = slice(int(self.offsets[first]), int(self.offsets[last]))
+            weights = None if self.weights is None else self.weights[rows]
+            offsets = self.offsets[first : last + 1] - self.offsets[first]
+            yield replace(self, X=self.X[rows], y=self.y[rows], offsets=offsets, weights=weights)
+
     def take(self, tasks: Sequence[int] | slice) -> TaskBlock:
         """Some tasks of the block; a contiguous range is a view, no copy."""
         picks = np.arange(self.n_tasks)[tasks]
@@ -164,7 +178,7 @@ class TaskBlock:
             )
         offsets = np.concatenate([[0], np.cumsum(self.sizes[picks])]).astype(np.int64)
         weights = None if self.weights is None else self.weights[rows]
-        return TaskBlock(self.X[rows], self.y[rows], offsets, weights, self.kind)
+        return TaskBlock(self.X[rows], self.y[rows], offsets, weights, self.kind, self.constant)
 
 
 def within_reach(values: np.ndarray) -> np.ndarray:
