@@ -32,7 +32,8 @@ from scipy.special import expit, log_softmax, logit, logsumexp
 
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
-from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows, spectrum
+from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
+from taskveil.solvers.tridiagonal import reduced
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each
@@ -240,8 +241,8 @@ def _average(
     rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, leave_out: int = 0
 ) -> tuple[Array, Array]:
     """Posterior mean (k, d) over priors and strengths, those left out aside, and the log weights (k, K, g) of all."""
-    found = spectrum(rows, None)
-    seen = [posterior(rows, found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
+    found = reduced(rows)
+    seen = [posterior(found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
     logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
     logs -= logsumexp(logs, axis=(1, 2), keepdims=True)
