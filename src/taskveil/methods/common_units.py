@@ -16,7 +16,7 @@ import numpy as np
 from taskveil.methods.base import Message, PublicInfo, State, View
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.grouping import row_chunks
+from taskveil.tasks.grouping import room_like, row_chunks
 from taskveil.tasks.prepare.scaling import Scaling
 
 PUBLISHED = ("common/scale", "common/scaled", "common/centre", "common/centred")  # (columns,) each; -ed: 1 where there is one
@@ -70,7 +70,7 @@ class CommonUnits(TaskBlock):
 def in_common_units(block: TaskBlock, scaling: Scaling) -> CommonUnits:
     """The block's rows (and its targets, where they are numbers) in these units."""
     of = block.task_of_row
-    X = np.empty(block.X.shape, dtype=block.X.dtype if block.X.dtype.kind == "f" else np.float64)
+    X = room_like(block.X)
     for rows in row_chunks(block.n_rows):  # no second array of that size
         X[rows] = (block.X[rows] - scaling.shift[of[rows]]) / scaling.scale[of[rows]]
     y = (block.y - scaling.y_shift[of, None]) / scaling.y_scale[of, None]

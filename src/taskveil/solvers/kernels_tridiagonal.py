@@ -15,9 +15,11 @@ from taskveil.solvers.kernels import FAST
 
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
 PIVOTS = 8  # multiplied before a logarithm is taken
+# Dividing by zero is no exception, which would be a word about somebody's rows and keeps loops from being vectorised.
+COMPILED = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def tridiagonalise(A, diagonal, beside):  # pragma: no cover - compiled
     """Each A[i] = Q T Q' with T from `diagonal` and `beside`; A's upper triangle is overwritten by the reflectors of Q."""
     p = A.shape[1]
@@ -44,7 +46,7 @@ def tridiagonalise(A, diagonal, beside):  # pragma: no cover - compiled
         diagonal[i, p - 1] = a[p - 1, p - 1]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _reflect_rest(a, s, v, u):  # pragma: no cover
     """The matrix from row s on becomes (I - v v') a (I - v v') = a - v w' - w v' with w = a v - (v' a v / 2) v."""
     size = v.size
@@ -67,7 +69,7 @@ def _reflect_rest(a, s, v, u):  # pragma: no cover
             row[j] -= x * u[j] + y * v[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def turn(A, columns, back):  # pragma: no cover
     """columns[i] (p, q) becomes Q' columns[i], or Q columns[i] where `back`, with the reflectors of A[i]."""
     p, q = columns.shape[1], columns.shape[2]
@@ -83,7 +85,7 @@ def turn(A, columns, back):  # pragma: no cover
                     columns[i, s + 1 + j, c] -= along * v[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant, residual, steps):  # pragma: no cover
     """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths)."""
     p, q, strengths = diagonal.shape[1], onto.shape[2], t.shape[1]
@@ -121,7 +123,7 @@ def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant,
                 steps[i, j, g] *= t[i, g]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _factorise(diagonal, beside, floor, t, pivots, factors, log_roots):  # pragma: no cover
     """I + t floor T = L diag(pivots) L', and half the logarithm of its determinant."""
     strengths = t.size
@@ -143,7 +145,7 @@ def _factorise(diagonal, beside, floor, t, pivots, factors, log_roots):  # pragm
                 product[g] = 1.0
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _solve(pivots, factors, right, x):  # pragma: no cover
     """x (p, strengths) with L diag(pivots) L' x = right (p,)."""
     p, strengths = x.shape
@@ -159,7 +161,7 @@ def _solve(pivots, factors, right, x):  # pragma: no cover
             x[j, g] = x[j, g] / pivots[j, g] - factors[j + 1, g] * x[j + 1, g]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _multiply(diagonal, beside, x):  # pragma: no cover
     """x becomes T x."""
     p, strengths = x.shape
@@ -173,7 +175,7 @@ def _multiply(diagonal, beside, x):  # pragma: no cover
                 x[j, g] += beside[j] * x[j + 1, g]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _weighted(weights, x, out):  # pragma: no cover
     """out (strengths) = weights' x."""
     out[:] = 0.0
@@ -182,7 +184,7 @@ def _weighted(weights, x, out):  # pragma: no cover
             out[g] += weights[j] * x[j, g]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**COMPILED)
 def _solve_small(M, u, solved, log_roots):  # pragma: no cover
     """solved = M^-1 u of symmetric positive definite M, of which the lower triangle counts; log_roots grows by half log det M."""
     q, strengths = u.shape

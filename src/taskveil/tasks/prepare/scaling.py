@@ -24,7 +24,7 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
+from taskveil.tasks.grouping import room_like, row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
@@ -98,7 +98,7 @@ class Scaling:
         if self.mode == "none" and self.normalise is None:
             return X
         if out is None:
-            out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
+            out = room_like(X)
         for r in row_chunks(X.shape[0]):
             i: Any = task[r]
             i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
