@@ -29,6 +29,7 @@ from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.threads import each
 
 SCALE, CENTRE = "common-scale", "common-centre"
 DECADES = 4.0  # B: deviations from 1e-4 to 1e4 of the user's units are told apart; others count as the nearest of these
@@ -78,7 +79,7 @@ def decades_of_noise(plan: Plan, public: PublicInfo, senders: float) -> float:
 
 def own_statistics(block: TaskBlock) -> tuple[np.ndarray, ...]:
     """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came."""
-    some = [_statistics(part) for part in block.parts()]  # a few tasks at a time: no second array of the size of X
+    some = each(_statistics, block.parts())  # a few tasks at a time: no second array of the size of X
     return tuple(np.concatenate(found) for found in zip(*some, strict=True))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
+from taskveil.threads import each
 
 __all__ = ["TaskBlock", "label_columns", "position_folds", "within_reach"]
 
@@ -187,13 +188,13 @@ def within_reach(values: np.ndarray) -> np.ndarray:
     What a solver does with a value of 1e150 or 1e-160 is overflow, and an error or a warning is a message nobody paid for.
     Each value by itself and by public numbers alone, so that it changes neither other rows nor other tasks.
     """
-    out = values
-    for rows in row_chunks(values.shape[0]):
+    def beyond(rows: slice) -> bool:
         size = np.abs(values[rows])
-        if (size > REACH).any() or ((size < 1.0 / REACH) & (size > 0.0)).any():
-            out = values.copy() if out is values else out
-            out[rows] = np.where(size < 1.0 / REACH, 0.0, np.clip(values[rows], -REACH, REACH))
-    return out
+        return bool((size > REACH).any() or ((size < 1.0 / REACH) & (size > 0.0)).any())
+
+    if not any(each(beyond, row_chunks(values.shape[0]))):
+        return values
+    return np.where(np.abs(values) < 1.0 / REACH, 0.0, np.clip(values, -REACH, REACH)).astype(values.dtype, copy=False)
 
 
 def label_columns(tasks: TaskSet) -> np.ndarray:
