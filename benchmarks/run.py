@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def table(results: dict[str, dict]) -> str:
     """All promises with what was measured, as Markdown: also what the README shows."""
-    lines = ["| promise | asked for | measured | spread | processor seconds | peer | floor | |", "|---|---|---|---|---|---|---|---|"]
+    lines = ["| promise | asked for | measured | spread | processor seconds | peer | floor | |", "|" + 8 * "---|"]
     for name, result in results.items():
         if result["value"] is None:
             lines.append(f"| {name} | | not measured: {result['reason']} | | | | | |")

@@ -1,7 +1,7 @@
 """Time to solution: whole calls, from arrays or a command line to fitted models, beside what one would use instead.
 
-Octave runs least_trace.m, MALSAR's algorithm in our own plain words, where Octave is installed. Processor seconds stand beside the
-clock: on a busy machine they say more.
+Octave runs least_trace.m, MALSAR's algorithm in our own plain words, where Octave is installed. Processor seconds stand beside
+the clock: on a busy machine they say more.
 """
 
 from __future__ import annotations

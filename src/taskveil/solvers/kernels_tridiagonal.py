@@ -109,18 +109,25 @@ def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant,
                 for g in range(strengths):
                     M[c, e, g] = t[i, g] * M[c, e, g] + (1.0 if c == e else 0.0)
         _solve_small(M, u, solved, determinant[i])
-        for c in range(q):
+        _subtract_directions(x, Z, u, solved, t[i], residual[i], steps[i])
+
+
+@njit(**COMPILED)
+def _subtract_directions(x, Z, u, solved, t, residual, steps):  # pragma: no cover
+    """residual - t u' solved, and steps = t (x - t Z solved); solved is overwritten."""
+    p, strengths = x.shape
+    for c in range(u.shape[0]):
+        for g in range(strengths):
+            residual[g] -= t[g] * u[c, g] * solved[c, g]
+            solved[c, g] *= t[g]
+    for j in range(p):
+        for g in range(strengths):
+            steps[j, g] = x[j, g]
+        for c in range(u.shape[0]):
             for g in range(strengths):
-                residual[i, g] -= t[i, g] * u[c, g] * solved[c, g]
-                solved[c, g] *= t[i, g]
-        for j in range(p):
-            for g in range(strengths):
-                steps[i, j, g] = x[j, g]
-            for c in range(q):
-                for g in range(strengths):
-                    steps[i, j, g] -= Z[c, j, g] * solved[c, g]
-            for g in range(strengths):
-                steps[i, j, g] *= t[i, g]
+                steps[j, g] -= Z[c, j, g] * solved[c, g]
+        for g in range(strengths):
+            steps[j, g] *= t[g]
 
 
 @njit(**COMPILED)

@@ -37,7 +37,8 @@ def dense(rows: CentredRows, i: int, prior: Prior, centre: np.ndarray | None, ra
 def priors(d: int) -> list[tuple[Prior, np.ndarray | None]]:
     rng = np.random.default_rng(d)
     thin, wide = rng.standard_normal((d, 1)), rng.standard_normal((d, min(d, 8)))
-    return [(Prior(), None), (Prior(), np.ones(d)), (Prior(0.1, thin), None), (Prior(0.01, wide), np.ones(d)), (Prior(0.0, thin), None)]
+    plain = [(Prior(), None), (Prior(), np.ones(d))]
+    return [*plain, (Prior(0.1, thin), None), (Prior(0.01, wide), np.ones(d)), (Prior(0.0, thin), None)]
 
 
 def worst(n: int, d: int) -> float:
@@ -52,7 +53,8 @@ def worst(n: int, d: int) -> float:
             for i in range(len(rows.y)):
                 mean, determinant, residual = dense(rows, i, prior, centre, ratio)
                 scale = max(1.0, float(np.abs(mean).max()))
-                errors += [np.abs(means[i] - mean).max() / scale, abs(seen.determinant[i, g] - determinant) / max(1.0, determinant)]
+                errors.append(np.abs(means[i] - mean).max() / scale)
+                errors.append(abs(seen.determinant[i, g] - determinant) / max(1.0, determinant))
                 errors.append(abs(seen.residual[i, g] - residual) / seen.total[i])
     return float(max(errors))
 
