@@ -1,4 +1,4 @@
-"""Runs the registered benchmark modules and writes benchmarks/results/<module>.json.
+"""Runs the registered benchmark modules, writes benchmarks/results/<module>.json, and prints one table of all promises.
 
 python -m benchmarks.run [module ...] [--only NAME ...] [--repeats N] [--out DIR]
 """
@@ -13,18 +13,43 @@ from pathlib import Path
 
 from benchmarks.timing import machine, unavailable
 
-MODULES = ("core", "ledger", "svm", "noise", "secure", "async_", "tables", "neural")
+MODULES = ("whole", "core", "ledger", "svm", "noise", "secure", "async_", "tables", "neural")
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parse(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
+    everything: dict[str, dict] = {}
     for module in options.modules or MODULES:
         results = run_module(module, options.only, options.repeats)
         path = options.out / f"{module}.json"
         path.write_text(json.dumps({"machine": machine(), "results": results}, indent=2) + "\n")
         print(f"wrote {path}", file=sys.stderr)
+        everything |= results
+    found = table(everything)
+    (options.out / "table.md").write_text(found + "\n")
+    print("\n" + found)
     return 0
+
+
+def table(results: dict[str, dict]) -> str:
+    """All promises with what was measured, as Markdown: also what the README shows."""
+    lines = ["| promise | asked for | measured | spread | processor seconds | peer | floor | |", "|" + 8 * "---|"]
+    for name, result in results.items():
+        if result["value"] is None:
+            lines.append(f"| {name} | | not measured: {result['reason']} | | | | | |")
+            continue
+        low, high = result["spread"]
+        said = [result.get(key, "") for key in ("processor_seconds", "peer", "floor")]
+        said = [value if isinstance(value, (str, float, int)) else "" for value in said]
+        word = "holds" if result["holds"] else "does not hold"
+        cells = [name, asked(result), f"{result['value']:.3g}", f"{low:.3g} to {high:.3g}", *map(str, said), word]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def asked(result: dict) -> str:
+    return " and ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in result["promise"].items())
 
 
 def run_module(module: str, only: list[str] | None, repeats: int) -> dict:
@@ -49,10 +74,9 @@ def run_module(module: str, only: list[str] | None, repeats: int) -> dict:
 def line(name: str, result: dict) -> str:
     if result["value"] is None:
         return f"{name:28s} not measured: {result['reason']}"
-    promise = " and ".join(f"{k.replace('_', ' ')} {v:g}" for k, v in result["promise"].items())
     low, high = result["spread"]
     word = "holds" if result["holds"] else "DOES NOT HOLD"
-    return f"{name:28s} {result['value']:8.3f}  ({low:.3f} to {high:.3f})  {promise}: {word}"
+    return f"{name:28s} {result['value']:8.3f}  ({low:.3f} to {high:.3f})  {asked(result)}: {word}"
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:

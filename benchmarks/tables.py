@@ -86,7 +86,7 @@ def fit_seconds(repeats: int) -> dict:
     """
     result = fitted()
     return measured(
-        result["seconds"], at_most=20.0, code=result["code"], processor_seconds=result["processor_seconds"]
+        result["seconds"], at_most=8.0, code=result["code"], processor_seconds=result["processor_seconds"]
     )
 
 

@@ -46,6 +46,8 @@ class NaiveDP(NeuralMethod):
 
 
 class ConcatenatedTasks(NeuralTasks):
+    begins_ahead = False  # models of all clients are its message
+
     def step(self, state: State, view: View) -> tuple[State, Message]:
         m = self.block.n_tasks
         published = np.asarray(view["models"], np.float32)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 from functools import partial
 from itertools import count, islice, pairwise
 from queue import SimpleQueue
@@ -101,6 +102,7 @@ class _Job:
         self.calls = calls
         self.results: list[Any] = [None] * len(calls)
         self.error: BaseException | None = None
+        self.context = copy_context()  # NumPy's error state: helpers keep silent where the caller does
         self._next, self._finished = count(), count(1)  # next() on a counter is one step for the interpreter
         self._all_done = Lock()
         self._all_done.acquire()
@@ -116,6 +118,10 @@ class _Job:
                 self.error = error
             if next(self._finished) == len(self.calls):
                 self._all_done.release()
+
+    def help(self) -> None:
+        """Work as a helper."""
+        self.context.copy().run(self.work)
 
     def wait(self) -> list[Any]:
         self._all_done.acquire()
@@ -143,7 +149,7 @@ class _Crew:
 
     def _help(self) -> None:
         while True:
-            self.jobs.get().work()  # no name for the job: a helper that waits must not keep the caller's arrays alive
+            self.jobs.get().help()  # no name for the job: a helper that waits must not keep the caller's arrays alive
 
 
 _crew = _Crew()

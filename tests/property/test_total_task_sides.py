@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from tests.support import views
+from tests.support.eigenvalues import fail_as_lapack
 
 from taskveil import methods
 from taskveil.methods import published, shared_prior
@@ -61,7 +62,8 @@ def test_a_neural_task_side_raises_nothing_on_admissible_views(name, drawn):
 
 
 def test_a_solver_that_squares_whatever_it_is_shown_would_be_noticed(monkeypatch):
-    """The twin: any finite number was admissible, and a centre's scores were squared as they came; `eigh` then fails by rows."""
+    """The twin: any finite number was admissible, and a centre's scores were squared as they came; `eigh` then failed by rows."""
+    fail_as_lapack(monkeypatch)
     monkeypatch.setattr(published, "LARGEST", 1e154)
     monkeypatch.setattr(posterior, "_of_ordinary_size", lambda scores, centre: (scores, centre))
     with pytest.raises(np.linalg.LinAlgError):
@@ -71,6 +73,7 @@ def test_a_solver_that_squares_whatever_it_is_shown_would_be_noticed(monkeypatch
 
 def test_shares_that_add_up_to_more_than_one_would_be_noticed(monkeypatch):
     """The twin of another fault: what was left of the energy became negative, and its root no number."""
+    fail_as_lapack(monkeypatch)
     monkeypatch.setattr(shared_prior, "MOST", 100.0)
     with pytest.raises(np.linalg.LinAlgError):
         all_numbers("subspace-task", "classification", ("plain", "high", 1, 1))

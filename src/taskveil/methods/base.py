@@ -20,11 +20,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from taskveil.checks import Rule
 from taskveil.errors import OptionError
-from taskveil.methods.options import check_options
+from taskveil.methods.options import WithOptions, check_options
 from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
@@ -165,7 +164,7 @@ class ServerSide:
         raise NotImplementedError
 
 
-class Method(BaseEstimator):
+class Method(WithOptions):
     """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
 
     name: ClassVar[str] = ""

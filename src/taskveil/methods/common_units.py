@@ -16,7 +16,9 @@ import numpy as np
 from taskveil.methods.base import Message, PublicInfo, State, View
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.grouping import room_like, row_chunks
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.threads import each
 
 PUBLISHED = ("common/scale", "common/scaled", "common/centre", "common/centred")  # (columns,) each; -ed: 1 where there is one
 
@@ -69,7 +71,12 @@ class CommonUnits(TaskBlock):
 def in_common_units(block: TaskBlock, scaling: Scaling) -> CommonUnits:
     """The block's rows (and its targets, where they are numbers) in these units."""
     of = block.task_of_row
-    X = (block.X - scaling.shift[of]) / scaling.scale[of]
+    X = room_like(block.X)
+
+    def convert(rows: slice) -> None:
+        X[rows] = (block.X[rows] - scaling.shift[of[rows]]) / scaling.scale[of[rows]]
+
+    each(convert, row_chunks(block.n_rows))  # no second array of that size
     y = (block.y - scaling.y_shift[of, None]) / scaling.y_scale[of, None]
     return CommonUnits(X, y, block.offsets, block.weights, block.kind)
 

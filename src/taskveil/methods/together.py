@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -41,7 +42,14 @@ from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
-from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_models, log_evidence, residual_models
+from taskveil.solvers.evidence import (
+    LOG_PRIOR,
+    SIGNAL_TO_NOISE,
+    averaged_but_first,
+    averaged_models,
+    log_evidence,
+    residual_models,
+)
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
@@ -165,11 +173,6 @@ def based(public: PublicInfo) -> bool:
     return public.kind == "classification" and public.fit_intercept
 
 
-def with_constant(block: TaskBlock) -> TaskBlock:
-    X = np.concatenate([np.asarray(block.X, dtype=float), np.ones((block.n_rows, 1))], axis=1)
-    return TaskBlock(X, block.y, block.offsets, block.weights, block.kind)
-
-
 def ways(view: View, d: int) -> list[Prior]:
     """How a task may differ from the public model (r, d or d + 1): see above. Alone first."""
     model, share, basis = view["model"], view["share"], view["basis"]
@@ -212,7 +215,7 @@ def evidence_message(evidence: np.ndarray) -> np.ndarray:
 class TogetherTasks(TaskSide):
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.plain, self.public = block, public
-        self.block = with_constant(block) if public.fit_intercept else block
+        self.block = replace(block, constant=public.fit_intercept)
         self.asked = {(p.round, p.name) for p in plan.releases}
 
     def start(self) -> State:
@@ -236,7 +239,7 @@ class TogetherTasks(TaskSide):
     def _steps(self, model: np.ndarray) -> np.ndarray:
         """(m, r, width): ridge steps from the public model, linear in the targets."""
         block = self.block
-        scores = block.scores(np.repeat(model[None], block.n_tasks, axis=0))
+        scores = block.scores(model[None])
         if self.public.loss == "squared":
             left = block.y - scores
         else:
@@ -250,8 +253,7 @@ class TogetherTasks(TaskSide):
             return alone_models(self.plain, self.public)
         options = ways(view, d)
         belief = beliefs(view, loss)
-        _, weights = averaged_models(self.block, options, loss, False, own_scale=False, log_prior=belief)
-        W, _ = averaged_models(self.block, options[1:], loss, False, own_scale=False, log_prior=belief[1:])
+        W, weights = averaged_but_first(self.block, options, loss, False, log_prior=belief)
         b = W[:, :, d] if self.public.fit_intercept else np.zeros(W.shape[:2])
         alone, own = alone_models(self.plain, self.public), weights[:, 0, None]
         coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]

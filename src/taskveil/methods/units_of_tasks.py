@@ -29,6 +29,7 @@ from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.threads import each
 
 SCALE, CENTRE = "common-scale", "common-centre"
 DECADES = 4.0  # B: deviations from 1e-4 to 1e4 of the user's units are told apart; others count as the nearest of these
@@ -76,8 +77,13 @@ def decades_of_noise(plan: Plan, public: PublicInfo, senders: float) -> float:
     return _deviation(SCALE, public, plan) * DECADES * math.sqrt(n_columns(public) / VALUE_PART) / senders
 
 
-def own_statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def own_statistics(block: TaskBlock) -> tuple[np.ndarray, ...]:
     """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came."""
+    some = each(_statistics, block.parts())  # a few tasks at a time: no second array of the size of X
+    return tuple(np.concatenate(found) for found in zip(*some, strict=True))
+
+
+def _statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = columns_of(block)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = block.means_by_task(rows)

@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
 from taskveil.checks import Number
@@ -60,28 +59,30 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     high = 1.0
     while gaussian_delta(high, mu) > delta:
         high *= 2
-    root = float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-14, rtol=1e-14))
-    return round_up(root, lambda e: gaussian_delta(e, mu) <= delta)
+    return last_that_holds(lambda e: gaussian_delta(e, mu) <= delta, holds_at=high, fails_at=0.0)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu = sensitivity/scale at which Gaussian noise is (epsilon, delta)-DP; rounded down."""
     if delta <= 0:
         raise OptionError("Gaussian noise needs delta > 0; give a positive delta or choose a pure mechanism")
-    low, high = 0.0, 1.0
+    high = 1.0
     while gaussian_delta(epsilon, high) <= delta:
         high *= 2
-    root = float(brentq(lambda m: gaussian_delta(epsilon, m) - delta, low, high, xtol=1e-15, rtol=1e-14))
-    return 1 / round_up(1 / root, lambda z: gaussian_delta(epsilon, 1 / z) <= delta)
+    return last_that_holds(lambda m: gaussian_delta(epsilon, m) <= delta, holds_at=0.0, fails_at=high)
 
 
-def round_up(value: float, holds: Callable[[float], bool]) -> float:
-    """`value`, increased by tiny steps until `holds`: roots may end on the wrong side by an ulp."""
-    step = 1e-14
-    while not holds(value):
-        value *= 1 + step
-        step *= 2
-    return value
+def last_that_holds(holds: Callable[[float], bool], holds_at: float, fails_at: float) -> float:
+    """The number next to the edge at which `holds` was seen to be true: halved to the last bit, never on the wrong side.
+
+    As exact as a root finder, safe without a correction, and a third of a second less to import than scipy.optimize.
+    """
+    while (middle := (holds_at + fails_at) / 2) not in (holds_at, fails_at):
+        if holds(middle):
+            holds_at = middle
+        else:
+            fails_at = middle
+    return holds_at
 
 
 def rdp_to_epsilon(
@@ -116,6 +117,7 @@ def zcdp_to_epsilon(rho: float, delta: float) -> float:
         return 0.0
     if delta <= 0 or not math.isfinite(rho):
         return math.inf
+    from scipy.optimize import minimize_scalar
 
     def epsilon(log_order: float) -> float:
         a = 1 + math.exp(log_order)
@@ -157,6 +159,8 @@ def negative_binomial_gamma(mean: float, shape: float) -> float:
     high = 1 - 1e-15
     if excess(high) >= 0:
         return high
+    from scipy.optimize import brentq
+
     return float(brentq(excess, low, high, xtol=1e-15)) * (1 - 1e-12)
 
 

@@ -24,14 +24,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, logit, logsumexp
+from scipy.special import expit, log_softmax, logit
 
 from taskveil.solvers.padding import Stack, stacks
-from taskveil.solvers.posterior import Posterior, Prior, posterior
-from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows, spectrum
+from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
+from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
+from taskveil.solvers.tridiagonal import reduced
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each
@@ -44,7 +46,6 @@ LOG_PRIOR = {
 }
 PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
 REWEIGHTINGS = 6
-LARGE_TASK = 20_000  # numbers of X; below this the interpreter, which runs one thread at a time, does most of the work
 ORDINARY = 1e100  # features between this and its inverse can be squared and added up
 SMALLEST = 1e-150
 SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
@@ -60,33 +61,58 @@ def averaged_models(
     *,
     own_scale: bool = True,
     log_prior: Array | None = None,
+    leave_out: int = 0,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
     `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is. `log_prior` (number of priors,
-    strengths): what is believed of each prior and strength beforehand; None: the law of strengths above.
+    strengths): what is believed of each prior and strength beforehand; None: the law of strengths above. `leave_out`: so many of
+    the first priors are weighed, but left out of the models.
     """
-    coef, logs = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior)
-    return coef, np.exp(logsumexp(logs, axis=3)).mean(axis=1)
+    weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
+
+    def keep(tasks: NDArray[np.int64], output: int, logs: Array) -> None:
+        weights[tasks, output] = np.exp(logs).sum(axis=2)
+
+    coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out)
+    return coef, weights.mean(axis=1)
+
+
+def averaged_but_first(
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True, *, log_prior: Array
+) -> tuple[Array, Array]:
+    """Models (m, r, d) that leave the first prior out, and the weight of each prior with the first among them.
+
+    One decomposition serves both, but for logistic loss, which weighs rows around the model in question.
+    """
+    average = partial(averaged_models, block, loss=loss, fit_intercept=fit_intercept, own_scale=False)
+    if loss == "squared":
+        return average(priors=priors, log_prior=log_prior, leave_out=1)
+    return average(priors=priors[1:], log_prior=log_prior[1:])[0], average(priors=priors, log_prior=log_prior)[1]
 
 
 def log_evidence(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True, *, log_prior: Array | None = None
 ) -> Array:
     """(m, number of priors, strengths): what every task's rows say of each prior and strength, up to a constant of the task."""
-    _, logs = _averaged(block, priors, loss, fit_intercept, False, log_prior)
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
-    found = (logs - believed).sum(axis=1)
-    return np.asarray(found - found.max(axis=(1, 2), keepdims=True))
+    found = np.zeros((block.n_tasks, *believed.shape))
+
+    def keep(tasks: NDArray[np.int64], output: int, logs: Array) -> None:
+        found[tasks] += logs - believed
+
+    _averaged(block, priors, loss, fit_intercept, False, log_prior, keep)
+    found -= found.max(axis=(1, 2), keepdims=True)
+    return found
 
 
 def _averaged(
-    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None
-) -> tuple[Array, Array]:
-    """Models (m, r, d), and log posterior weights of priors and strengths (m, r, K, g)."""
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
+    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0,
+) -> Array:  # fmt: skip
+    """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
-    coef, logs = np.zeros((m, r, d)), np.zeros((m, r, len(priors), len(SIGNAL_TO_NOISE)))
-    beforehand = LOG_PRIOR[loss] if log_prior is None else log_prior
+    coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
 
     def fit(stack: Stack) -> None:
         here = [prior.of(stack.tasks) for prior in priors]
@@ -95,15 +121,15 @@ def _averaged(
             found: list[Array] = []
 
             def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, weights = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand)
-                found[:] = [weights]
+                w, logs = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand, leave_out)
+                found[:] = [logs]
                 return w
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
-            logs[stack.tasks, o] = found[0]
+            keep(stack.tasks, o, found[0])
 
     _each_stack(block, fit)
-    return coef, logs
+    return coef
 
 
 def residual_models(
@@ -123,20 +149,17 @@ def residual_models(
     """
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     out = np.zeros((m, r, d))
-    prior = Prior(centre=centre)
+    prior = Prior(centre=centre) if np.any(centre) else Prior()
 
     def fit(stack: Stack) -> None:
         stack, size = _of_ordinary_size(stack)
         for o in range(r):
 
             def solve(rows: CentredRows, o: int = o) -> Array:
-                middle = prior.centre_of(o, size * _scale(rows, loss, own_scale))
-                seen = posterior(rows, spectrum(rows, None), prior, middle, np.array([signal_to_noise]))
-                return seen.mean(np.ones((len(rows.y), 1)))
+                return posterior_mean(rows, prior.centre_of(o, size * _scale(rows, loss, own_scale)), signal_to_noise)
 
             w = _fit(stack, o, loss, fit_intercept, solve)
-            rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
-            scale = size * _scale(rows, loss, own_scale)
+            scale = size * _target_scale(stack, o, loss, fit_intercept) if own_scale else size
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
 
     _each_stack(block, fit)
@@ -149,7 +172,8 @@ def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
     Strengths are relative to the rows, so a task's features may be divided by any number, and its models with them: powers
     of two change no digit. Features too small for that are none.
     """
-    largest = np.abs(np.where(stack.weights[:, :, None] > 0.0, stack.X, 0.0)).max(axis=(1, 2), initial=0.0)
+    of_row = np.maximum(stack.X.max(axis=2, initial=0.0), -stack.X.min(axis=2, initial=0.0))
+    largest = np.where(stack.weights > 0.0, of_row, 0.0).max(axis=1, initial=0.0)
     ordinary = (largest > 1.0 / ORDINARY) & (largest < ORDINARY)
     if ordinary.all():
         return stack, np.ones(len(largest))
@@ -159,16 +183,12 @@ def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
 
 
 def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
-    """fit(stack) for all tasks; on all threads where matrices are large enough to keep a thread busy.
+    """fit(stack) for all tasks, on all threads.
 
-    BLAS has one thread either way: how it splits a product must not depend on how many rows other tasks have.
+    BLAS has one thread: how it splits a product must not depend on how many rows other tasks have.
     """
     with small_matrix_threads(0):
-        if block.n_rows * block.n_features < LARGE_TASK * block.n_tasks:
-            for stack in stacks(block, LIMIT):
-                fit(stack)
-        else:
-            each(fit, stacks(block, LIMIT))
+        each(fit, stacks(block, LIMIT))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:
@@ -176,8 +196,12 @@ def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Ar
     out = np.ones(block.n_tasks)
     if loss == "squared":
         for stack in stacks(block, LIMIT):
-            out[stack.tasks] = centred_rows(stack, stack.y[:, :, 0], stack.weights, fit_intercept).scale
+            out[stack.tasks] = _target_scale(stack, 0, loss, fit_intercept)
     return out
+
+
+def _target_scale(stack: Stack, output: int, loss: str, fit_intercept: bool) -> Array:
+    return _scale(centred_rows(stack, stack.y[:, :, output], stack.weights, fit_intercept), loss, True)
 
 
 def _scale(rows: CentredRows, loss: str, own: bool) -> Array:
@@ -214,16 +238,24 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
 
 
 def _average(
-    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array
+    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, leave_out: int = 0
 ) -> tuple[Array, Array]:
-    """Posterior mean (k, d) over priors and strengths, and their log weights (k, K, g)."""
-    found = spectrum(rows, None)
-    seen = [posterior(rows, found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
+    """Posterior mean (k, d) over priors and strengths, those left out aside, and the log weights (k, K, g) of all."""
+    found = reduced(rows)
+    seen = [posterior(found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
     logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
-    logs -= logsumexp(logs, axis=(1, 2), keepdims=True)
-    w = sum(s.mean(np.exp(logs[:, j])) for j, s in enumerate(seen))
+    logs -= _log_sums(logs)
+    counted = logs[:, leave_out:]
+    weights = np.exp(counted - _log_sums(counted) if leave_out else counted)
+    w = sum(s.mean(weights[:, j]) for j, s in enumerate(seen[leave_out:]))
     return np.asarray(w), logs
+
+
+def _log_sums(logs: Array) -> Array:
+    """(k, 1, 1) log of the sum of exp; SciPy's takes longer than all else where tasks are few."""
+    top = logs.max(axis=(1, 2), keepdims=True)
+    return np.asarray(top + np.log(np.exp(logs - top).sum(axis=(1, 2), keepdims=True)))
 
 
 def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:

@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.padding import Stack, stacks
+from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import each
 
 Array = NDArray[np.floating]
 MOST_SQUARINGS = 12
@@ -36,9 +38,13 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     (solvers/centred.py); 0 where only rounding remains.
     """
     bounds = np.zeros(block.n_tasks)
-    for stack in stacks(block, same_size=True):
+
+    def bound(stack: Stack) -> None:
         found = largest_eigenvalues(_grams(stack, centred), slack)
         bounds[stack.tasks] = np.where(found > _rounding(stack), found, 0.0) if centred else found
+
+    with small_matrix_threads(0):
+        each(bound, stacks(block, same_size=True))
     return loss.smoothness * bounds
 
 

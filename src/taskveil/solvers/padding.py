@@ -45,7 +45,7 @@ def stacks(block: TaskBlock, limit: int = LIMIT, same_size: bool = False) -> Ite
     while first < order.size:
         width = int(ascending[first])
         fit = int(np.searchsorted(ascending, width, side="right"))
-        last = min(fit, first + max(1, limit // max(1, width * block.X.shape[1])))
+        last = min(fit, first + max(1, limit // max(1, width * block.n_features)))
         yield _stack(block, order[first:last], sizes, width)
         first = last
 
@@ -63,7 +63,9 @@ def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64],
     weights = inside.astype(float)
     if block.weights is not None:
         weights *= block.weights[rows] if width else 1.0
-    X = block.X[rows].astype(float, copy=False)
+    d = block.X.shape[1]
+    X = np.ones((*rows.shape, block.n_features))
+    X[:, :, :d] = block.X[rows]
     return Stack(tasks, rows, X, block.y[rows].astype(float, copy=False), weights)
 
 

@@ -2,8 +2,8 @@
 
     w ~ N(c, t s^2 (floor I + B B')),    B (d, q) thin
 
-One eigendecomposition X'X = V diag(e) V' per task (of XX' = U diag(e) U' where rows are fewer) serves every
-such prior: A = I + t floor XX' is diagonal in it, and the q directions are added by Woodbury's formula,
+One reduction X'X = Q T Q' per task to a tridiagonal T (of XX' where rows are fewer: solvers/tridiagonal.py) serves every
+such prior: A = I + t floor XX' is a tridiagonal system in it, and the q directions are added by Woodbury's formula,
 
     S = B'X' A^-1 X B,  M = I + t S,  u = B'X' A^-1 y,    log|I + t X C X'| = log|A| + log|M|
     y'(I + t X C X')^-1 y = y' A^-1 y - t u' M^-1 u
@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.solvers.ridge import CentredRows, Spectrum
+from taskveil.solvers.ridge import CentredRows
+from taskveil.solvers.tridiagonal import Reduced
 
 Array = NDArray[np.floating]
 LARGEST_SCORE = 1e120
@@ -52,71 +53,64 @@ class Posterior:
     determinant: Array  # (k, g) half the log determinant of I + t X C X'
     residual: Array  # (k, g) squared target in the metric of its inverse
     total: Array  # (k,) squared target around the centre
-    steps: Array  # (k, g, j) t times the solution, along the eigenvectors
-    found: Spectrum
+    steps: Array  # (k, p, g) t times the solution, along the basis
+    found: Reduced
     prior: Prior
     centre: Array | None
-    onto: Array | None  # (k, j, q)
 
     def mean(self, weights: Array) -> Array:
         """(k, d) sum over strengths of weight times posterior mean, for weights (k, g)."""
-        a = np.einsum("kg,kgj->kj", weights, self.steps)
-        w = self.prior.floor * np.einsum("kdj,kj->kd", self.found.basis, a)
-        if self.onto is not None and self.prior.directions is not None:
-            w += np.einsum("kq,dq->kd", np.einsum("kjq,kj->kq", self.onto, a), self.prior.directions)
+        v = self.found.model(np.einsum("kg,kpg->kp", weights, self.steps))
+        w, B = self.prior.floor * v, self.prior.directions
+        if B is not None:
+            w += np.einsum("kq,dq->kd", np.einsum("kd,dq->kq", v, B), B)  # task by task: how many stand here must not show
         return w if self.centre is None else w + weights.sum(axis=1)[:, None] * self.centre
 
 
-def posterior(rows: CentredRows, found: Spectrum, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
-    """`found` is the spectrum of `rows` under the identity; `centre` is (k, d) or None."""
-    along, total, centre = _around(rows, found, centre)
-    onto = None
+def posterior(found: Reduced, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
+    """`centre` is (k, d) or None."""
+    from taskveil.solvers import kernels_tridiagonal
+
+    left, centre = _around(found.rows, centre)
+    along, total = found.along(left), np.einsum("kn,kn->k", left, left)
+    onto, spread = np.empty((*along.shape, 0)), prior.floor * found.spread
     if prior.directions is not None:
-        onto = found.basis.transpose(0, 2, 1) @ prior.directions  # task by task: how many stand here must not show
-    t = _strengths(rows, found, prior.floor, onto, signal_to_noise)
-    shrink = 1.0 / (1.0 + prior.floor * t[:, :, None] * found.values[:, None, :])
-    determinant = -0.5 * np.log(shrink).sum(axis=2)
-    energy = np.square(along) * (found.values if found.dual else 1.0)
-    residual = total[:, None] - prior.floor * t * np.einsum("kj,kgj->kg", energy, shrink)
-    steps = shrink * along[:, None, :]
-    if onto is not None:
-        _add_directions(found, onto, t, shrink, steps, determinant, residual)
-    return Posterior(determinant, np.maximum(residual, 0.0), total, t[:, :, None] * steps, found, prior, centre, onto)
+        scores = found.scores(prior.directions)
+        spread = spread + np.square(scores).sum(axis=(1, 2))
+        onto = found.turned(scores if found.dual else np.broadcast_to(prior.directions, (len(scores), *prior.directions.shape)))
+    per_row = spread / np.maximum(found.rows.free, 1.0)
+    t = signal_to_noise[None] / np.where(per_row > 0.0, per_row, 1.0)[:, None]
+    determinant, residual = np.zeros_like(t), np.zeros_like(t)
+    steps = np.zeros((*along.shape, t.shape[1]))
+    if along.shape[1]:
+        kernels_tridiagonal.posterior(
+            found.diagonal, found.beside, along, np.ascontiguousarray(onto), total, t, float(prior.floor), found.dual,
+            determinant, residual, steps,
+        )  # fmt: skip
+    return Posterior(determinant, np.maximum(residual, 0.0), total, steps, found, prior, centre)
 
 
-def _add_directions(
-    found: Spectrum,
-    onto: Array,
-    t: Array,
-    shrink: Array,
-    steps: Array,
-    determinant: Array,
-    residual: Array,
-) -> None:
-    """Woodbury's correction, one strength at a time (the q x q systems of all tasks at once), in place."""
-    weight = np.ones_like(found.values) if found.dual else found.values
-    unit = np.eye(onto.shape[2])
-    for g in range(t.shape[1]):
-        a = weight * shrink[:, g]
-        S = onto.transpose(0, 2, 1) @ (a[:, :, None] * onto)
-        M = unit + t[:, g, None, None] * S
-        u = np.einsum("kjq,kj->kq", onto, steps[:, g])
-        solved = np.linalg.solve(M, u[:, :, None])[:, :, 0]
-        determinant[:, g] += 0.5 * np.linalg.slogdet(M)[1]
-        residual[:, g] -= t[:, g] * np.einsum("kq,kq->k", u, solved)
-        steps[:, g] -= t[:, g, None] * a * np.einsum("kjq,kq->kj", onto, solved)
+def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: float) -> Array:
+    """(k, d) the mean under N(centre, t s^2 I) at one strength: one linear system per task, where a grid needs a spectrum."""
+    X = rows.X
+    per_row = np.einsum("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
+    t = (signal_to_noise / np.where(per_row > 0.0, per_row, 1.0))[:, None, None]
+    around, centre = _around(rows, centre)
+    turned, left = X.transpose(0, 2, 1), around[:, :, None]
+    n, d = X.shape[1:]
+    if n < d:
+        w = t * (turned @ np.linalg.solve(np.eye(n) + t * (X @ turned), left))
+    else:
+        w = np.linalg.solve(np.eye(d) + t * (turned @ X), t * (turned @ left))
+    return w[:, :, 0] if centre is None else w[:, :, 0] + centre
 
 
-def _around(rows: CentredRows, found: Spectrum, centre: Array | None) -> tuple[Array, Array, Array | None]:
-    """Target along the eigenvectors (k, j), and its square (k,), once the centre's scores are taken off; and the centre."""
+def _around(rows: CentredRows, centre: Array | None) -> tuple[Array, Array | None]:
+    """Targets (k, n) once the centre's scores are taken off; and the centre."""
     if centre is None:
-        return found.along, found.total, None
-    scores = np.einsum("knd,kd->kn", rows.X, centre)
-    scores, centre = _of_ordinary_size(scores, centre)
-    there = np.einsum("kdj,kd->kj", found.basis, centre)
-    left = rows.y - scores
-    along = found.along - (there if found.dual else found.values * there)
-    return along, np.einsum("kn,kn->k", left, left), centre
+        return rows.y, None
+    scores, centre = _of_ordinary_size(np.einsum("knd,kd->kn", rows.X, centre), centre)
+    return rows.y - scores, centre
 
 
 def _of_ordinary_size(scores: Array, centre: Array) -> tuple[Array, Array]:
@@ -126,13 +120,3 @@ def _of_ordinary_size(scores: Array, centre: Array) -> tuple[Array, Array]:
         return scores, centre
     shorter = LARGEST_SCORE / np.maximum(largest, LARGEST_SCORE)
     return scores * shorter, centre * shorter
-
-
-def _strengths(rows: CentredRows, found: Spectrum, floor: float, onto: Array | None, signal_to_noise: Array) -> Array:
-    """t (k, g) at which the prior variance of a row's score is that many times the noise variance."""
-    spread = floor * found.values.sum(axis=1)
-    if onto is not None:
-        weight = 1.0 if found.dual else found.values[:, :, None]
-        spread = spread + (weight * np.square(onto)).sum(axis=(1, 2))
-    per_row = spread / np.maximum(rows.free, 1.0)
-    return signal_to_noise[None] / np.where(per_row > 0.0, per_row, 1.0)[:, None]

@@ -8,8 +8,7 @@ mean) L, one eigendecomposition of the smaller of Z'Z and ZZ' gives the solution
     w = c + L V diag(f) V'Z'(y - Xc),    f_j = t / (1 + t e_j),    t = 1 / (n_i mu)
 
 and the residual of row k when it is left out is its residual over 1 - 1/n_i - sum_j f_j (Z V)_kj^2 (Allen
-1974; the 1/n_i belongs to the intercept). In Bayesian terms w ~ N(c, t s^2 A^-1) with noise variance s^2,
-which is how solvers/evidence.py uses the same decomposition. Tasks come in stacks of similar size
+1974; the 1/n_i belongs to the intercept). Tasks come in stacks of similar size
 (solvers/padding.py): there is no loop over tasks, and only one stack is in memory.
 """
 
@@ -26,7 +25,7 @@ from taskveil.solvers.padding import Stack, stacks
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
-LIMIT = 300_000  # numbers of X in one stack; a handful of arrays of this size live at a time
+LIMIT = 100_000  # numbers of X in one stack; a dozen arrays of this size live at a time, and should in the cache
 ROUNDING = 1e-12  # what is left of equal targets after centring, relative to them, is not a signal
 FLOOR = 1e-9  # smallest eigenvalue of a penalty matrix, relative to its largest
 
@@ -66,7 +65,8 @@ def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = T
         t = np.where(counted, t - np.einsum("kn,kn->k", share, t)[:, None], 0.0)
         t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
     free = np.maximum(np.where(counted & usable[:, None], stack.weights, 0.0).sum(axis=1) - float(fit_intercept), 0.0)
-    return CentredRows(X * root[:, :, None], np.where(counted, t, 0.0) * root, free)
+    weighted = X if (root == 1.0).all() else X * root[:, :, None]
+    return CentredRows(weighted, np.where(counted, t, 0.0) * root, free)
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,15 @@ class Spectrum:
     """One prior N(centre, factor factor') seen through every task's rows: all that any strength needs.
 
     values (k, j)       eigenvalues e_j of Z'Z
-    energy (k, j)       squared target along each: the residual is total - sum_j f_j energy_j
     basis (k, d, j), along (k, j)   w = centre + basis (f * along)
-    total (k,)          squared target around the centre
     rows (k, n, j)      leverage of a row = sum_j f_j rows_j^2
-    dual                the smaller matrix was ZZ' = U diag(e) U': basis is L Z'U and along U'y, else L V and V'Z'y
     """
 
     values: Array
-    energy: Array
     along: Array
     basis: Array
-    total: Array
     centre: Array
     rows: Array
-    dual: bool = False
 
     def solution(self, filters: Array) -> Array:
         """w (k, d) for filter factors f (k, j)."""
@@ -100,29 +94,22 @@ class Spectrum:
         return t / (1.0 + t * self.values[:, None, :])
 
 
-def spectrum(rows: CentredRows, factor: Array | None, centre: Array | None = None, leverages: bool = False) -> Spectrum:
+def spectrum(rows: CentredRows, factor: Array | None, centre: Array) -> Spectrum:
     """Decompose rows (k tasks) under the prior covariance factor factor' (d, p); None is the identity.
 
-    `centre` is (d,) or (k, d). The smaller of the two Gram matrices is decomposed.
+    `centre` is (k, d). The smaller of the two Gram matrices is decomposed.
     """
-    k, n, d = rows.X.shape
-    middle = np.broadcast_to(0.0 if centre is None else centre, (k, d))
-    t = rows.y if centre is None else rows.y - np.einsum("knd,kd->kn", rows.X, middle)
+    t = rows.y - np.einsum("knd,kd->kn", rows.X, centre)
     Z = rows.X if factor is None else rows.X @ factor
-    dual = n < Z.shape[2]
-    if not dual:
+    if Z.shape[1] >= Z.shape[2]:
         values, V = np.linalg.eigh(Z.transpose(0, 2, 1) @ Z)
-        along = np.einsum("kdj,kd->kj", V, np.einsum("knd,kn->kd", Z, t))
-        basis, energy = V if factor is None else factor @ V, np.square(along)
-        scores = Z @ V if leverages else np.empty((k, 0, 0))
+        along, onto = np.einsum("kdj,kd->kj", V, np.einsum("knd,kn->kd", Z, t)), V
+        scores = Z @ V
     else:
         values, U = np.linalg.eigh(Z @ Z.transpose(0, 2, 1))
-        along = np.einsum("knj,kn->kj", U, t)
-        onto = Z.transpose(0, 2, 1) @ U
-        basis, energy = onto if factor is None else factor @ onto, np.maximum(values, 0.0) * np.square(along)
-        scores = U * np.sqrt(np.maximum(values, 0.0))[:, None, :] if leverages else np.empty((k, 0, 0))
-    total = np.einsum("kn,kn->k", t, t)
-    return Spectrum(np.maximum(values, 0.0), energy, along, basis, total, middle, scores, dual)
+        along, onto = np.einsum("knj,kn->kj", U, t), Z.transpose(0, 2, 1) @ U
+        scores = U * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    return Spectrum(np.maximum(values, 0.0), along, onto if factor is None else factor @ onto, centre, scores)
 
 
 @dataclass(frozen=True)
@@ -155,7 +142,7 @@ def ridge_path(block: TaskBlock, strengths: Array, penalty: Penalty | None = Non
         squares = np.zeros((g, *stack.weights.shape))
         for o in range(r):
             rows = centred_rows(stack, stack.y[:, :, o], stack.weights, fit_intercept)
-            found = spectrum(rows, factor, centres[stack.tasks, o], leverages=True)
+            found = spectrum(rows, factor, centres[stack.tasks, o])
             models, residuals = _solve(found, rows, np.asarray(strengths, dtype=float), stack.weights, fit_intercept)
             squares += np.square(residuals)
             coef[:, stack.tasks, o] = models

@@ -5,6 +5,7 @@
              -1/+1
     offsets  (m + 1,)   task i owns rows offsets[i] to offsets[i + 1]
     weights  None or (N,) 0/1: rows held out have weight 0; means divide by the sum of weights
+    constant whether every row ends in a one that is not stored: models then have d + 1 features (stacks and scores know)
 
 Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the
 block, so that a block of tasks equals its tasks one by one.
@@ -12,7 +13,7 @@ block, so that a block of tasks equals its tasks one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +22,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
+from taskveil.threads import each
 
 __all__ = ["TaskBlock", "label_columns", "position_folds", "within_reach"]
 
@@ -36,6 +38,7 @@ class TaskBlock:
     offsets: np.ndarray
     weights: np.ndarray | None = None
     kind: str = "regression"
+    constant: bool = False
 
     def __post_init__(self) -> None:
         if self.y.ndim == 1:
@@ -64,7 +67,7 @@ class TaskBlock:
 
     @property
     def n_features(self) -> int:
-        return int(self.X.shape[1])
+        return int(self.X.shape[1]) + self.constant
 
     @property
     def n_outputs(self) -> int:
@@ -122,12 +125,16 @@ class TaskBlock:
     def scores(self, W: np.ndarray, intercept: np.ndarray | None = None) -> np.ndarray:
         """Row scores x'w + b of each row under its own task's model.
 
-        W (m, r, d), intercept (m, r) -> (N, r).
+        W (m, r, d), or (1, r, d) where all have one model, intercept (m, r) -> (N, r).
         """
         of = self.task_of_row
+        d, common = self.X.shape[1], len(W) == 1
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
         for r in row_chunks(self.n_rows):
-            out[r] = np.einsum("nd,nkd->nk", self.X[r], W[of[r]])
+            V = W if common else W[of[r]]
+            out[r] = np.einsum("nd,kd->nk", self.X[r], V[0, :, :d]) if common else np.einsum("nd,nkd->nk", self.X[r], V[:, :, :d])
+            if self.constant:
+                out[r] += V[:, :, d]
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:
@@ -153,6 +160,14 @@ class TaskBlock:
         """The same rows with other targets, (N, any)."""
         return replace(self, y=within_reach(y))
 
+    def parts(self) -> Iterator[TaskBlock]:
+        """The block in pieces of a few thousand rows, views of it; whole tasks, in order."""
+        for first, last in task_chunks(self.offsets):
+            rows = slice(int(self.offsets[first]), int(self.offsets[last]))
+            weights = None if self.weights is None else self.weights[rows]
+            offsets = self.offsets[first : last + 1] - self.offsets[first]
+            yield replace(self, X=self.X[rows], y=self.y[rows], offsets=offsets, weights=weights)
+
     def take(self, tasks: Sequence[int] | slice) -> TaskBlock:
         """Some tasks of the block; a contiguous range is a view, no copy."""
         picks = np.arange(self.n_tasks)[tasks]
@@ -173,14 +188,17 @@ def within_reach(values: np.ndarray) -> np.ndarray:
     What a solver does with a value of 1e150 or 1e-160 is overflow, and an error or a warning is a message nobody paid for.
     Each value by itself and by public numbers alone, so that it changes neither other rows nor other tasks.
     """
-    out = values
-    for rows in row_chunks(values.shape[0]):
+
+    def beyond(rows: slice) -> bool:
         size = np.abs(values[rows])
-        small, large = (size < 1.0 / REACH) & (size > 0.0), size > REACH
-        if small.any() or large.any():
-            out = values.copy() if out is values else out
-            out[rows][small] = 0.0
-            out[rows][large] = np.copysign(REACH, values[rows][large])
+        return bool((size > REACH).any() or ((size < 1.0 / REACH) & (size > 0.0)).any())
+
+    if not any(each(beyond, row_chunks(values.shape[0]))):
+        return values
+    out, size = values.copy(), np.abs(values)
+    out[(size < 1.0 / REACH) & (size > 0.0)] = 0.0
+    large = size > REACH
+    out[large] = np.copysign(REACH, values[large])
     return out
 
 

@@ -7,6 +7,7 @@ Two steps, each done once per data set: `factorize` turns any identifiers into c
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 
-__all__ = ["factorize", "group_rows", "row_chunks", "sums_by_group", "task_chunks", "task_label"]
+__all__ = ["factorize", "group_rows", "in_order", "room_like", "row_chunks", "sums_by_group", "task_chunks", "task_label"]
 
 CHUNK_ROWS = 1 << 12
 """Rows handled at once: temporaries stay in the cache, and no full-size one doubles the memory."""
@@ -66,6 +67,34 @@ def group_rows(codes: np.ndarray, n_groups: int) -> tuple[np.ndarray | None, np.
         return None, offsets
     small = codes.astype(np.int16) if n_groups <= np.iinfo(np.int16).max else codes  # 16 bits: radix sort
     return np.argsort(small, kind="stable"), offsets
+
+
+def room_like(X: np.ndarray) -> np.ndarray:
+    """An empty array of numbers of this shape: in memory, or where X is a file, in a file without a name.
+
+    Rows that are read from a file may not fit into memory, and a scaled copy of them would not either.
+    """
+    dtype = X.dtype if X.dtype.kind == "f" else np.dtype(np.float64)
+    if not _is_file(X):
+        return np.empty(X.shape, dtype=dtype)
+    with tempfile.TemporaryFile() as nameless:  # the mapping keeps it; it is gone with the last array
+        return np.memmap(nameless, dtype, "w+", shape=X.shape)
+
+
+def in_order(X: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """X[order], in a file where X is one."""
+    if not _is_file(X):
+        return X[order]
+    out = room_like(X)
+    for rows in row_chunks(len(order)):
+        out[rows] = X[order[rows]]
+    return out
+
+
+def _is_file(X: Any) -> bool:
+    while isinstance(X, np.ndarray) and not isinstance(X, np.memmap):
+        X = X.base
+    return isinstance(X, np.memmap)
 
 
 def sums_by_group(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:

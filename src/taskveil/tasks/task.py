@@ -22,7 +22,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.checks import as_rows, check_lengths, check_values
-from taskveil.tasks.grouping import factorize, group_rows
+from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
 from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
@@ -147,7 +147,7 @@ class TaskSet:
             return values if order is None or values is None else np.asarray(values)[order]
 
         made = cls(
-            X=take(X),
+            X=X if order is None else in_order(X, order),
             y=take(y),
             offsets=offsets,
             task_names=names,

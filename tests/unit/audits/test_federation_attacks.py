@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.eigenvalues import fail_as_lapack
 
 from taskveil.audits import federation_attacks as attacks
 from taskveil.errors import CheckFailed
@@ -34,6 +35,7 @@ def as_before(monkeypatch) -> None:
 
     monkeypatch.setattr(module, "checked_view", lambda packet, rounds, *_: wire.view_from(rounds[0], packet.arrays))
     monkeypatch.setattr(posterior, "_of_ordinary_size", lambda scores, centre: (scores, centre))
+    fail_as_lapack(monkeypatch)
     monkeypatch.setattr(module.Site, "_message", unguarded)
     monkeypatch.setattr(module.Site, "_models", lambda self, view: self.tasks.finish({}, view))
     monkeypatch.setattr(module.Volatile, "finished", False)

@@ -5,14 +5,14 @@ import sys
 import types
 
 import pytest
-from benchmarks import core, run, timing
+from benchmarks import core, run, timing, whole
 
 
 @pytest.fixture
 def toy(monkeypatch):
     module = types.ModuleType("benchmarks.toy")
     module.BENCHMARKS = {
-        "kept": lambda repeats: timing.measured([2.0, 3.0, 4.0], at_least=2.5, threads=1),
+        "kept": lambda repeats: timing.measured([2.0, 3.0, 4.0], at_least=2.5, peer="a loop"),
         "broken": lambda repeats: timing.measured([2.0], at_most=1.5),
         "absent": lambda repeats: timing.unavailable("no such part"),
         "raises": lambda repeats: 1 / 0,
@@ -29,6 +29,8 @@ def test_results_are_written_with_promise_and_verdict(toy, tmp_path, capsys):
     assert "ZeroDivisionError" in results["raises"]["reason"]
     printed = capsys.readouterr().out
     assert "DOES NOT HOLD" in printed and "not measured: no such part" in printed
+    assert "| kept | at least 2.5 | 3 | 2.5 to 3.5 |" in printed and "| broken | at most 1.5 | 2 |" in printed
+    assert (tmp_path / "table.md").read_text().strip() in printed
 
 
 def test_a_module_that_cannot_be_imported_is_reported(tmp_path):
@@ -47,5 +49,5 @@ def test_every_promise_of_the_readme_has_a_benchmark():
     readme = (core.__file__).replace("core.py", "README.md")
     with open(readme) as text:
         table = text.read()
-    for name in core.BENCHMARKS:
+    for name in (*core.BENCHMARKS, *whole.BENCHMARKS):
         assert f"`{name}`" in table

@@ -93,3 +93,10 @@ def test_a_forked_child_gets_threads_of_its_own(three_threads):
     child.start()
     child.join(20)
     assert child.exitcode == 0
+
+
+def test_helpers_keep_silent_where_the_caller_does(three_threads):
+    """NumPy's error state belongs to a thread; a warning from a helper would be a word about somebody's rows."""
+    with np.errstate(over="ignore", divide="raise"):
+        states = threads.each(lambda _: (time.sleep(0.01), np.geterr())[1], range(12))
+    assert all(s["over"] == "ignore" and s["divide"] == "raise" for s in states)

@@ -24,9 +24,10 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
+from taskveil.tasks.grouping import room_like, row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
+from taskveil.threads import each
 
 __all__ = ["MODES", "Scaling", "fit_scaling"]
 
@@ -98,13 +99,16 @@ class Scaling:
         if self.mode == "none" and self.normalise is None:
             return X
         if out is None:
-            out = np.empty(X.shape, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
-        for r in row_chunks(X.shape[0]):
+            out = room_like(X)
+
+        def scale(r: slice) -> None:
             i: Any = task[r]
             i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
             chunk = X[r] - self.shift[i]
             chunk /= self.scale[i]
             out[r] = _unit_rows(chunk) if self.normalise == "row" else chunk
+
+        each(scale, row_chunks(X.shape[0]))
         return out
 
 
@@ -201,7 +205,9 @@ def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tup
     """Mean and standard deviation per task and column, (m, d) each; two passes, a few tasks at a time."""
     m, d = offsets.size - 1, X.shape[1]
     mean, std = np.zeros((m, d)), np.ones((m, d))
-    for a, b in task_chunks(offsets):
+
+    def some(tasks: tuple[int, int]) -> None:
+        a, b = tasks
         rows, part = slice(offsets[a], offsets[b]), offsets[a : b + 1] - offsets[a]
         w = np.ones(part[-1]) if mask is None else mask[rows].astype(np.float64)
         total = sums_by_group(w, part)
@@ -210,6 +216,8 @@ def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tup
         mean[a:b] = sums_by_group(chunk, part) / n
         centred = X[rows] - np.repeat(mean[a:b], np.diff(part), axis=0)
         std[a:b] = np.sqrt(sums_by_group(centred**2 * w[:, None], part) / n)
+
+    each(some, task_chunks(offsets))
     tiny = 1e-10 * np.maximum(np.abs(mean), 1e-300)  # rounding of a constant column is not a spread
     return mean, np.where(std > tiny, std, 1.0)
 
