@@ -37,7 +37,7 @@ from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
-from taskveil.tasks.prepare.unusable import SET_ASIDE
+from taskveil.tasks.prepare.unusable import SET_ASIDE, usable_counts
 from taskveil.tasks.task import CLIPPED, TaskSet
 
 
@@ -45,6 +45,7 @@ class TaskEstimator(BaseEstimator):
     """What TaskRegressor and TaskClassifier share. See those for the parameters."""
 
     _kind = ""
+    _losses: tuple[str, ...] = ()  # what loss= may be; the first is the usual one
     classes_: Any
     _gain: Gain | None
 
@@ -69,6 +70,8 @@ class TaskEstimator(BaseEstimator):
         normalise: Literal["row"] | None = None,
         missing: Literal["error", "impute-own", "impute-bounds"] = "error",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        loss: Literal["squared", "poisson", "huber"] | None = None,
+        exposure: Any = None,
         fit_intercept: bool = True,
         task_column: Any = None,
         person: Any = None,
@@ -101,6 +104,8 @@ class TaskEstimator(BaseEstimator):
         self.normalise = normalise
         self.missing = missing
         self.class_weight = class_weight
+        self.loss = loss
+        self.exposure = exposure
         self.fit_intercept = fit_intercept
         self.task_column = task_column
         self.person = person
@@ -157,9 +162,11 @@ class TaskEstimator(BaseEstimator):
         rules = self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
+        X, exposure = self._with_exposure(X)
         tasks = inputs.tasks_of(
-            X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
+            X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing, exposure
         )
+        tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
         weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
         method, scaling, notes = self._prepared(tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
@@ -189,6 +196,16 @@ class TaskEstimator(BaseEstimator):
             if note not in quiet:
                 warnings.warn(note, UserWarning, stacklevel=2)
         return self
+
+    @property
+    def _loss(self) -> str:
+        return self.loss or self._losses[0]
+
+    def _with_exposure(self, X: Any) -> tuple[Any, Any]:
+        """X without its column of exposures, and the exposures; None where there are none."""
+        if self.exposure is not None and self._loss != "poisson":
+            raise OptionError(f"exposure is what counts are per: it goes with loss='poisson', not with {self._loss!r}")
+        return inputs.split_exposure(X, self.exposure)
 
     def _method(self, tasks: TaskSet | None = None) -> Method:
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
@@ -247,6 +264,7 @@ class TaskEstimator(BaseEstimator):
             scaling=self.scaling,
             normalise=self.normalise,
             raw_rows=self._method().raw_rows,
+            loss=self._loss,
         )
 
     def _scaling(self, tasks: TaskSet, weights: np.ndarray | None = None) -> Scaling:
@@ -265,18 +283,19 @@ class TaskEstimator(BaseEstimator):
         if self.normalise is not None:
             raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
         bought, private = CommonScale(method, self.scaling_share), self.epsilon is not None
-        outer = common_units.outer_scaling(tasks, self.unit, private)
+        outer = common_units.outer_scaling(tasks, self.unit, private, self._loss)
         budget = bought.adjust(self._budget(tasks))
         public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
         bought.check(public, budget)
         if bought.affordable(public, budget):
             return bought, outer, []
-        scaling, why = common_units.instead(tasks, self.unit, private)
+        scaling, why = common_units.instead(tasks, self.unit, private, self._loss)
         return method.in_own_units(), scaling, [why]
 
     def _in_best_units(self, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
         """Common units where the method gains by them and can afford them, else the given ones."""
-        outer, budget = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None), method.adjust(self._budget(tasks))
+        outer = common_units.outer_scaling(tasks, self.unit, self.epsilon is not None, self._loss)
+        budget = method.adjust(self._budget(tasks))
         public = self._public(tasks, outer, TaskBlock.from_tasks(tasks))
         best = in_best_units(method, public, budget)
         return best, outer if isinstance(best, CommonScale) else given, []
@@ -293,6 +312,7 @@ class TaskEstimator(BaseEstimator):
             max_rows=int(tasks.sizes.max()) if self.epsilon is None else None,
             seed=self.seed if self.seed is not None else self.random_state,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
+            loss=self._loss,
         )
 
     def _with_prior(self, public: PublicInfo, method: Method, budget: Budget, tasks: TaskSet, scaling: Scaling) -> PublicInfo:
@@ -446,7 +466,7 @@ class TaskEstimator(BaseEstimator):
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
             gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
-            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._kind == "regression" else gain
+            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._loss == "squared" else gain
         return gain
 
     def summary(self) -> str:

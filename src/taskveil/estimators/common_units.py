@@ -20,24 +20,24 @@ NOT_BOUGHT = (
 )
 
 
-def outer_scaling(tasks: TaskSet, unit: str, private: bool = True) -> Scaling:
+def outer_scaling(tasks: TaskSet, unit: str, private: bool = True, loss: str | None = None) -> Scaling:
     """The units rows come in before common ones are known: the user's for unit task, declared ranges for unit record."""
     if unit == "task":
-        return fit_scaling(tasks, "none", private=private)
-    if tasks.bounds is None or (tasks.kind == "regression" and tasks.bounds.target is None):
+        return fit_scaling(tasks, "none", private=private, loss=loss)
+    if tasks.bounds is None or (tasks.kind != "classification" and tasks.bounds.target is None):
         raise OptionError(
             "scaling='private' with unit='record' needs declared outer ranges of features and target: pass bounds= (wide "
             "ones will do, the released scale refines them)"
         )
-    return fit_scaling(tasks, "declared", private=private)
+    return fit_scaling(tasks, "declared", private=private, loss=loss)
 
 
-def instead(tasks: TaskSet, unit: str, private: bool) -> tuple[Scaling, str]:
+def instead(tasks: TaskSet, unit: str, private: bool, loss: str | None) -> tuple[Scaling, str]:
     """What is used where common units are not worth their price, and the words for it."""
     if unit == "task":
-        scaling = fit_scaling(tasks, "own", private=private)
+        scaling = fit_scaling(tasks, "own", private=private, loss=loss)
         return scaling, NOT_BOUGHT.format(instead="every task scales by its own statistics")
-    return outer_scaling(tasks, unit, private), NOT_BOUGHT.format(instead="the declared ranges are used")
+    return outer_scaling(tasks, unit, private, loss), NOT_BOUGHT.format(instead="the declared ranges are used")
 
 
 def units_of(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
@@ -62,4 +62,6 @@ def _composed(outer: Scaling, released: Scaling) -> Scaling:
         np.asarray(outer.scale * released.scale),
         outer.y_shift + outer.y_scale * released.y_shift,
         outer.y_scale * released.y_scale,
+        own_target=outer.own_target,
+        link=outer.link,
     )

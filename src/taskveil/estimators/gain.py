@@ -15,7 +15,7 @@ from scipy.special import stdtr
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
-from taskveil.methods.base import Method, Models
+from taskveil.methods.base import USUAL_LOSS, Method, Models
 from taskveil.runtime.in_process import replay
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
 CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
+MEASURES = {  # what held-out losses are called, and what they are multiplied by: some losses carry a factor one half
+    "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0),
+    "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("Huber loss (scaled target)", 2.0),
+}  # fmt: skip
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
 
@@ -111,8 +115,7 @@ def measure_gain(
     with small_matrix_threads(block.n_features):
         alone, shared, held = held_out_losses(method, block, record)
     kept = models.kept if models.kept is not None else np.full(block.n_tasks, not method.shares_nothing)
-    metric = "mean squared error (scaled target)" if block.kind == "regression" else "log loss"
-    factor = 2.0 if block.kind == "regression" else 1.0  # the squared loss carries a factor one half
+    metric, factor = MEASURES[record.public.loss]
     mean = held.means_by_task
     return Gain(names, factor * mean(alone), factor * mean(shared), np.asarray(kept, dtype=bool), metric)
 
@@ -175,7 +178,7 @@ def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tupl
         alone = alone_models(seen, record)
         shared = replay(method, seen, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
-            losses[row, held & counted] = row_losses(block, models)[held & counted]
+            losses[row, held & counted] = row_losses(block, models, record.public.loss)[held & counted]
     return losses[0], losses[1], block if counted.all() else block.with_mask(counted)
 
 
@@ -188,7 +191,6 @@ def alone_models(block: TaskBlock, record: RunRecord) -> Models:
     return side.finish(side.start(), record.billboards[0].view(None))
 
 
-def row_losses(block: TaskBlock, models: Models) -> np.ndarray:
-    """Loss of every row under its task's model, summed over outputs."""
-    loss = LOSSES.get("squared" if block.kind == "regression" else "logistic")
-    return loss.value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)
+def row_losses(block: TaskBlock, models: Models, loss: str | None = None) -> np.ndarray:
+    """Loss of every row under its task's model, summed over outputs; None: the usual one of the kind."""
+    return LOSSES.get(loss or USUAL_LOSS[block.kind]).value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)

@@ -70,11 +70,13 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     )  # fmt: skip
     record = estimator.record_
     if estimator.scaling_.mode == "private":
-        outer = common_units.outer_scaling(tasks, estimator.unit)
+        outer = common_units.outer_scaling(tasks, estimator.unit, loss=estimator._loss)
         scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
     else:
         private = estimator.epsilon is not None
-        scaling = fit_scaling(tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private)
+        scaling = fit_scaling(
+            tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private, loss=estimator._loss
+        )
         block = scaling.apply(tasks)
     models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
     adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None})  # who the training rows are of stays there

@@ -35,6 +35,7 @@ from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
 
@@ -125,7 +126,7 @@ def _restore(
     """Fitted attributes out of checked content."""
     shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
     scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target)
+    scaling = replace(scaling, own_target=prepared.own_target, link=link_of(record.public.kind, record.public.loss))
     estimator.task_names_, estimator.feature_names_ = tuple(about["task_names"]), tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])

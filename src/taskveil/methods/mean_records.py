@@ -84,7 +84,8 @@ class RecordServer(ServerSide):
 
     def __init__(self, public: PublicInfo, plan: Plan):
         self.public, self.plan = public, plan
-        self.step_size = 1.0 / (LOSSES.get(public.loss).smoothness * longest_row(public))
+        smooth = LOSSES.get(public.loss).smoothness  # rates are parts of the declared largest: their curvature is at most one
+        self.step_size = 1.0 / ((smooth if math.isfinite(smooth) else 1.0) * longest_row(public))
 
     def start(self) -> tuple[State, Billboard]:
         zero = np.zeros((self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import UNBOUNDED
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -32,6 +32,7 @@ class Pooled(Method):
     """
 
     name = "pooled"
+    losses = ANY_LOSS
     units = ("task", "record")
     reference = "the pooled baseline of all five papers"
 
@@ -41,7 +42,7 @@ class Pooled(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         if budget.epsilon is not None:
             return self._noisy().requests(public, budget)
-        rounds = 1 if public.kind == "regression" else (self.rounds or ROUNDS)
+        rounds = 1 if public.loss == "squared" else (self.rounds or ROUNDS)
         shape = (public.n_outputs, public.n_features, public.n_features + 1)
         return [Request(STATISTICS, t + 1, VectorSum(shape, UNBOUNDED)) for t in range(rounds)]
 
@@ -125,7 +126,7 @@ class PooledServer(ServerSide):
         regular = curvature + ridge[:, None, None] * np.eye(d)
         move = np.linalg.solve(regular, (gradient + ridge[:, None] * state["mean"])[:, :, None])[:, :, 0]
         length = np.linalg.norm(move, axis=1, keepdims=True)
-        longest = 10.0 / np.maximum(length, 1e-300) if self.public.kind != "regression" else 1.0
+        longest = 10.0 / np.maximum(length, 1e-300) if self.public.loss != "squared" else 1.0
         mean = state["mean"] - move * np.minimum(1.0, longest)
         still = bool(np.abs(move).max() < 1e-9)
         return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted, done=still)

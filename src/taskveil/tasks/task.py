@@ -26,12 +26,13 @@ from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
 from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
-from taskveil.tasks.prepare.unusable import rows_to_keep
+from taskveil.tasks.prepare.unusable import rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "Task", "TaskSet"]
+__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed"]
 
 CLIPPED = "values outside their declared range are clipped to it"
+EXPOSURE = "(exposure)"  # the carried column that holds what counts are per
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +131,7 @@ class TaskSet:
         given, labels = y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
+        groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
@@ -179,6 +181,11 @@ class TaskSet:
     def n_features(self) -> int:
         """Number of features."""
         return int(self.X.shape[1])
+
+    @property
+    def exposure(self) -> np.ndarray | None:
+        """What the count of every row is per (N,), above zero; None: every row counts for one."""
+        return self.groups.get(EXPOSURE)
 
     @property
     def n_classes(self) -> int:
@@ -286,6 +293,16 @@ class TaskSet:
             f"{self.target_name!r}, "
             f"{'declared bounds' if self.bounds is not None else 'no declared bounds'})"
         )
+
+
+def exposed(tasks: TaskSet, exposure: np.ndarray, unusable: str = "error") -> TaskSet:
+    """The same tasks with what every count is per; a task with an exposure that cannot be used is an error, or set aside."""
+    groups, lost = usable_exposure({EXPOSURE: exposure}, EXPOSURE, np.zeros(tasks.n_rows, dtype=bool), unusable == "set-aside")
+    bad = np.zeros(tasks.n_tasks, dtype=bool)
+    bad[tasks.task_of_row()[lost]] = True
+    aside = tuple(name for name, out in zip(tasks.task_names, bad, strict=True) if out)
+    made = replace(tasks, groups={**tasks.groups, **groups}, set_aside=(*tasks.set_aside, *aside))
+    return made.select(~bad[tasks.task_of_row()]) if bad.any() else made
 
 
 def _frozen(array: Any) -> Any:
