@@ -11,6 +11,7 @@ from taskveil.cli.flags import flag
 from taskveil.cli.options import (
     asked_method,
     json_option,
+    loss_option,
     method_option,
     methods_with,
     parse_settings,
@@ -32,11 +33,12 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @method_option
 @click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
 @click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
-@click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
+@click.option("--kind", type=click.Choice(["regression", "classification", "survival"]), default="regression", show_default=True)
+@loss_option
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
 @json_option
-def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
+def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str, loss: str | None,
             theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import default_delta, describe_plan, spending
@@ -63,7 +65,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
     given["delta"] = check_new_delta(given["delta"])
     budget = Budget(epsilon=read_epsilon(epsilon), **given)
     task_rows = (rows or 0,) * n_tasks if by_record else None
-    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows)
+    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows, loss=loss or "")
     if (options.get("rounds") or 0) > MANY_ROUNDS:
         click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
     with progress_bar(f"planning {chosen.name}"):

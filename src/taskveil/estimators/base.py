@@ -42,7 +42,7 @@ from taskveil.tasks.task import CLIPPED, TaskSet
 
 
 class TaskEstimator(BaseEstimator):
-    """What TaskRegressor and TaskClassifier share. See those for the parameters."""
+    """What TaskRegressor, TaskClassifier and TaskSurvival share. See the first for the parameters."""
 
     _kind = ""
     _losses: tuple[str, ...] = ()  # what loss= may be; the first is the usual one
@@ -383,6 +383,10 @@ class TaskEstimator(BaseEstimator):
         self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
+        self._keep_own(tasks)
+
+    def _keep_own(self, tasks: TaskSet) -> None:
+        """What tasks keep of their own rows beside a model; nothing, but for survival."""
 
     def _set_coefficients(self, method: Method, scaling: Scaling, models: Models) -> None:
         if not method.linear:

@@ -14,6 +14,7 @@ from taskveil.tasks.grouping import factorize, task_label
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed
@@ -198,6 +199,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     """The class of the estimator says what the target is, whatever its type suggests."""
     if tasks.kind == kind:
         return tasks
+    if "survival" in (kind, tasks.kind):
+        raise DataError(f"these tasks are {tasks.kind}, not {kind}: load them with kind='survival' and event=COLUMN for TaskSurvival")
     facts = tuple(f for f in tasks.facts if f.what != "kind")
     if kind == "regression":
         facts = tuple(f for f in facts if f.what != "labels")
@@ -214,6 +217,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
 
 def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False) -> np.ndarray:
     """The target as an array; what a task is set aside for is left in it."""
+    if kind == "survival":
+        return survival_target(y, unusable == "set-aside")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)

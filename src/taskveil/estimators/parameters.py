@@ -27,7 +27,7 @@ PARAMETERS: dict[str, Rule] = {
     "scaling": Choice("auto", *MODES, "private"),
     "scaling_share": Number(above=0, below=1),
     "normalise": optional(Choice("row")),
-    "loss": optional(Choice("squared", "poisson", "huber", "logistic")),
+    "loss": optional(Choice("squared", "poisson", "huber", "logistic", "cox")),
     "fit_intercept": Flag(),
     "missing": Choice("error", "impute-own", "impute-bounds"),
     "unknown": Choice("error", "billboard"),

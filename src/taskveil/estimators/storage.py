@@ -96,15 +96,14 @@ def load(directory: str | Path) -> Any:
 
     Returns
     -------
-    TaskRegressor or TaskClassifier
+    TaskRegressor, TaskClassifier or TaskSurvival
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
-    from taskveil.estimators.classifier import TaskClassifier
-    from taskveil.estimators.regressor import TaskRegressor
+    from taskveil.estimators import ESTIMATORS
 
     folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
-    kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
+    kinds = {kind.__name__: kind for kind in ESTIMATORS.values()}
     if about.get("format") not in READABLE or str(about.get("class")) not in kinds:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "

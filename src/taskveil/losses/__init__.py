@@ -1,6 +1,7 @@
 """Losses of one score, by name. A new loss is one file and one line; tests/contract checks it."""
 
 from taskveil.losses.base import Loss
+from taskveil.losses.cox import Cox
 from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
 from taskveil.losses.hinge import Hinge
 from taskveil.losses.huber import Huber
@@ -14,7 +15,8 @@ LOSSES.add("squared", Squared())
 LOSSES.add("logistic", Logistic())
 LOSSES.add("poisson", Poisson())
 LOSSES.add("huber", Huber())
+LOSSES.add("cox", Cox())
 LOSSES.add("hinge", Hinge())
 LOSSES.add("epsilon-insensitive", EpsilonInsensitive())
 
-__all__ = ["EpsilonInsensitive", "Hinge", "Huber", "LOSSES", "Logistic", "Loss", "Poisson", "Squared"]
+__all__ = ["Cox", "EpsilonInsensitive", "Hinge", "Huber", "LOSSES", "Logistic", "Loss", "Poisson", "Squared"]

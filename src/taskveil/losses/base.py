@@ -35,6 +35,7 @@ class Loss(ABC):
     strengths     centre and width, in decades, of what is believed of signal-to-noise ratios beforehand
     prior_rows    what the belief in noise variance one is worth, in rows
     step_size     length at which a step from the public model is cut off, in common units
+    rowwise       whether a task's loss is a sum over its rows; if not, `working` is its own and solvers/cox.py minimises it
     score_range   working scores further from zero do not change a row's weight further: separable tasks stay finite
     """
 
@@ -48,6 +49,7 @@ class Loss(ABC):
     prior_rows: float = 0.0
     step_size: float = 1.0
     score_range: float = SCORE_RANGE
+    rowwise: bool = True
 
     @property
     def labels(self) -> bool:

@@ -14,10 +14,11 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import ANY_KIND, ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import UNBOUNDED
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
 
 STATISTICS = "statistics"
@@ -32,7 +33,7 @@ class Pooled(Method):
     """
 
     name = "pooled"
-    losses = ANY_LOSS
+    kinds, losses = ANY_KIND, ANY_LOSS
     units = ("task", "record")
     reference = "the pooled baseline of all five papers"
 
@@ -88,6 +89,8 @@ class PooledTasks(TaskSide):
         block = self.block
         m, r, d = block.n_tasks, block.n_outputs, block.n_features
         W = np.repeat(view["mean"][None], m, axis=0)
+        if not self.loss.rowwise:
+            return state, {STATISTICS: seal_clipped_sum(VectorSum((r, d, d + 1), UNBOUNDED), self._together(W[0, 0]), m)}
         b = best_intercepts(block, W, self.loss, self.public.fit_intercept)
         scores = block.scores(W, b)
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
@@ -103,6 +106,16 @@ class PooledTasks(TaskSide):
                 total[k, :, :d] += (centred * bend[:, None]).T @ centred
                 total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
         return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, UNBOUNDED), total, m)}
+
+    def _together(self, w: np.ndarray) -> np.ndarray:
+        """The same for a loss whose rows count together, task by task: every task keeps its own baseline."""
+        block, d = self.block, self.block.n_features
+        weights = np.ones(block.n_rows) if block.weights is None else block.weights
+        total = np.zeros((1, d, d + 1))
+        for rows in map(block.rows, range(block.n_tasks)):
+            _, gradient, curvature = partial_likelihood(np.asarray(block.X[rows], dtype=float), block.y[rows, 0], weights[rows], w)
+            total[0] += np.column_stack([curvature, gradient])
+        return total
 
     def finish(self, state: State, view: View) -> Models:
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)

@@ -43,6 +43,7 @@ import numpy as np
 
 from taskveil.methods import direction_mean
 from taskveil.methods.base import (
+    ANY_KIND,
     ANY_LOSS,
     Billboard,
     Message,
@@ -88,7 +89,7 @@ class Subspace(Method):
     """
 
     name = "subspace"
-    losses = ANY_LOSS
+    kinds, losses = ANY_KIND, ANY_LOSS
     chooses_locally = True
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 

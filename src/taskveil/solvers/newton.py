@@ -54,6 +54,10 @@ def minimise_local(
     m, r = block.n_tasks, block.n_outputs
     mu = np.asarray(strengths, dtype=float)
     mu = np.broadcast_to(mu[:, None] if mu.ndim == 1 else mu, (m, r))
+    if not loss.rowwise:
+        from taskveil.solvers.cox import minimise_cox
+
+        return minimise_cox(block, mu, penalty)
     W, b = solve_grid(block, loss, mu[None], penalty, fit_intercept)
     return W[0], b[0]
 
