@@ -84,6 +84,8 @@ class Canaries:
         )  # fmt: skip
 
     def _targets(self, tasks: TaskSet, sign: np.ndarray, side: np.ndarray) -> np.ndarray:
+        if tasks.kind == "survival":
+            raise OptionError("one-run audits have canaries for regression and for two classes, not for survival: use tv.audit")
         if tasks.kind != "regression":
             assert tasks.classes is not None
             if len(tasks.classes) != 2:

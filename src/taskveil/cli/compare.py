@@ -69,7 +69,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     if out:
         prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
-    given["exposure"] = reading["exposure"]
+    given["exposure"], reading["loss"] = reading["exposure"], given["loss"]
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
     train, _ = splits(0)

@@ -148,7 +148,7 @@ def read(data: Any, given: dict[str, Any]) -> Any:
     from taskveil.tasks.prepare.step import PrepareRules
 
     rules = PrepareRules(given["unit"], read_epsilon(given["epsilon"]) is not None, given["variant"] == "sound")
-    return load(data, unusable=rules.unusable, **{k: given[k] for k in READING})
+    return load(data, unusable=rules.unusable, loss=given["loss"], **{k: given[k] for k in READING})
 
 
 def begin(folder: Path, data: str, given: dict[str, Any], overwrite: bool = False) -> None:

@@ -511,6 +511,8 @@ class TaskEstimator(BaseEstimator):
             state["record_"] = self.record_.without_states()
         if not (self.person is None or isinstance(self.person, str)):
             state["person"] = None  # one name for every training row
+        if not (self.exposure is None or isinstance(self.exposure, str)):
+            state["exposure"] = None
         return state
 
     def save(self, directory: str | Path) -> Path:

@@ -149,8 +149,7 @@ def fit_scaling(
     m, d, link = tasks.n_tasks, tasks.n_features, link_of(tasks.kind, loss)
     make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)
     shift, scale = make(tasks, mask) if make else (np.zeros(d), np.ones(d))
-    own = link in ("rate", "time") or (mode == "declared" and link == "number")
-    own = own and (mode != "declared" or undeclared_target(tasks.bounds))
+    own = (link in ("rate", "time") or (mode == "declared" and link == "number")) and undeclared_target(tasks.bounds)
     return Scaling(
         mode,
         np.broadcast_to(shift, (m, d)),
@@ -168,10 +167,10 @@ Parts = tuple[np.ndarray, np.ndarray]
 def _target_units(tasks: TaskSet, mode: str, link: str, own: bool, robust: bool, mask: np.ndarray | None) -> Parts:
     """Shift and scale (m,) of the target."""
     m, target = tasks.n_tasks, None if tasks.bounds is None else tasks.bounds.target
+    if target is not None and (link in ("rate", "time") or (link == "number" and mode == "declared")):
+        return declared_units(link, target, m)
     if link == "label" or (mode == "none" and not own):
         return np.zeros(m), np.ones(m)
-    if mode == "declared" and target is not None:
-        return declared_units(link, target, m)
     if mode == "pooled-standard" and not own:
         y_shift, y_scale = _moments(tasks.y[:, None], np.asarray([0, tasks.n_rows]), mask)
         return np.repeat(y_shift[:, 0], m), np.repeat(y_scale[:, 0], m)
