@@ -112,7 +112,8 @@ def simulation_of(estimator: TaskEstimator) -> Any:
     declared = estimator._loss in ("poisson", "cox") and str(params["unit"]) == "record"  # without one there is no such run
     params.update(
         method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, exposure=None,
-        bounds=PublicBounds(target=(0.0, LARGE)) if declared else None, scaling="none", person=None, task_column=None, strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
+        bounds=PublicBounds(target=(0.0, LARGE)) if declared else None, scaling="none", person=None, task_column=None,
+        strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
     )  # fmt: skip
     return type(estimator)(**params)
 

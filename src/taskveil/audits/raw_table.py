@@ -98,7 +98,8 @@ def _with_columns(
     frame: pd.DataFrame, reading: Mapping[str, Any], opened: Callable[[pd.DataFrame], tuple[Any, ...]], text: bool = False
 ) -> RawTable:
     task, target = reading["task"], reading["target"]
-    apart = {task, target, *(reading.get(name) for name in ("person", "event", "exposure")), *reading.get("groups", ()), *(reading.get("leave_out") or ())}
+    named = [reading.get(name) for name in ("person", "event", "exposure")]
+    apart = {task, target, *named, *reading.get("groups", ()), *(reading.get("leave_out") or ())}
     features = reading.get("features") or [c for c in frame.columns if c not in apart]
     return RawTable(frame, task, target, tuple(features), opened, text, event=reading.get("event"))
 

@@ -38,7 +38,8 @@ from taskveil.cli.progress import progress_bar
 )
 @help_panels(
     your_table=DATA_PANEL,
-    comparison="--methods --train-fraction --split-by --repeats --metric --loss --set --scaling --scaling-share --normalise --seed",
+    comparison="--methods --train-fraction --split-by --repeats --metric --loss --set --scaling --scaling-share --normalise "
+    "--seed",
     privacy=PRIVACY_PANEL,
     results="--out --overwrite --json --help",
 )
@@ -52,7 +53,7 @@ from taskveil.cli.progress import progress_bar
               help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse rmse r2 log-loss auc accuracy balanced-accuracy error-rate concordance; default: by the kind.")
+@click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance; has a default.")
 @loss_option
 @privacy_options
 @scaling_options

@@ -161,7 +161,9 @@ def help_panels(**panels: str) -> Callable:
     return stack(*made)
 
 
-DATA_PANEL = "--task --target --targets --event --exposure --person --features --leave-out --positive --kind --bounds --missing --bad-rows"
+DATA_PANEL = (
+    "--task --target --targets --event --exposure --person --features --leave-out --positive --kind --bounds --missing --bad-rows"
+)
 PRIVACY_PANEL = "--epsilon --epsilons --delta --unit --neighbours --variant --mechanism --aggregation --secure"
 
 ledger_options = stack(
@@ -215,7 +217,7 @@ def parse_epsilons(text: str) -> list[float | None]:
 def load(data: str, metric: str | None = None, loss: str | None = None, **given: Any) -> Any:
     """The TaskSet a command works on; says which kind of target it is and how to change that.
 
-    A metric or a loss decides the kind too. Where only the type of the column does, nothing but 0 and 1 is a question to whoever asks.
+    A metric or a loss decides it too. Where only the type of the column does, nothing but 0 and 1 is a question to whoever asks.
     """
     from taskveil.estimators.metrics import kind_of_metric
     from taskveil.tasks.load import load_tasks
@@ -225,7 +227,8 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
         if given.get(name):
             given[name] = [t.strip() for t in given[name].split(",")]
     if given.get("kind") is None and is_file(data):
-        given["kind"] = kind_of_metric(metric) if loss is None and given.get("event") is None else "regression" if loss else None
+        by_metric = kind_of_metric(metric) if given.get("event") is None else None
+        given["kind"] = by_metric if loss is None else "regression"
     tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
     if any(fact.what == "kind" for fact in tasks.facts):
         ask_kind(tasks.y, tasks.target_name)

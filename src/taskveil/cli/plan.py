@@ -38,8 +38,8 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
 @json_option
-def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str, loss: str | None,
-            theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
+            loss: str | None, theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import default_delta, describe_plan, spending
     from taskveil.methods.base import PublicInfo

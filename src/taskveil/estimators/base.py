@@ -38,7 +38,7 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.prepare.unusable import SET_ASIDE, usable_counts
-from taskveil.tasks.task import CLIPPED, TaskSet
+from taskveil.tasks.task import CLIPPED, TaskSet, exposed_bounds
 
 
 class TaskEstimator(BaseEstimator):
@@ -164,8 +164,9 @@ class TaskEstimator(BaseEstimator):
             inputs.need_tasks(X, task, self.task_column)
         X, exposure = self._with_exposure(X)
         tasks = inputs.tasks_of(
-            X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing, exposure
-        )
+            X, y, task, self.task_column, self._kind, exposed_bounds(inputs.as_bounds(self.bounds), self.exposure), self.person,
+            rules.unusable, self.missing, exposure,
+        )  # fmt: skip
         tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
         weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
         method, scaling, notes = self._prepared(tasks, weights)

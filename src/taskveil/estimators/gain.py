@@ -30,8 +30,8 @@ FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
 CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
 MEASURES = {  # what held-out losses are called, and what they are multiplied by: some losses carry a factor one half
-    "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0),
-    "cox": ("1 - concordance", 1.0), "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("Huber loss (scaled target)", 2.0),
+    "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0), "cox": ("1 - concordance", 1.0),
+    "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("Huber loss (scaled target)", 2.0),
 }  # fmt: skip
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 

@@ -136,7 +136,8 @@ def tasks_of(
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
     return TaskSet.from_arrays(
         rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
-        notes=() if declared is None else (CLIPPED,), unusable=unusable, groups=None if exposure is None else {EXPOSURE: exposure},
+        notes=() if declared is None else (CLIPPED,), unusable=unusable,
+        groups=None if exposure is None else {EXPOSURE: exposure},
     )  # fmt: skip
 
 
@@ -200,7 +201,7 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     if tasks.kind == kind:
         return tasks
     if "survival" in (kind, tasks.kind):
-        raise DataError(f"these tasks are {tasks.kind}, not {kind}: load them with kind='survival' and event=COLUMN for TaskSurvival")
+        raise DataError(f"these tasks are {tasks.kind}, not {kind}: TaskSurvival takes those loaded with event=COLUMN")
     facts = tuple(f for f in tasks.facts if f.what != "kind")
     if kind == "regression":
         facts = tuple(f for f in facts if f.what != "labels")

@@ -158,7 +158,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         return rates if exposure is None else rates * exposure
 
     def score(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> float:
-        """R squared over all rows, with loss="poisson" D squared (share of the deviance explained): 1 is perfect, 0 is a constant.
+        """R squared over all rows; with loss="poisson" D squared, the share of deviance explained. 1 is perfect, 0 is a constant.
 
         Parameters
         ----------

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import EXPOSURE, TaskSet
 
 __all__ = ["row_weights"]
 
@@ -27,7 +27,7 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
     """
     classes = estimator.class_weight
     if sample_weight is None and classes is None:
-        return _exposure(tasks, str(estimator.unit), estimator.exposure)
+        return _exposure(tasks, str(estimator.unit))
     private = estimator.epsilon is not None
     if private and str(estimator.unit) == "record":
         raise OptionError(
@@ -44,16 +44,16 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         weights = weights * _of_classes(tasks, classes)
     if not private and not (weights > 0).any():
         raise DataError("every row has sample_weight zero; at least one weight must be above zero")
-    exposure = _exposure(tasks, str(estimator.unit), estimator.exposure)
+    exposure = _exposure(tasks, str(estimator.unit))
     return weights if exposure is None else weights * exposure
 
 
-def _exposure(tasks: TaskSet, unit: str, column: Any) -> np.ndarray | None:
-    """What rates count by (N,): exposures in units of the task's own mean, or of the declared largest where rows are protected."""
+def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
+    """What rates count by (N,): exposures in units of a task's own mean, or of the declared largest where rows are protected."""
     if tasks.exposure is None:
         return None
     if unit == "record":
-        declared = None if tasks.bounds is None or not isinstance(column, str) else tasks.bounds.features.get(column)
+        declared = None if tasks.bounds is None else tasks.bounds.features.get(EXPOSURE)
         if declared is None:
             raise OptionError(
                 "unit='record' needs the range of the exposure to be declared, because a task's own mean would carry every row "

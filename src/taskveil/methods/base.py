@@ -163,7 +163,7 @@ class ServerSide:
         raise NotImplementedError
 
 
-ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # of methods that fit by weighted least squares on working responses
+ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
 ANY_KIND = ("regression", "classification", "survival")
 
 

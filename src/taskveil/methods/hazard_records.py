@@ -2,8 +2,8 @@
 
     hazard of a row in part k of [0, horizon]      exp(x'w + a_k)
 
-A partial likelihood compares rows with one another; this one is a sum over rows, so that a row's gradient in (w, a) is its own and
-can be clipped. With o_k the time a row spent in part k (the horizon is 1) and d whether its event was seen, in part k(t):
+A partial likelihood compares rows with one another; this one is a sum over rows, so that a row's gradient in (w, a) is its own
+and can be clipped. With o_k the time a row spent in part k (the horizon is 1) and d whether its event was seen, in part k(t):
 
     g_k = o_k exp(x'w + a_k) - d [k = k(t)],     gradient (sum_k g_k x, g_1, ..., g_PARTS)
 

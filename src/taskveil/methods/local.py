@@ -9,7 +9,19 @@ import numpy as np
 
 from taskveil.checks import Choice, Rule
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import ANY_KIND, ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 

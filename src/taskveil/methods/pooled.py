@@ -14,7 +14,19 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import ANY_KIND, ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.methods.proximal import UNBOUNDED
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -113,7 +125,8 @@ class PooledTasks(TaskSide):
         weights = np.ones(block.n_rows) if block.weights is None else block.weights
         total = np.zeros((1, d, d + 1))
         for rows in map(block.rows, range(block.n_tasks)):
-            _, gradient, curvature = partial_likelihood(np.asarray(block.X[rows], dtype=float), block.y[rows, 0], weights[rows], w)
+            X = np.asarray(block.X[rows], dtype=float)
+            _, gradient, curvature = partial_likelihood(X, block.y[rows, 0], weights[rows], w)
             total[0] += np.column_stack([curvature, gradient])
         return total
 

@@ -36,7 +36,19 @@ from scipy.special import gammaincc
 from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import ANY_KIND, ANY_LOSS, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.mean_rounds import UNBOUNDED
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages

@@ -22,7 +22,7 @@ from taskveil.tasks.prepare.fills import MISSING, fill_facts, fill_missing
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet
+from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -209,7 +209,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order)
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
-    bounds, codes = encoded.bounds, pick(rows.codes)
+    bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
     return TaskSet.from_arrays(
         X,
         pick(rows.y),

@@ -30,7 +30,7 @@ from taskveil.tasks.prepare.survival import survival_target, within_horizon
 from taskveil.tasks.prepare.unusable import rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed"]
+__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds"]
 
 CLIPPED = "values outside their declared range are clipped to it"
 EXPOSURE = "(exposure)"  # the carried column that holds what counts are per
@@ -307,6 +307,13 @@ def exposed(tasks: TaskSet, exposure: np.ndarray, unusable: str = "error") -> Ta
     aside = tuple(name for name, out in zip(tasks.task_names, bad, strict=True) if out)
     made = replace(tasks, groups={**tasks.groups, **groups}, set_aside=(*tasks.set_aside, *aside))
     return made.select(~bad[tasks.task_of_row()]) if bad.any() else made
+
+
+def exposed_bounds(bounds: PublicBounds | None, column: Any) -> PublicBounds | None:
+    """Declared bounds in which the exposure stands under its own name, where the range of its column was declared."""
+    if bounds is None or not isinstance(column, str) or column not in bounds.features:
+        return bounds
+    return replace(bounds, features={**bounds.features, EXPOSURE: bounds.features[column]})
 
 
 def _declared_target(y: np.ndarray, kind: str, bounds: PublicBounds) -> np.ndarray:

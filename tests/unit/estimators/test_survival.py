@@ -47,7 +47,8 @@ def test_a_structured_array_two_columns_and_a_table_are_the_same_target():
     f = table()
     X, ids = f[["a", "b", "c"]], f["site"]
     structured = Surv.from_arrays(f["died"].astype(bool), f["time"])
-    made = [tv.TaskSurvival(epsilon=None).fit(X, y, task=ids) for y in (structured, f[["died", "time"]], f[["died", "time"]].to_numpy())]
+    columns = f[["died", "time"]]
+    made = [tv.TaskSurvival(epsilon=None).fit(X, y, task=ids) for y in (structured, columns, columns.to_numpy())]
     read = fitted()
     for est in made:
         np.testing.assert_array_equal(est.coef_, read.coef_)
@@ -118,7 +119,8 @@ def test_few_many_and_no_events_are_normal(events, method):
     est = tv.TaskSurvival(method, epsilon=3.0 if method == "together" else None).fit(
         f[["a", "b", "c"]], f[["died", "time"]], task=f["site"]
     )
-    risk, alive = est.predict(f[["a", "b", "c"]], f["site"]), est.predict_survival_function(f[["a", "b", "c"]], f["site"], [0.5, 9.0])
+    X = f[["a", "b", "c"]]
+    risk, alive = est.predict(X, f["site"]), est.predict_survival_function(X, f["site"], [0.5, 9.0])
     assert np.isfinite(risk).all() and ((alive >= 0) & (alive <= 1)).all()
 
 

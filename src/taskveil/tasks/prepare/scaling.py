@@ -166,9 +166,10 @@ Parts = tuple[np.ndarray, np.ndarray]
 
 def _target_units(tasks: TaskSet, mode: str, link: str, own: bool, robust: bool, mask: np.ndarray | None) -> Parts:
     """Shift and scale (m,) of the target."""
-    m, target = tasks.n_tasks, None if tasks.bounds is None else tasks.bounds.target
-    if target is not None and (link in ("rate", "time") or (link == "number" and mode == "declared")):
-        return declared_units(link, target, m)
+    m = tasks.n_tasks
+    if not undeclared_target(tasks.bounds) and (link in ("rate", "time") or (link == "number" and mode == "declared")):
+        assert tasks.bounds is not None
+        return declared_units(link, tasks.bounds, m)
     if link == "label" or (mode == "none" and not own):
         return np.zeros(m), np.ones(m)
     if mode == "pooled-standard" and not own:

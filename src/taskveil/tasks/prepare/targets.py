@@ -16,9 +16,9 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.tasks.grouping import sums_by_group
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import EXPOSURE, TaskSet
 
-__all__ = ["LINKS", "block_targets", "check_declared", "declared_units", "link_of", "own_rates", "robust_units", "undeclared_target"]
+__all__ = ["block_targets", "check_declared", "declared_units", "link_of", "own_rates", "robust_units", "undeclared_target"]
 
 LINKS = {"poisson": "rate", "cox": "time"}
 DEVIATIONS = 1.4826  # median absolute deviations in a standard deviation, of normal numbers
@@ -67,9 +67,12 @@ def own_rates(tasks: TaskSet, link: str, mask: np.ndarray | None) -> Units:
     return np.zeros(tasks.n_tasks), np.where(usable, total / np.where(each > 0.0, each, 1.0), 1.0)
 
 
-def declared_units(link: str, target: tuple[float, float], n_tasks: int) -> Units:
-    """From the declared range."""
-    low, high = target
+def declared_units(link: str, bounds: PublicBounds, n_tasks: int) -> Units:
+    """From the declared range; of a rate the largest count in the largest exposure."""
+    assert bounds.target is not None
+    low, high = bounds.target
+    if link == "rate":
+        high = high / bounds.features.get(EXPOSURE, (0.0, 1.0))[1]
     if link == "number":
         return np.full(n_tasks, (low + high) / 2), np.full(n_tasks, (high - low) / 2 or 1.0)
     return np.zeros(n_tasks), np.full(n_tasks, high if high > 0.0 else 1.0)

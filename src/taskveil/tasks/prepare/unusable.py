@@ -70,6 +70,6 @@ def usable_counts(tasks: TaskSet, unusable: str) -> TaskSet:
     wrong = np.zeros(tasks.n_tasks, dtype=bool)
     wrong[tasks.task_of_row()[bad]] = True
     if unusable == "error" or wrong[tasks.sizes > 0].all():
-        raise DataError("loss 'poisson' counts events: the target must not be negative. Use loss='squared' or 'huber' for numbers.")
+        raise DataError("loss 'poisson' counts events, so the target must not be negative. Use 'squared' or 'huber' for numbers.")
     aside = tuple(name for name, out in zip(tasks.task_names, wrong, strict=True) if out)
     return replace(tasks.select(~wrong[tasks.task_of_row()]), set_aside=(*tasks.set_aside, *aside))
