@@ -53,7 +53,7 @@ from taskveil.cli.progress import progress_bar
               help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance; has a default.")
+@click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
 @loss_option
 @privacy_options
 @scaling_options
