@@ -384,9 +384,9 @@ class TaskEstimator(BaseEstimator):
         self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
-        self._keep_own(tasks)
+        self._keep_own(tasks, block)
 
-    def _keep_own(self, tasks: TaskSet) -> None:
+    def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
         """What tasks keep of their own rows beside a model; nothing, but for survival."""
 
     def _set_coefficients(self, method: Method, scaling: Scaling, models: Models) -> None:

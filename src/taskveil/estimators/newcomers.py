@@ -100,5 +100,5 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     adapted.n_iter_, adapted.certificate_, adapted.warnings_ = estimator.n_iter_, estimator.certificate_, []
     adapted._gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
     adapted._set_coefficients(estimator.method_, scaling, models)
-    adapted._keep_own(tasks)
+    adapted._keep_own(tasks, block)
     return adapted

@@ -13,6 +13,7 @@ from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.baselines import StepFunction, own_curves
 from taskveil.estimators.concordance import concordance
 from taskveil.estimators.metrics import over_tasks
+from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.task import TaskSet
 
@@ -138,8 +139,9 @@ class TaskSurvival(TaskEstimator):
         times = survival_target(y)
         return over_tasks(groups, lambda rows: concordance(risk[rows], times[rows]))
 
-    def _keep_own(self, tasks: TaskSet) -> None:
-        """The baseline of every task goes with its model."""
-        curves = own_curves(tasks, self._scores(tasks, None)[:, 0])
+    def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
+        """The baseline of every task goes with its model; scores come from the block, since rows may have been scaled in place."""
+        scores = block.scores(self.models_.coef, self.models_.intercept)[:, 0]
+        curves = own_curves(tasks, scores - np.log(self.scaling_.y_scale)[block.task_of_row])
         extra = {**self.models_.extra, **{CURVE + name: values for name, values in curves.items()}}
         self.models_ = self.record_.models = replace(self.models_, extra=extra)

@@ -8,6 +8,7 @@ and can be clipped. With o_k the time a row spent in part k (the horizon is 1) a
     g_k = o_k exp(x'w + a_k) - d [k = k(t)],     gradient (sum_k g_k x, g_1, ..., g_PARTS)
 
 Only the row, the public model and the declared horizon enter. The baseline a is common to all tasks until they personalise.
+Why this and not Cox's: docs/theory/preparation.md#rates-and-times.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@
 
 Own units are statistics of a task's own rows, never sent, for unit = task; declared ones are the end of the declared range. Rates
 and times have no units without one of the two, whatever the features have: "as it comes" would be the unit somebody counted in.
+Why: docs/theory/preparation.md#rates-and-times.
 """
 
 from __future__ import annotations
