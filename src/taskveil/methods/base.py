@@ -66,7 +66,9 @@ class PublicInfo:
         return LOSSES.get(self.loss).targets == "numbers"
 
     def to_dict(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "prior"}
+        """As JSON holds it; the usual loss of a kind is left out, so that earlier versions write and read the same."""
+        left_out = {"prior", "loss"} if self.loss == USUAL_LOSS[self.kind] else {"prior"}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         return fields if self.prior is None else {**fields, "prior": self.prior.to_dict()}
 
 

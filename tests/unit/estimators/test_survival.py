@@ -131,7 +131,7 @@ def test_a_saved_model_predicts_and_survives_as_before(tmp_path):
     ids = table()["site"]
     np.testing.assert_array_equal(back.predict(X, task=ids), est.predict(X, task=ids))
     np.testing.assert_array_equal(*(e.predict_survival_function(X, ids, [1.0]) for e in (back, est)))
-    assert json.loads((tmp_path / "m" / "model.json").read_text())["public"]["loss"] == "cox"
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["public"]["kind"] == "survival"
 
 
 def test_a_newcomer_has_a_baseline_of_its_own_and_an_unknown_task_has_none():
