@@ -38,6 +38,8 @@ from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
+CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold
+
 
 def save(estimator: Any, directory: str | Path) -> Path:
     """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
@@ -99,12 +101,11 @@ def load(directory: str | Path) -> Any:
     TaskRegressor, TaskClassifier or TaskSurvival
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
-    from taskveil.estimators import ESTIMATORS
+    import taskveil
 
     folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
-    kinds = {kind.__name__: kind for kind in ESTIMATORS.values()}
-    if about.get("format") not in READABLE or str(about.get("class")) not in kinds:
+    if about.get("format") not in READABLE or str(about.get("class")) not in CLASSES:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "
             "Use the version of taskveil that wrote it."
@@ -112,7 +113,7 @@ def load(directory: str | Path) -> Any:
     with total(str(folder / "model.json")):
         method, record, prepared = saved_run(about, arrays, folder)
         asked = method.inner if isinstance(method, CommonScale) else method
-        estimator = kinds[about["class"]](**{**about["options"], "method": asked})
+        estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": asked})
         check_parameters(estimator)
         _restore(estimator, method, record, prepared, about, arrays)
     estimator.certificate_ = certificate

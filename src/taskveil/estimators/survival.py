@@ -140,7 +140,7 @@ class TaskSurvival(TaskEstimator):
         return over_tasks(groups, lambda rows: concordance(risk[rows], times[rows]))
 
     def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
-        """The baseline of every task goes with its model; scores come from the block, since rows may have been scaled in place."""
+        """The baseline of every task goes with its model. Scores come from the block: rows may have been scaled in place."""
         scores = block.scores(self.models_.coef, self.models_.intercept)[:, 0]
         curves = own_curves(tasks, scores - np.log(self.scaling_.y_scale)[block.task_of_row])
         extra = {**self.models_.extra, **{CURVE + name: values for name, values in curves.items()}}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.cox import Cox, expected_events
-from taskveil.solvers.newton import Penalty
+from taskveil.solvers.penalty import Penalty
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
