@@ -17,6 +17,7 @@ _PUBLIC = {
     "TaskSearch": "taskveil.estimators.search",
     "TaskSet": "taskveil.tasks.task",
     "TaskShuffleSplit": "taskveil.tasks.cross_validation",
+    "TaskSurvival": "taskveil.estimators",
     "audit": "taskveil.audits",
     "get_synthetic": "taskveil.tasks.synthetic",
     "load": "taskveil.estimators.storage",

@@ -42,7 +42,7 @@ def test_replacing_a_task_moves_no_bit_of_another(method, kind, sizes, seed, sca
 
 
 @pytest.mark.parametrize("how", sorted(REPLACEMENTS))
-@pytest.mark.parametrize("kind", ["regression", "classification"])
+@pytest.mark.parametrize("kind", kinds_of("subspace"))
 def test_no_replacement_is_noticed_by_others(kind, how):
     """Every replacement, without drawing: as rows come, with 4 tasks of 3 to 9 rows and 3 features."""
     holds("subspace", kind, [3, 9, 6, 4], 5, "none", "east", how)

@@ -18,12 +18,15 @@ from hypothesis import HealthCheck, Phase, settings
 
 import taskveil as tv
 from taskveil import methods
+from taskveil.estimators import estimator_for
 from taskveil.report.audience import Audience, cut
 from taskveil.report.records import from_estimator, measured_gain
 from tests.support.isolation import Trace, differences, same, traced
-from tests.support.raw_tables import NUMBERS, TASKS
+from tests.support.raw_tables import NUMBERS, SEEN, TASKS
 
 # What a method needs beside its defaults; a new method is covered without a line here unless it needs one.
+LOSS = {"counts": "poisson", "robust": "huber"}  # kinds of targets that are a regression with another loss
+KINDS = dict.fromkeys(LOSS, "regression")
 NEEDED: dict[str, dict[str, Any]] = {"clustered-mean": {"clusters": ["x", "x", "y", "y"]}}
 QUICK = {"rounds": 2, "tune_steps": 4}  # of methods on the neural engine
 
@@ -46,11 +49,13 @@ class Setup:
     arrays: bool = False  # fit(X, y, task=ids) instead of a table
 
     def load(self, table: pd.DataFrame) -> Any:
-        return tv.load_tasks(table, task="site", target="target", kind=self.kind, **self.loading)
+        kind, event = KINDS.get(self.kind, self.kind), {"event": SEEN} if self.kind == "survival" else {}
+        return tv.load_tasks(table, task="site", target="target", kind=kind, **event, **self.loading)
 
     def fit(self, table: pd.DataFrame) -> Any:
         if self.arrays:
             X, y, ids = table[NUMBERS].to_numpy(), table["target"].to_numpy(), table["site"].to_numpy()
+            y = table[[SEEN, "target"]].to_numpy(dtype=float) if self.kind == "survival" else y
             return self.estimator().fit(X, y, task=ids)
         return self.estimator().fit(self.load(table))
 
@@ -59,8 +64,8 @@ class Setup:
         if not made.under(self.unit).linear:
             made.set_params(**QUICK)
         fixed = {"epsilon": 2.0, "delta": 1e-3, "unit": self.unit, "seed": 0, "insecure_noise_seed": 11}
-        kind = tv.TaskRegressor if self.kind == "regression" else tv.TaskClassifier
-        est = kind(made, **{**fixed, **self.options})
+        kind = estimator_for(KINDS.get(self.kind, self.kind))
+        est = kind(made, **{**fixed, **({"loss": LOSS[self.kind]} if self.kind in LOSS else {}), **self.options})
         return est if self.search is None else tv.TaskSearch(est, self.search, mean_runs=2)
 
     def trace(self, table: pd.DataFrame, billboards: Trace | None = None) -> Trace:
@@ -68,7 +73,8 @@ class Setup:
 
 
 def kinds_of(name: str) -> list[str]:
-    return list(methods.get(name).kinds)
+    method = methods.get(name)
+    return [*method.kinds, *(kind for kind, loss in LOSS.items() if loss in method.losses)]
 
 
 def figures(trace: Trace, fitted: Any) -> None:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 
 TASKS = ("east", "north", "south", "west")  # in the order of their names, which is that of the fitted tasks
 NUMBERS = ["a", "b", "c"]
-TARGET_BOUNDS = {"regression": {"target": [-20.0, 20.0]}, "classification": {"classes": ["no", "yes"]}}
+TARGET_BOUNDS = {
+    "regression": {"target": [-20.0, 20.0]}, "robust": {"target": [-20.0, 20.0]}, "classification": {"classes": ["no", "yes"]},
+    "counts": {"target": [0.0, 30.0]}, "survival": {"target": [0.0, 30.0]},
+}  # fmt: skip
+SEEN = "seen"  # of survival: whether the event was
 SIZES = st.lists(st.integers(1, 14), min_size=len(TASKS), max_size=len(TASKS))
 
 
@@ -31,12 +35,17 @@ def _rows(rng: np.random.Generator, kind: str, name: str, size: int) -> pd.DataF
     X = rng.standard_normal((size, len(NUMBERS))) + 1.0
     scores = X @ np.array([1.0, -2.0, 0.5]) + rng.standard_normal(size)
     labels = np.where(scores > np.median(scores), "yes", "no") if size > 1 else np.full(size, "yes")
-    return pd.DataFrame(X, columns=NUMBERS).assign(target=scores if kind == "regression" else labels, site=name)
+    made = pd.DataFrame(X, columns=NUMBERS).assign(site=name)
+    if kind == "counts":
+        return made.assign(target=np.minimum(rng.poisson(np.exp(np.clip(scores, -2.0, 1.5))), 9).astype(float))
+    if kind == "survival":
+        return made.assign(target=np.minimum(rng.exponential(3.0 * np.exp(-scores / 4.0)), 9.0), seen=np.arange(size) % 3 > 0)
+    return made.assign(target=labels if kind == "classification" else scores)
 
 
 def _scaled(factor: float) -> Callable[[pd.DataFrame, str], pd.DataFrame]:
     def scale(rows: pd.DataFrame, kind: str) -> pd.DataFrame:
-        columns = [*NUMBERS, "target"] if kind == "regression" else NUMBERS
+        columns = NUMBERS if kind == "classification" else [*NUMBERS, "target"]
         return rows.assign(**{name: rows[name] * factor for name in columns})
 
     return scale

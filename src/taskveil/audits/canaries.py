@@ -40,7 +40,7 @@ class Canary:
     against: str = "nothing"  # "nothing", "opposite", "orthogonal"
     unit: str = "task"
     others_send: bool = False
-    regression: bool = True
+    loss: str = "squared"
 
     def tasks(self, world: int) -> TaskSet:
         """The data of one world; sizes, names and rows are the same in both."""
@@ -59,8 +59,7 @@ class Canary:
             y[mine] = LARGE if np.any(X[mine]) else 0.0
         else:
             y[mine] = self._targets(world, X[mine])
-        kind = "regression" if self.regression else "classification"
-        y = y if self.regression else self._labels(y, X)
+        kind, y = self._outcome(y, X)
         names = [f"t{i:03d}" for i in of_task]
         return TaskSet.from_arrays(X, y, np.array(names, dtype=object), kind=kind)
 
@@ -75,6 +74,14 @@ class Canary:
         if world == 1:
             return LARGE * first
         return {"nothing": 0.0 * first, "opposite": -LARGE * first, "orthogonal": LARGE * second}[self.against]
+
+    def _outcome(self, y: np.ndarray, X: np.ndarray) -> tuple[str, np.ndarray]:
+        """What goes with the loss: numbers; many events or none; an event sooner or later than that of others; labels."""
+        if self.loss == "poisson":
+            return "regression", np.maximum(y, 0.0)
+        if self.loss == "cox":
+            return "survival", np.where(y > 0.0, 1.0 / LARGE, np.where(y < 0.0, LARGE, 1.0))
+        return ("classification", self._labels(y, X)) if self.loss == "logistic" else ("regression", y)
 
     def _labels(self, y: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Classes by the sign of the target; where it is zero, labels that no direction explains."""

@@ -71,6 +71,8 @@ class Canaries:
         return signs * np.where(self.coins[:, None], 1.0, halves), np.ones(k)
 
     def _targets(self, tasks: TaskSet, sign: np.ndarray) -> np.ndarray:
+        if tasks.kind == "survival":
+            raise OptionError("one-run audits have canaries for regression and for two classes, not for survival: use tv.audit")
         if tasks.kind != "regression":
             assert tasks.classes is not None
             if len(tasks.classes) != 2:

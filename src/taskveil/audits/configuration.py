@@ -27,7 +27,7 @@ def configuration(estimator: Any) -> dict[str, Any]:
 
 
 def _options(est: Any) -> dict[str, Any]:
-    names = ("unit", "neighbours", "epsilon", "aggregation", "variant", "normalise", "fit_intercept")
+    names = ("unit", "neighbours", "epsilon", "aggregation", "variant", "normalise", "fit_intercept", "loss")
     return {name: _plain(getattr(est, name)) for name in names}
 
 

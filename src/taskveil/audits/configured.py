@@ -111,7 +111,7 @@ def audit_configured(
 def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], evidence: Evidence, looks: Looks) -> None:
     """Both parts, into `evidence`."""
     base = getattr(est, "estimator", est)
-    canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._kind == "classification")
+    canaries = raw_canaries(table, _names(first)[CANARY], str(base.unit), base._loss)
     trained = _isolation(est, table, canaries, first, evidence, looks.progress)
     pair = furthest(est, table, canaries, trained)
     if pair is not None:

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.base import clone
 
 from taskveil.audits import statistics
-from taskveil.audits.canaries import CANARY, Canary, needs_company, worst_neighbour
+from taskveil.audits.canaries import CANARY, LARGE, Canary, needs_company, worst_neighbour
 from taskveil.audits.every_release import ALARM as STEPS_ALARM
 from taskveil.audits.every_release import every_release_visible, step_bounds
 from taskveil.audits.lower_bound import FALSE_ALARM
@@ -34,6 +34,7 @@ from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve, charges_of
+from taskveil.tasks.public_bounds import PublicBounds
 
 TRIALS = 1600
 SELECTION = 0.35  # of the runs: learned scores need more of them than a threshold does
@@ -119,9 +120,11 @@ def simulation_of(estimator: TaskEstimator) -> Any:
         delta = 1e-5 if fitted is None else fitted.plan.budget.delta
     if isinstance(params["epsilon"], Mapping):  # the canary has the smallest budget, whose statement comes first
         params["epsilon"] = {f"t{CANARY:03d}": min(params["epsilon"].values()), "*": max(params["epsilon"].values())}
+    declared = estimator._loss in ("poisson", "cox") and str(params["unit"]) == "record"  # without one there is no such run
     params.update(
-        method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, bounds=None,
-        scaling="none", person=None, task_column=None, strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
+        method=method, delta=delta, ledger=None, account=None, run_dir=None, runtime="in_process", progress=None, exposure=None,
+        bounds=PublicBounds(target=(0.0, LARGE)) if declared else None, scaling="none", person=None, task_column=None,
+        strict=False, insecure_noise_seed=0, seed=params["seed"] or 0,
     )  # fmt: skip
     return type(estimator)(**params)
 
@@ -129,11 +132,11 @@ def simulation_of(estimator: TaskEstimator) -> Any:
 def prepare(est: Any, kind: str, n_tasks: int, view: str | None) -> tuple[list[World], Canary]:
     """Both worlds, fitted once through the public estimator."""
     alone = est.aggregation in ("local", "local-model") and est.observer == "server"
-    base = Canary(kind, 1 if alone else n_tasks, unit=str(est.unit), regression=est._kind == "regression")
+    base = Canary(kind, 1 if alone else n_tasks, unit=str(est.unit), loss=est._loss)
     plan = _trained(est, base.tasks(1)).logs[0].plan
     replaced = str(est.neighbours) == "replace-one" and est.variant == "sound"  # one-sided noise: nothing is furthest
     shape = Canary(
-        kind, base.n_tasks, worst_neighbour(plan) if replaced else "nothing", base.unit, needs_company(plan), base.regression
+        kind, base.n_tasks, worst_neighbour(plan) if replaced else "nothing", base.unit, needs_company(plan), base.loss
     )
     observer = "server" if view == "releases" else str(est.observer)
     return [World.of(est, _trained(est, shape.tasks(w)), observer) for w in (0, 1)], shape

@@ -34,11 +34,11 @@ class RawCanary:
     frame: pd.DataFrame
 
 
-def raw_canaries(table: RawTable, task: str, unit: str, classification: bool) -> list[RawCanary]:
+def raw_canaries(table: RawTable, task: str, unit: str, loss: str) -> list[RawCanary]:
     """The user's table first, then every replacement of the unit."""
     rows = table.rows_of(task)
     place = rows[:1] if unit == "record" else rows
-    cells = _Cells(table, place, classification)
+    cells = _Cells(table, place, loss)
     edits = cells.of_a_row() if unit == "record" else cells.of_a_task()
     made = [RawCanary(name, _replaced(table.frame, place, new)) for name, new in edits]
     return [RawCanary(AS_IT_IS, table.frame), *made]
@@ -56,13 +56,13 @@ def _replaced(frame: pd.DataFrame, place: np.ndarray, new: pd.DataFrame) -> pd.D
 class _Cells:
     """Rows for the unit: a template of its own cells, with some of them overwritten."""
 
-    def __init__(self, table: RawTable, place: np.ndarray, classification: bool):
-        self.table, self.classification = table, classification
+    def __init__(self, table: RawTable, place: np.ndarray, loss: str):
+        self.table, self.loss = table, loss
         self.template = table.frame.iloc[place]
         columns = {c: table.numbers(c) for c in table.features if table.frame[c].dtype != bool}
         self.numeric = [c for c, values in columns.items() if values is not None]
         self.words = [c for c, values in columns.items() if values is None]
-        self.labels = sorted(table.frame[table.target].dropna().unique(), key=str) if classification else []
+        self.labels = sorted(table.frame[table.target].dropna().unique(), key=str) if loss == "logistic" else []
 
     def of_a_row(self) -> Iterator[tuple[str, Any]]:
         for name, sign in (("toward", 1.0), ("against", -1.0)):
@@ -110,7 +110,12 @@ class _Cells:
         if target is None:
             return rows
         signs = np.asarray(target)
-        if self.classification:
+        if self.loss == "poisson":  # many or none
+            return self._with_target(rows, self._written(size * (signs > 0)))
+        if self.loss == "cox":  # sooner or later than anybody
+            seen = {} if self.table.event is None else {self.table.event: self._written(np.ones(n))}
+            return self._with_target(rows.assign(**seen), self._written(np.where(signs > 0, 1.0 / size, size)))
+        if self.labels:
             ends = [self.labels[0], self.labels[-1]]
             return self._with_target(rows, [ends[int(s > 0)] for s in signs])
         return self._with_target(rows, self._written(size * signs))

@@ -19,7 +19,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.load import load_tasks
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import EXPOSURE, TaskSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +39,7 @@ class RawTable:
     open: Callable[[pd.DataFrame], tuple[Any, ...]]
     text: bool = False  # cells are the texts of a csv file
     made_up: bool = False
+    event: str | None = None  # survival: the column beside the target that says whether the event was seen
 
     def rows_of(self, name: str) -> np.ndarray:
         """Positions of a task's rows."""
@@ -97,9 +98,10 @@ def _with_columns(
     frame: pd.DataFrame, reading: Mapping[str, Any], opened: Callable[[pd.DataFrame], tuple[Any, ...]], text: bool = False
 ) -> RawTable:
     task, target = reading["task"], reading["target"]
-    apart = {task, target, reading.get("person"), *reading.get("groups", ()), *(reading.get("leave_out") or ())}
+    named = [reading.get(name) for name in ("person", "event", "exposure")]
+    apart = {task, target, *named, *reading.get("groups", ()), *(reading.get("leave_out") or ())}
     features = reading.get("features") or [c for c in frame.columns if c not in apart]
-    return RawTable(frame, task, target, tuple(features), opened, text)
+    return RawTable(frame, task, target, tuple(features), opened, text, event=reading.get("event"))
 
 
 def _from_arrays(X: Any, y: Any, task: Any = None, *, task_column: Any = None) -> RawTable:
@@ -128,13 +130,14 @@ def _from_tasks(tasks: TaskSet) -> RawTable:
     frame = pd.DataFrame(np.asarray(tasks.X), columns=list(tasks.feature_names))
     names = np.repeat(np.asarray(tasks.task_names, dtype=object), tasks.sizes)
     frame = frame.assign(**{TARGET: np.asarray(tasks.y), TASK: names})
-    place = {name: i for i, name in enumerate(tasks.task_names)}
+    place, carried = {name: i for i, name in enumerate(tasks.task_names)}, [EXPOSURE] if tasks.exposure is not None else []
+    frame = frame.assign(**{name: tasks.groups[name] for name in carried})
 
     def opened(f: pd.DataFrame) -> tuple[Any, ...]:
         made = TaskSet.from_arrays(
             f[list(tasks.feature_names)].to_numpy(), f[TARGET].to_numpy(), [place[t] for t in f[TASK]],
             task_names=tasks.task_names, feature_names=tasks.feature_names, kind=tasks.kind, classes=tasks.classes,
-            target_name=tasks.target_name, notes=tasks.notes,
+            target_name=tasks.target_name, notes=tasks.notes, groups={name: f[name].to_numpy() for name in carried},
         )  # fmt: skip
         return (made if tasks.bounds is None else made.within(tasks.bounds),)
 
@@ -168,6 +171,8 @@ def made_up_table(estimator: Any) -> RawTable:
     if estimator._kind == "classification":
         classes = np.asarray(getattr(estimator, "classes_", None) if record is not None else [0, 1])
         y = classes[np.clip(np.digitize(signal, np.linspace(-1, 1, len(classes) + 1)[1:-1]), 0, len(classes) - 1)]
+    elif estimator._loss in ("poisson", "cox"):  # counts or times, up to the declared largest
+        y = np.round(np.exp(signal) * ((bounds.target[1] if bounds is not None and bounds.target else 50.0) / 10), 1)
     elif bounds is not None and bounds.target is not None:
         y = np.mean(bounds.target) + np.clip(signal, -1, 1) * (bounds.target[1] - bounds.target[0]) / 2
     tasks = TaskSet.from_arrays(

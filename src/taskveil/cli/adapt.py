@@ -13,7 +13,7 @@ from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.predict import as_in_fit
 from taskveil.errors import DataError, OptionError
 
-READ_AS_IN_FIT = ("task", "target", "positive", "missing", "bad_rows")
+READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
 
 
 @click.command("adapt", epilog="Example: taskveil adapt model/ new_hospital.csv --task-name north -o north/")
@@ -52,9 +52,13 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
 
 def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any]) -> tuple[Any, Any]:
     """Features and targets of the new task's rows, prepared as the models' own rows were."""
+    import pandas as pd
+
     from taskveil.tasks.files import read_table
     from taskveil.tasks.prepare.labels import filled_targets
+    from taskveil.tasks.prepare.survival import signed_times
     from taskveil.tasks.rows import load_rows
+    from taskveil.tasks.table import need_columns
 
     bad_rows, missing = reading.get("bad_rows") or "error", reading.get("missing") or "error"
     task, target = reading.get("task"), reading.get("target") or estimator.preparation_.target_name
@@ -73,11 +77,18 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
         frame.assign(__task__=name), estimator.feature_names_, task="__task__", bounds=estimator.bounds_, missing=missing
     )
     y = frame[target].to_numpy()[rows.row_index]
+    if reading.get("event"):
+        need_columns(frame.columns, [reading["event"]])
+        y = signed_times(frame[reading["event"]].to_numpy()[rows.row_index], y)
     if reading.get("positive") is not None:
         y = (y.astype(str) == str(reading["positive"])).astype(int)
     if len(y) == 0:
         raise DataError(f"{data} has no row of the task {name!r} that can be used")
-    return rows.X, y
+    if estimator.exposure is None:
+        return rows.X, y
+    need_columns(frame.columns, [estimator.exposure])
+    X = pd.DataFrame(rows.X, columns=list(estimator.feature_names_))
+    return X.assign(**{estimator.exposure: frame[estimator.exposure].to_numpy()[rows.row_index]}), y
 
 
 def _own_rows(frame: Any, task: str, name: str, data: str) -> Any:

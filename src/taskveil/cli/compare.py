@@ -19,6 +19,7 @@ from taskveil.cli.options import (
     help_panels,
     json_option,
     load,
+    loss_option,
     methods_with,
     parse_epsilons,
     parse_settings,
@@ -37,7 +38,8 @@ from taskveil.cli.progress import progress_bar
 )
 @help_panels(
     your_table=DATA_PANEL,
-    comparison="--methods --train-fraction --split-by --repeats --metric --set --scaling --scaling-share --normalise --seed",
+    comparison="--methods --train-fraction --split-by --repeats --metric --loss --set --scaling --scaling-share --normalise "
+    "--seed",
     privacy=PRIVACY_PANEL,
     results="--out --overwrite --json --help",
 )
@@ -51,7 +53,8 @@ from taskveil.cli.progress import progress_bar
               help="Share of each task's rows to train on.")
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse rmse r2 log-loss auc accuracy balanced-accuracy error-rate; default: nmse or log-loss.")
+@click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
+@loss_option
 @privacy_options
 @scaling_options
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
@@ -67,6 +70,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     if out:
         prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
+    given["exposure"], reading["loss"] = reading["exposure"], given["loss"]
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
     train, _ = splits(0)

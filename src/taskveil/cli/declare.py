@@ -19,7 +19,10 @@ from taskveil.errors import OptionError
 @click.option("--person", help="Column that names rows of one person; not a feature.")
 @click.option("--features", help="Columns to use, comma-separated; default: all others.")
 @click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text).")
-@click.option("--kind", type=click.Choice(["regression", "classification"]), help="Default: by the type of the target column.")
+@click.option("--event", help="Survival: column that is 1 where the event was seen; --target is the time.")
+@click.option("--exposure", help="Counts: column with what every count is per.")
+@click.option("--kind", type=click.Choice(["regression", "classification", "survival"]),
+              help="Default: by the type of the target column.")
 @click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="TOML file to write; default: stdout.")
@@ -38,6 +41,7 @@ def command(data: str, look: bool, overwrite: bool, out: str | None, **given: An
     if out is not None and Path(out).exists() and not overwrite:
         raise OptionError(f"{out} exists already; choose another name, or say --overwrite.")
     lists = {k: tuple(t.strip() for t in given[k].split(",")) if given[k] else None for k in LISTS}
+    given["kind"] = "survival" if given["event"] else given["kind"]
     layout = Layout(**{**given, **lists, "leave_out": lists["leave_out"] or ()})
     text = draft(read_table(path, bad_rows="skip").frame, layout, look)
     if out is None:

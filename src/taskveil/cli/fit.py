@@ -21,6 +21,7 @@ from taskveil.cli.options import (
     json_option,
     ledger_options,
     load,
+    loss_option,
     method_option,
     methods_with,
     parse_settings,
@@ -39,13 +40,14 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
-    model="--method --set --prior --scaling --scaling-share --normalise --seed --strict",
+    model="--method --loss --set --prior --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
     results="--out --overwrite --sign --resume --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
 @method_option
+@loss_option
 @click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
               help="A number, or 'none' to train without privacy.")
 @click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
@@ -122,15 +124,15 @@ def train_with_canaries(data: str, given: dict[str, Any], canaries: int) -> Any:
 
 def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[Any, Any]:
     """The estimator these options describe, and the tasks it is for."""
-    from taskveil.estimators import TaskClassifier, TaskRegressor
+    from taskveil.estimators import estimator_for
 
     with progress_bar(f"reading {Path(data).name}"):
         tasks = read(data, given)
-    options = {k: v for k, v in given.items() if k not in READING}
+    options = {k: v for k, v in given.items() if k not in READING or k == "exposure"}
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
     asked = asked_method(options.pop("method"), options["unit"])
     (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
-    kind = TaskRegressor if tasks.kind == "regression" else TaskClassifier
+    kind = estimator_for(tasks.kind)
     epsilon: Any = read_epsilon(options.pop("epsilon"))
     each = options.pop("epsilon_file", None)
     epsilon = epsilon if each is None else read_epsilons(each)
@@ -143,7 +145,7 @@ def read(data: Any, given: dict[str, Any]) -> Any:
     from taskveil.tasks.prepare.step import PrepareRules
 
     rules = PrepareRules(given["unit"], read_epsilon(given["epsilon"]) is not None, given["variant"] == "sound")
-    return load(data, unusable=rules.unusable, **{k: given[k] for k in READING})
+    return load(data, unusable=rules.unusable, loss=given["loss"], **{k: given[k] for k in READING})
 
 
 def begin(folder: Path, data: str, given: dict[str, Any], overwrite: bool = False) -> None:

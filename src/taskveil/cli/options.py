@@ -31,7 +31,8 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 seed_option = click.option("--seed", type=flag("--seed"), default=None, help="Seed of splits and initialisation.")
 
 READING = (
-    "task", "target", "targets", "person", "features", "leave_out", "positive", "kind", "bounds", "missing", "bad_rows",
+    "task", "target", "targets", "event", "exposure", "person", "features", "leave_out", "positive", "kind", "bounds", "missing",
+    "bad_rows",
 )  # fmt: skip
 LISTS = ("targets", "features", "leave_out")
 missing_option = click.option(
@@ -52,11 +53,13 @@ reading_options = stack(
     click.option("--task", help="Column that says which task a row belongs to."),
     click.option("--target", help="Column to predict."),
     click.option("--targets", help="Several target columns of a wide table, comma-separated: one task each."),
+    click.option("--event", help="Survival: column that is 1 where the event was seen; --target is the time."),
+    click.option("--exposure", help="Counts: column with what every count is per; goes with --loss poisson."),
     click.option("--person", help="Column that names rows of one person across tasks."),
     click.option("--features", help="Columns to use, comma-separated; default: all others."),
     click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text)."),
     click.option("--positive", help="Label that counts as positive: makes the target binary."),
-    click.option("--kind", type=click.Choice(["regression", "classification"]),
+    click.option("--kind", type=click.Choice(["regression", "classification", "survival"]),
                  help="Default: by the type of the target column."),
     click.option("--bounds", type=click.Path(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
@@ -97,6 +100,13 @@ method_option = click.option(
     show_default=True,
     shell_complete=lambda *asked: complete_methods(*asked),
     help="Name of a method; 'auto' chooses by public sizes and says why, as it does for --unit record where nothing is said.",
+)
+
+
+loss_option = click.option(
+    "--loss",
+    type=click.Choice(["squared", "poisson", "huber"]),
+    help="Of a regression: squared error (default), counts (poisson, with --exposure), or numbers with outliers (huber).",
 )
 
 
@@ -151,7 +161,9 @@ def help_panels(**panels: str) -> Callable:
     return stack(*made)
 
 
-DATA_PANEL = "--task --target --targets --person --features --leave-out --positive --kind --bounds --missing --bad-rows"
+DATA_PANEL = (
+    "--task --target --targets --event --exposure --person --features --leave-out --positive --kind --bounds --missing --bad-rows"
+)
 PRIVACY_PANEL = "--epsilon --epsilons --delta --unit --neighbours --variant --mechanism --aggregation --secure"
 
 ledger_options = stack(
@@ -202,10 +214,10 @@ def parse_epsilons(text: str) -> list[float | None]:
     return [entry.check("--epsilons", entry.parse(item.strip())) for item in text.split(",") if item.strip()]
 
 
-def load(data: str, metric: str | None = None, **given: Any) -> Any:
+def load(data: str, metric: str | None = None, loss: str | None = None, **given: Any) -> Any:
     """The TaskSet a command works on; says which kind of target it is and how to change that.
 
-    A metric decides the kind too. Where only the type of the column does, nothing but 0 and 1 is a question to whoever asks.
+    A metric or a loss decides it too. Where only the type of the column does, nothing but 0 and 1 is a question to whoever asks.
     """
     from taskveil.estimators.metrics import kind_of_metric
     from taskveil.tasks.load import load_tasks
@@ -215,7 +227,8 @@ def load(data: str, metric: str | None = None, **given: Any) -> Any:
         if given.get(name):
             given[name] = [t.strip() for t in given[name].split(",")]
     if given.get("kind") is None and is_file(data):
-        given["kind"] = kind_of_metric(metric)
+        by_metric = kind_of_metric(metric) if given.get("event") is None else None
+        given["kind"] = by_metric if loss is None else "regression"
     tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
     if any(fact.what == "kind" for fact in tasks.facts):
         ask_kind(tasks.y, tasks.target_name)

@@ -11,6 +11,7 @@ from taskveil.cli.flags import flag
 from taskveil.cli.options import (
     asked_method,
     json_option,
+    loss_option,
     method_option,
     methods_with,
     parse_settings,
@@ -32,12 +33,13 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @method_option
 @click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
 @click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
-@click.option("--kind", type=click.Choice(["regression", "classification"]), default="regression", show_default=True)
+@click.option("--kind", type=click.Choice(["regression", "classification", "survival"]), default="regression", show_default=True)
+@loss_option
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
 @json_option
 def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
-            theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
+            loss: str | None, theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
@@ -55,7 +57,7 @@ def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: in
         click.echo(f"unit record: {rows} rows per task are assumed; --rows says how many there are", err=True)
     budget = budget_for(n_tasks, n_tasks * (rows or 1), epsilon=read_epsilon(epsilon), **given)
     task_rows = (rows or 0,) * n_tasks if by_record else None
-    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows)
+    public = PublicInfo(n_tasks, n_features, 1, kind, declared_bounds=True, task_rows=task_rows, loss=loss or "")
     if (options.get("rounds") or 0) > MANY_ROUNDS:
         click.echo(f"planning {options['rounds']} rounds takes some seconds ...", err=True)
     with progress_bar(f"planning {chosen.name}"):

@@ -57,6 +57,8 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         predicted = estimator.predict(rows.X, task=rows.task)
     for note in said:
         click.echo(f"note: {note.message}", err=True)
+    exposure = exposures(estimator, data, rows.row_index)
+    predicted = predicted if exposure is None else predicted * exposure
     table = pd.DataFrame({"row": rows.row_index, "task": rows.task, "prediction": predicted})
     if hasattr(estimator, "predict_proba"):
         for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
@@ -69,6 +71,22 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         click.echo(text, nl=False)
     else:
         click.echo(f"{len(table)} predictions: {out}", err=True)
+
+
+def exposures(estimator: Any, data: str, places: Any) -> Any:
+    """What the counts of these rows are per; None where the model has no exposure, or the file does not say."""
+    from taskveil.tasks.files import column_names, read_table
+
+    column = estimator.exposure
+    if column is None:
+        return None
+    if not Path(data).is_file() or column not in column_names(Path(data)):
+        click.echo(f"note: {data} has no column {column!r}: predictions are per unit of exposure", err=True)
+        return None
+    table = read_table(Path(data), bad_rows="skip", filled_columns=[])
+    place = {int(at): n for n, at in enumerate(table.rows)} if table.rows is not None else None
+    at = [place[int(p)] for p in places] if place is not None else places
+    return table.frame[column].to_numpy(dtype=float)[at]
 
 
 def only_task(estimator: Any, data: str, task: str | None) -> bool:

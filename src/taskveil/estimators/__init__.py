@@ -3,9 +3,18 @@
 from importlib import import_module
 from typing import Any
 
-_PUBLIC = {"TaskClassifier": "taskveil.estimators.classifier", "TaskRegressor": "taskveil.estimators.regressor"}
+_PUBLIC = {
+    "TaskClassifier": "taskveil.estimators.classifier",
+    "TaskRegressor": "taskveil.estimators.regressor",
+    "TaskSurvival": "taskveil.estimators.survival",
+}
 
-__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+__all__ = ["estimator_for", *sorted(_PUBLIC)]  # noqa: PLE0604
+
+
+def estimator_for(kind: str) -> Any:
+    """The estimator of a kind of target."""
+    return __getattr__({"regression": "TaskRegressor", "classification": "TaskClassifier", "survival": "TaskSurvival"}[kind])
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,8 @@ from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
-from taskveil.tasks.task import CLIPPED, TaskSet
+from taskveil.tasks.prepare.unusable import usable_counts
+from taskveil.tasks.task import CLIPPED, TaskSet, exposed_bounds
 
 SPENDING = (
     "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "variant", "secure",
@@ -46,9 +47,10 @@ SPENDING = (
 
 
 class TaskEstimator(Scoring, BaseEstimator):
-    """What TaskRegressor and TaskClassifier share. See those for the parameters."""
+    """What TaskRegressor, TaskClassifier and TaskSurvival share. See the first for the parameters."""
 
     _kind = ""
+    _losses: tuple[str, ...] = ()  # what loss= may be; the first is the usual one
     classes_: Any
     _gain: Gain | None
 
@@ -73,6 +75,8 @@ class TaskEstimator(Scoring, BaseEstimator):
         normalise: Literal["row"] | None = None,
         missing: Literal["error", "impute-own", "impute-bounds"] = "error",
         class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        loss: Literal["squared", "poisson", "huber"] | None = None,
+        exposure: Any = None,
         fit_intercept: bool = True,
         task_column: Any = None,
         person: Any = None,
@@ -105,6 +109,8 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.normalise = normalise
         self.missing = missing
         self.class_weight = class_weight
+        self.loss = loss
+        self.exposure = exposure
         self.fit_intercept = fit_intercept
         self.task_column = task_column
         self.person = person
@@ -161,9 +167,12 @@ class TaskEstimator(Scoring, BaseEstimator):
         rules = self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
+        X, exposure = self._with_exposure(X)
         tasks = inputs.tasks_of(
-            X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
-        )
+            X, y, task, self.task_column, self._kind, exposed_bounds(inputs.as_bounds(self.bounds), self.exposure), self.person,
+            rules.unusable, self.missing, exposure,
+        )  # fmt: skip
+        tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
         weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
         method, scaling, notes = common_units.chosen_units(self, tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
@@ -190,6 +199,16 @@ class TaskEstimator(Scoring, BaseEstimator):
             if note not in quiet:
                 warnings.warn(note, UserWarning, stacklevel=2)
         return self
+
+    @property
+    def _loss(self) -> str:
+        return self.loss or self._losses[0]
+
+    def _with_exposure(self, X: Any) -> tuple[Any, Any]:
+        """X without its column of exposures, and the exposures; None where there are none."""
+        if self.exposure is not None and self._loss != "poisson":
+            raise OptionError(f"exposure is what counts are per: it goes with loss='poisson', not with {self._loss!r}")
+        return inputs.split_exposure(X, self.exposure)
 
     def _method(self, tasks: TaskSet | None = None) -> Method:
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
@@ -227,6 +246,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             scaling=self.scaling,
             normalise=self.normalise,
             raw_rows=self._method().raw_rows,
+            loss=self._loss,
         )
 
     def _scaling(self, tasks: TaskSet, weights: np.ndarray | None = None) -> Scaling:
@@ -244,6 +264,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             max_rows=int(tasks.sizes.max()) if self.epsilon is None else None,
             seed=self.seed if self.seed is not None else self.random_state,
             task_rows=tuple(int(n) for n in tasks.sizes) if str(self.unit) == "record" else None,
+            loss=self._loss,
         )
 
     def _prior(self, tasks: TaskSet, scaling: Scaling) -> Callable[[PublicInfo], PublicPrior] | None:
@@ -314,6 +335,10 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
         self._set_coefficients(method, scaling, models)
+        self._keep_own(tasks, block)
+
+    def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
+        """What tasks keep of their own rows beside a model; nothing, but for survival."""
 
     def _set_coefficients(self, method: Method, scaling: Scaling, models: Models) -> None:
         if not method.linear:
@@ -335,7 +360,7 @@ class TaskEstimator(Scoring, BaseEstimator):
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
             gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
             gain = replace(gain, rows=self._training.sizes, clipped=self.record_.extra.get("clipped"))
-            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._kind == "regression" else gain
+            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._loss == "squared" else gain
         return gain
 
     def summary(self) -> str:
@@ -376,6 +401,8 @@ class TaskEstimator(Scoring, BaseEstimator):
             state["record_"] = self.record_.without_states()
         if not (self.person is None or isinstance(self.person, str)):
             state["person"] = None  # one name for every training row
+        if not (self.exposure is None or isinstance(self.exposure, str)):
+            state["exposure"] = None
         return state
 
     def save(self, directory: str | Path) -> Path:

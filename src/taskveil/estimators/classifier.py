@@ -52,6 +52,7 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     """
 
     _kind = "classification"
+    _losses = ("logistic",)
 
     def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
         """Scores of each row under its own task's model; above zero means the second of two classes.

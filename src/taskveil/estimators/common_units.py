@@ -22,24 +22,24 @@ NOT_BOUGHT = (
 )
 
 
-def outer_scaling(tasks: TaskSet, unit: str, private: bool = True) -> Scaling:
+def outer_scaling(tasks: TaskSet, unit: str, private: bool = True, loss: str | None = None) -> Scaling:
     """The units rows come in before common ones are known: the user's for unit task, declared ranges for unit record."""
     if unit == "task":
-        return fit_scaling(tasks, "none", private=private)
-    if tasks.bounds is None or (tasks.kind == "regression" and tasks.bounds.target is None):
+        return fit_scaling(tasks, "none", private=private, loss=loss)
+    if tasks.bounds is None or (tasks.kind != "classification" and tasks.bounds.target is None):
         raise OptionError(
             "scaling='private' with unit='record' needs declared outer ranges of features and target: pass bounds= (wide "
             "ones will do, the released scale refines them)"
         )
-    return fit_scaling(tasks, "declared", private=private)
+    return fit_scaling(tasks, "declared", private=private, loss=loss)
 
 
-def instead(tasks: TaskSet, unit: str, private: bool) -> tuple[Scaling, str]:
+def instead(tasks: TaskSet, unit: str, private: bool, loss: str | None) -> tuple[Scaling, str]:
     """What is used where common units are not worth their price, and the words for it."""
     if unit == "task":
-        scaling = fit_scaling(tasks, "own", private=private)
+        scaling = fit_scaling(tasks, "own", private=private, loss=loss)
         return scaling, NOT_BOUGHT.format(instead="every task scales by its own statistics")
-    return outer_scaling(tasks, unit, private), NOT_BOUGHT.format(instead="the declared ranges are used")
+    return outer_scaling(tasks, unit, private, loss), NOT_BOUGHT.format(instead="the declared ranges are used")
 
 
 def units_of(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
@@ -64,6 +64,8 @@ def _composed(outer: Scaling, released: Scaling) -> Scaling:
         np.asarray(outer.scale * released.scale),
         outer.y_shift + outer.y_scale * released.y_shift,
         outer.y_scale * released.y_scale,
+        own_target=outer.own_target,
+        link=outer.link,
     )
 
 
@@ -81,19 +83,20 @@ def chosen_units(estimator: Any, tasks: TaskSet, weights: np.ndarray | None = No
     if estimator.normalise is not None:
         raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
     bought, private = CommonScale(method, estimator.scaling_share), estimator.epsilon is not None
-    outer = outer_scaling(tasks, estimator.unit, private)
+    outer = outer_scaling(tasks, estimator.unit, private, estimator._loss)
     budget = bought.adjust(estimator._budget(tasks))
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     bought.check(public, budget)
     if bought.affordable(public, budget):
         return bought, outer, []
-    scaling, why = instead(tasks, estimator.unit, private)
+    scaling, why = instead(tasks, estimator.unit, private, estimator._loss)
     return method.in_own_units(), scaling, [why]
 
 
 def _in_best_units(estimator: Any, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
     """Common units where the method gains by them and can afford them, else the given ones."""
-    outer, budget = outer_scaling(tasks, estimator.unit, estimator.epsilon is not None), method.adjust(estimator._budget(tasks))
+    outer = outer_scaling(tasks, estimator.unit, estimator.epsilon is not None, estimator._loss)
+    budget = method.adjust(estimator._budget(tasks))
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     best = in_best_units(method, public, budget)
     return best, outer if isinstance(best, CommonScale) else given, []

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
+from taskveil.estimators import estimator_for
 from taskveil.estimators.certify import simulated_statements
-from taskveil.estimators.classifier import TaskClassifier
 from taskveil.estimators.constant import Constant
 from taskveil.estimators.metrics import SHOWN, check_metric, default_metric, evaluate
 from taskveil.estimators.recommend import cost, recommendation
-from taskveil.estimators.regressor import TaskRegressor
 from taskveil.methods.base import Method
 from taskveil.tasks.task import TaskSet
 
@@ -104,7 +103,7 @@ def _one(
     from sklearn.base import clone
 
     assert setting.method is not None
-    kind = TaskRegressor if train.kind == "regression" else TaskClassifier
+    kind = estimator_for(train.kind)
     own = dict(options)
     if "sound" not in setting.method.variants or options.get("variant") not in setting.method.variants:
         own.pop("variant", None)

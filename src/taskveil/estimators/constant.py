@@ -27,6 +27,10 @@ class Constant:
         else:
             self.levels = (sums + overall) / (rows + 1.0)
 
+    def score(self, test: TaskSet) -> float:
+        """Concordance of a model that ranks nothing."""
+        return 0.5
+
     def predict_proba(self, test: TaskSet) -> np.ndarray:
         return self.levels[test.task_of_row()]
 

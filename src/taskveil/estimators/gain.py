@@ -7,6 +7,7 @@ alone. The counts and means over tasks are private statistics of all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ import numpy as np
 from scipy.special import stdtr
 
 from taskveil.errors import OptionError
+from taskveil.estimators.concordance import concordance
 from taskveil.losses import LOSSES
-from taskveil.methods.base import Method, Models
+from taskveil.methods.base import USUAL_LOSS, Method, Models
 from taskveil.runtime.in_process import replay
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
 CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
+MEASURES = {  # what held-out losses are called, and what they are multiplied by: some losses carry a factor one half
+    "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0), "cox": ("1 - concordance", 1.0),
+    "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("Huber loss (scaled target)", 2.0),
+}  # fmt: skip
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
 
@@ -115,12 +121,21 @@ def measure_gain(
     if not method.linear:
         return _recorded_gain(method, block, models, names)
     with small_matrix_threads(block.n_features):
-        alone, shared, held = held_out_losses(method, block, record)
+        alone, shared, held = held_out(method, block, record, row_scores if record.public.loss == "cox" else row_losses)
     kept = models.kept if models.kept is not None else np.full(block.n_tasks, not method.shares_nothing)
-    metric = "mean squared error (scaled target)" if block.kind == "regression" else "log loss"
-    factor = 2.0 if block.kind == "regression" else 1.0  # the squared loss carries a factor one half
-    mean = held.means_by_task
-    return Gain(names, factor * mean(alone), factor * mean(shared), np.asarray(kept, dtype=bool), metric)
+    metric, factor = MEASURES[record.public.loss]
+    error = (lambda risk: _discordance(risk, held)) if record.public.loss == "cox" else held.means_by_task
+    return Gain(names, factor * error(alone), factor * error(shared), np.asarray(kept, dtype=bool), metric)
+
+
+def _discordance(risk: np.ndarray, held: TaskBlock) -> np.ndarray:
+    """One less the concordance of held-out risks (m,); one half where no two rows can be compared."""
+    counted = np.ones(held.n_rows, dtype=bool) if held.weights is None else held.weights > 0.0
+    found = []
+    for i in range(held.n_tasks):
+        rows = np.arange(held.offsets[i], held.offsets[i + 1])[counted[held.rows(i)]]
+        found.append(1.0 - concordance(risk[rows], held.y[rows, 0]))
+    return np.nan_to_num(np.asarray(found), nan=0.5)
 
 
 def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tuple[str, ...]) -> Gain:
@@ -166,7 +181,14 @@ def _mixed(weight: np.ndarray, shared: np.ndarray, alone: np.ndarray) -> np.ndar
 
 
 def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray, TaskBlock]:
-    """Loss of rows (N,) under models that did not see them, learnt alone and with the billboards; and the rows it is of.
+    """Loss of rows (N,) under models that did not see them, learnt alone and with the billboards; and the rows it is of."""
+    return held_out(method, block, record, row_losses)
+
+
+def held_out(
+    method: Method, block: TaskBlock, record: RunRecord, of: Callable[[TaskBlock, Models, str], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, TaskBlock]:
+    """What `of` says of rows (N,) under models that did not see them, as above.
 
     Every row is held out once, but in tasks of thousands of rows the first folds are enough. How many a task uses depends on
     its own size alone: the figures and the choice of a task must not tell how many rows another one has.
@@ -181,7 +203,7 @@ def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> tupl
         alone = alone_models(seen, record)
         shared = replay(method, seen, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
-            losses[row, held & counted] = row_losses(block, models)[held & counted]
+            losses[row, held & counted] = of(block, models, record.public.loss)[held & counted]
     return losses[0], losses[1], block if counted.all() else block.with_mask(counted)
 
 
@@ -194,7 +216,11 @@ def alone_models(block: TaskBlock, record: RunRecord) -> Models:
     return side.finish(side.start(), record.billboards[0].view(None))
 
 
-def row_losses(block: TaskBlock, models: Models) -> np.ndarray:
-    """Loss of every row under its task's model, summed over outputs."""
-    loss = LOSSES.get("squared" if block.kind == "regression" else "logistic")
-    return loss.value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)
+def row_scores(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
+    """Score of every row under its task's model, without the intercept, which differs from fold to fold."""
+    return block.scores(models.coef)[:, 0]
+
+
+def row_losses(block: TaskBlock, models: Models, loss: str | None = None) -> np.ndarray:
+    """Loss of every row under its task's model, summed over outputs; None: the usual one of the kind."""
+    return LOSSES.get(loss or USUAL_LOSS[block.kind]).value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)

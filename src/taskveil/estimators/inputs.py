@@ -14,9 +14,10 @@ from taskveil.tasks.grouping import factorize, task_label
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
-from taskveil.tasks.task import CLIPPED, TaskSet
+from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed
 
 ONE_TASK = "all"
 MISSING = {"set-aside": "keep", "error": "error"}  # cells: a task that is set aside keeps them until then
@@ -100,7 +101,7 @@ def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
 
 def tasks_of(
     X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None, unusable: str = "error",
-    missing: str = "error",
+    missing: str = "error", exposure: Any = None,
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
     declared = as_bounds(bounds)
@@ -128,14 +129,31 @@ def tasks_of(
         c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
     )):  # fmt: skip
         tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing)
-        return replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
+        tasks = replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
+        return tasks if exposure is None else exposed(tasks, np.asarray(exposure)[np.asarray(tasks.row_index)], unusable)
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
     return TaskSet.from_arrays(
         rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
         notes=() if declared is None else (CLIPPED,), unusable=unusable,
+        groups=None if exposure is None else {EXPOSURE: exposure},
     )  # fmt: skip
+
+
+def split_exposure(X: Any, exposure: Any) -> tuple[Any, Any]:
+    """X without its column of exposures, and the exposure of every row: a column of a table, or one number per row."""
+    if exposure is None:
+        return X, None
+    if isinstance(X, TaskSet):
+        if X.exposure is None:
+            raise OptionError("these tasks have no exposure: give load_tasks its column, load_tasks(..., exposure=COLUMN)")
+        return X, None
+    if not isinstance(exposure, str):
+        return X, np.asarray(exposure)
+    if not is_table(X) or exposure not in X.columns:
+        raise DataError(f"the exposure {exposure!r} is not a column of X; give a table that has it, or one number per row")
+    return X.drop(columns=[exposure]), X[exposure].to_numpy()
 
 
 def _from_table(
@@ -182,6 +200,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     """The class of the estimator says what the target is, whatever its type suggests."""
     if tasks.kind == kind:
         return tasks
+    if "survival" in (kind, tasks.kind):
+        raise DataError(f"these tasks are {tasks.kind}, not {kind}: TaskSurvival takes those loaded with event=COLUMN")
     facts = tuple(f for f in tasks.facts if f.what != "kind")
     if kind == "regression":
         facts = tuple(f for f in facts if f.what != "labels")
@@ -198,6 +218,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
 
 def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False) -> np.ndarray:
     """The target as an array; what a task is set aside for is left in it."""
+    if kind == "survival":
+        return survival_target(y, unusable == "set-aside")
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)

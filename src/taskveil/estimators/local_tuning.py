@@ -25,7 +25,7 @@ def pick_locally(estimator: Any, grid: list[dict[str, Any]]) -> Any:
         seen = block.with_mask(folds != k)
         for g, method in enumerate(methods):
             models = replay(method, seen, record.public, record.plan, record.billboards)
-            losses[g] += block.means_by_task(row_losses(block, models) * (folds == k))
+            losses[g] += block.means_by_task(row_losses(block, models, record.public.loss) * (folds == k))
     best = losses.argmin(axis=0)
     candidates = [replay(m, block, record.public, record.plan, record.billboards) for m in methods]
     task = np.arange(block.n_tasks)

@@ -3,6 +3,7 @@
 nMSE is the mean squared error over all test rows divided by the variance of the test targets, RMSE its root in the target's own
 units. Log loss is the mean over all test rows: unlike accuracy it tells a model of a rare class from "never". AUC, accuracy,
 balanced accuracy and error rate are averaged over tasks; a task whose test rows hold one class has no AUC and is left out of it.
+So is concordance, the share of comparable pairs of rows of a task in which the one with the earlier event has the higher risk.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ from taskveil.tasks.task import TaskSet
 
 REGRESSION = ("nmse", "mse", "rmse", "r2")
 CLASSIFICATION = ("log-loss", "auc", "accuracy", "balanced-accuracy", "error-rate")
+SURVIVAL = ("concordance",)
+OF_KIND = {"regression": REGRESSION, "classification": CLASSIFICATION, "survival": SURVIVAL}
 LOWER_IS_BETTER = frozenset({"nmse", "mse", "rmse", "log-loss", "error-rate"})
-SHOWN = {"regression": ("nmse", "rmse"), "classification": ("log-loss", "auc", "accuracy")}  # always, beside what was asked for
+SHOWN = {  # always, beside what was asked for
+    "regression": ("nmse", "rmse"), "classification": ("log-loss", "auc", "accuracy"), "survival": ("concordance",),
+}  # fmt: skip
 SMALLEST = 1e-12  # probability that a log loss takes
-METRICS = REGRESSION + CLASSIFICATION
+METRICS = REGRESSION + CLASSIFICATION + SURVIVAL
 
 
 def default_metric(kind: str) -> str:
@@ -28,11 +33,11 @@ def default_metric(kind: str) -> str:
 
 def kind_of_metric(metric: str | None) -> str | None:
     """The kind of target a metric is for."""
-    return None if metric not in METRICS else "regression" if metric in REGRESSION else "classification"
+    return next((kind for kind, metrics in OF_KIND.items() if metric in metrics), None)
 
 
 def check_metric(metric: str, kind: str) -> str:
-    allowed = REGRESSION if kind == "regression" else CLASSIFICATION
+    allowed = OF_KIND[kind]
     if metric not in allowed:
         raise OptionError(f"metric {metric!r} does not fit {kind}; expected one of {', '.join(allowed)}")
     return metric
@@ -43,6 +48,8 @@ def evaluate(estimator: object, test: TaskSet, metric: str) -> float:
     check_metric(metric, test.kind)
     if test.kind == "regression":
         return _regression(metric, test.y, estimator.predict(test))  # type: ignore[attr-defined]
+    if metric == "concordance":
+        return float(estimator.score(test))  # type: ignore[attr-defined]
     if metric == "log-loss":
         assert test.classes is not None
         chances = np.asarray(estimator.predict_proba(test))[np.arange(test.n_rows), test.codes()]  # type: ignore[attr-defined]
@@ -62,6 +69,13 @@ def _regression(metric: str, y: np.ndarray, predicted: np.ndarray) -> float:
     variance = float(np.var(y))
     ratio = mse / variance if variance > 0 else float("nan")
     return ratio if metric == "nmse" else 1.0 - ratio
+
+
+def over_tasks(groups: np.ndarray, score: Callable[[np.ndarray], float]) -> float:
+    """Mean of a score over groups of rows that have one."""
+    values = [score(np.flatnonzero(groups == g)) for g in np.unique(groups)]
+    values = [v for v in values if np.isfinite(v)]
+    return float(np.mean(values)) if values else float("nan")
 
 
 def _over_tasks(test: TaskSet, score: Callable[[slice], float]) -> float:

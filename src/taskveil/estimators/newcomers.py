@@ -8,6 +8,7 @@ all models.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import measure_gain
+from taskveil.estimators.weights import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.prepare.scaling import fit_scaling
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import EXPOSURE, TaskSet
 
 if TYPE_CHECKING:
     from taskveil.estimators.base import TaskEstimator
@@ -58,26 +60,38 @@ def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray] |
     return None
 
 
+def named(column: Any) -> str | None:
+    """A column's name; nothing where it was given as one value for every training row."""
+    return column if isinstance(column, str) else None
+
+
 def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     """See `TaskEstimator.adapt`."""
     if not estimator.method_.linear:
         raise OptionError(f"adapt is for linear methods; {estimator.method_.name!r} has other models")
+    X, exposure = inputs.split_exposure(X, named(estimator.exposure))
     rows = inputs.rows_of(X, np.full(len(X), name), estimator.task_column, estimator.feature_names_)
     estimator._check_features(rows)
     tasks = TaskSet.from_arrays(
         rows.X, inputs._target(y, estimator._kind), rows.task, feature_names=estimator.feature_names_, kind=estimator._kind,
         classes=estimator.classes_, bounds=inputs.as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None),
+        groups=None if exposure is None else {EXPOSURE: exposure},
     )  # fmt: skip
     record = estimator.record_
     if estimator.scaling_.mode == "private":
-        outer = common_units.outer_scaling(tasks, estimator.unit)
+        outer = common_units.outer_scaling(tasks, estimator.unit, loss=estimator._loss)
         scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
     else:
         private = estimator.epsilon is not None
-        scaling = fit_scaling(tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private)
+        scaling = fit_scaling(
+            tasks, estimator.scaling_.mode, normalise=estimator.normalise, private=private, loss=estimator._loss
+        )
         block = scaling.apply(tasks)
+    weights = row_weights(estimator, tasks, None, None)
+    block = block if weights is None else replace(block, weights=weights)
     models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
-    adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None})  # who the training rows are of stays there
+    adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None, "exposure": named(estimator.exposure)})
+    # who the training rows are of stays there
     adapted.task_names_, adapted.feature_names_ = tasks.task_names, estimator.feature_names_
     adapted.n_features_in_, adapted.classes_, adapted.bounds_ = estimator.n_features_in_, estimator.classes_, tasks.bounds
     adapted.preparation_, adapted.task_warnings_ = estimator.preparation_, {}
@@ -86,4 +100,5 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     adapted.n_iter_, adapted.certificate_, adapted.warnings_ = estimator.n_iter_, estimator.certificate_, []
     adapted._gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
     adapted._set_coefficients(estimator.method_, scaling, models)
+    adapted._keep_own(tasks, block)
     return adapted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Rule, Text, Whole, optional
+from taskveil.errors import OptionError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.guarantees import LARGEST_DELTA
 from taskveil.privacy.plan import VARIANTS
@@ -26,6 +27,7 @@ PARAMETERS: dict[str, Rule] = {
     "scaling": Choice("auto", *MODES, "private"),
     "scaling_share": Number(above=0, below=1),
     "normalise": optional(Choice("row")),
+    "loss": optional(Choice("squared", "poisson", "huber", "logistic", "cox")),
     "fit_intercept": Flag(),
     "missing": Choice("error", "impute-own", "impute-bounds"),
     "unknown": Choice("error", "billboard"),
@@ -42,3 +44,5 @@ def check_parameters(estimator: Any) -> None:
     """Every parameter keeps its rule, or an error names the first one that does not."""
     for name, rule in PARAMETERS.items():
         rule.check(name, getattr(estimator, name))
+    if estimator.loss is not None and estimator.loss not in estimator._losses:
+        raise OptionError(f"{type(estimator).__name__} has loss {' or '.join(estimator._losses)}; got {estimator.loss!r}")

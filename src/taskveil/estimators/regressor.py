@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import r2_score
+from sklearn.metrics import d2_tweedie_score, r2_score
 
+from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
+from taskveil.tasks.task import TaskSet
+
+LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that
 
 
 class TaskRegressor(RegressorMixin, TaskEstimator):
@@ -61,6 +65,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         centre, or that middle.
     class_weight : dict, "balanced" or None, default=None
         For classifiers: weights of labels; "balanced" within each task by its own rows.
+    loss : {"squared", "poisson", "huber"} or None, default=None
+        What is minimised: None and "squared" for numbers, "poisson" for counts (log link), "huber" for numbers with outliers.
+    exposure : str, array of shape (n_rows,) or None, default=None
+        For loss="poisson": what every count is per (days at risk, visits): a column of X or one number above zero per row.
     fit_intercept : bool, default=True
         Give every task an intercept of its own.
     task_column : str or int or None, default=None
@@ -124,9 +132,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     """
 
     _kind = "regression"
+    _losses = ("squared", "poisson", "huber")
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
-        """The prediction of each row's own task model.
+        """The prediction of each row's own task model; with loss="poisson" the expected count.
+
+        Expected counts are per unit of exposure, or for the exposure of each row where X has the column that `exposure` names.
 
         Parameters
         ----------
@@ -138,10 +149,16 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         -------
         ndarray of shape (n_rows,)
         """
-        return self._scores(X, task)[:, 0]
+        if self._loss != "poisson":
+            return self._scores(X, task)[:, 0]
+        column = self.exposure if isinstance(self.exposure, str) and hasattr(X, "columns") else None
+        rows, exposure = inputs.split_exposure(X, column if column in getattr(X, "columns", ()) else None)
+        exposure = X.exposure if isinstance(X, TaskSet) else exposure
+        rates = np.exp(np.clip(self._scores(rows, task)[:, 0], -LARGEST_LOG, LARGEST_LOG))
+        return rates if exposure is None else rates * exposure
 
     def score(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> float:
-        """R squared over all rows: 1 is perfect, 0 is a constant.
+        """R squared over all rows; with loss="poisson" D squared, the share of deviance explained. 1 is perfect, 0 is a constant.
 
         Parameters
         ----------
@@ -156,4 +173,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         float
         """
         y = X.y if y is None else y
+        if self._loss == "poisson":
+            return float(d2_tweedie_score(y, self.predict(X, task=task), sample_weight=sample_weight, power=1))
         return float(r2_score(y, self.predict(X, task=task), sample_weight=sample_weight))

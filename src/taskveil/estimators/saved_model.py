@@ -9,6 +9,7 @@ import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
+from taskveil.losses import LOSSES
 from taskveil.privacy.seal import SEAL
 from taskveil.tasks.prepare.scaling import MODES, NORMALISE
 
@@ -23,6 +24,7 @@ PUBLIC = {
     "n_tasks": SIZE, "n_features": SIZE, "n_outputs": SIZE, "kind": Choice("regression", "classification", "survival"),
     "declared_bounds": Flag(), "unit_rows": Flag(), "fit_intercept": Flag(), "min_rows": optional(Whole(0)),
     "max_rows": optional(Whole(0)), "seed": optional(Whole(0)), "task_rows": optional(ListOf(Whole(0), at_least=0)),
+    "loss": Choice(*LOSSES.names()),
 }  # fmt: skip
 BOARD = {"round": Whole(0), "names": ListOf(Text(1000), at_least=0), "per_task": ListOf(Text(1000), at_least=0)}
 

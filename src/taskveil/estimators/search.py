@@ -320,7 +320,7 @@ def _check_curve(plan: Plan, mu_model: float) -> None:
 def _noisy_score(run: TaskEstimator, held: TaskSet, mu_score: float, source: Any) -> float:
     """Mean held-out loss over tasks, each clipped to [0, 1], with noise: a release of its own."""
     block = run.scaling_.apply(held)
-    losses = block.means_by_task(row_losses(block, run.models_))
+    losses = block.means_by_task(row_losses(block, run.models_, run.record_.public.loss))
     scaled = losses / (1.0 + losses)  # bounded in [0, 1), monotone
     budget = Budget(1.0, 1e-6, neighbours=run.record_.plan.budget.neighbours)
     mechanism = Gaussian.calibrated(SCORE, Neighbours(budget.neighbours), 1.0 / mu_score)

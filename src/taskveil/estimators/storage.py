@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.estimators.classifier import TaskClassifier
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.regressor import TaskRegressor
 from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arrays, check_description
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
@@ -34,7 +32,10 @@ from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
+
+CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold
 
 
 def load(directory: str | Path) -> Any:
@@ -46,13 +47,14 @@ def load(directory: str | Path) -> Any:
 
     Returns
     -------
-    TaskRegressor or TaskClassifier
+    TaskRegressor, TaskClassifier or TaskSurvival
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
+    import taskveil
+
     folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
-    kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
-    if about.get("format") not in READABLE or str(about.get("class")) not in kinds:
+    if about.get("format") not in READABLE or str(about.get("class")) not in CLASSES:
         raise DataError(
             f"{folder} holds a model of format {about.get('format')!r}; this version reads format {FORMAT}. "
             "Use the version of taskveil that wrote it."
@@ -60,7 +62,7 @@ def load(directory: str | Path) -> Any:
     with total(str(folder / "model.json")):
         method, record, prepared = saved_run(about, arrays, folder)
         asked = method.inner if isinstance(method, CommonScale) else method
-        estimator = kinds[about["class"]](**{**about["options"], "method": asked})
+        estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": asked})
         check_parameters(estimator)
         _restore(estimator, method, record, prepared, about, arrays)
     estimator.certificate_ = certificate
@@ -73,7 +75,7 @@ def _restore(
     """Fitted attributes out of checked content."""
     shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
     scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target)
+    scaling = replace(scaling, own_target=prepared.own_target, link=link_of(record.public.kind, record.public.loss))
     estimator.task_names_, estimator.feature_names_ = tuple(about["task_names"]), tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.task import TaskSet
+from taskveil.tasks.task import EXPOSURE, TaskSet
 
 __all__ = ["row_weights"]
 
@@ -27,7 +27,7 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
     """
     classes = estimator.class_weight
     if sample_weight is None and classes is None:
-        return None
+        return _exposure(tasks, str(estimator.unit))
     private = estimator.epsilon is not None
     if private and str(estimator.unit) == "record":
         raise OptionError(
@@ -44,7 +44,24 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         weights = weights * _of_classes(tasks, classes)
     if not private and not (weights > 0).any():
         raise DataError("every row has sample_weight zero; at least one weight must be above zero")
-    return weights
+    exposure = _exposure(tasks, str(estimator.unit))
+    return weights if exposure is None else weights * exposure
+
+
+def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
+    """What rates count by (N,): exposures in units of a task's own mean, or of the declared largest where rows are protected."""
+    if tasks.exposure is None:
+        return None
+    if unit == "record":
+        declared = None if tasks.bounds is None else tasks.bounds.features.get(EXPOSURE)
+        if declared is None:
+            raise OptionError(
+                "unit='record' needs the range of the exposure to be declared, because a task's own mean would carry every row "
+                "into every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
+            )
+        return np.minimum(tasks.exposure, declared[1]) / declared[1]
+    mean = np.array([tasks.exposure[tasks.rows(i)].mean() if n else 1.0 for i, n in enumerate(tasks.sizes)])
+    return tasks.exposure / mean[tasks.task_of_row()]
 
 
 def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:

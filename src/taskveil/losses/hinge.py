@@ -11,6 +11,7 @@ class Hinge(Loss):
     """The support vector machine's loss: Lipschitz with constant 1, with a kink at y s = 1."""
 
     name = "hinge"
+    targets = "labels"
     smoothness = float("inf")
     lipschitz = 1.0
 

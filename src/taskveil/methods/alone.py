@@ -55,24 +55,8 @@ def _lasso(
 
 
 def best_intercepts(block: TaskBlock, W: np.ndarray, loss: Loss, fit_intercept: bool = True) -> np.ndarray:
-    """The unpenalised intercepts (m, r) that go with models W; one-class tasks get the smoothed log-odds shift."""
+    """The unpenalised intercepts (m, r) that go with models W; finite for every task."""
     b = np.zeros(W.shape[:2])
     if not fit_intercept:
         return b
-    if loss.name == "squared":
-        return -mean_gradients(block, W, b, loss)[1]
-    scores = block.scores(W)
-    n = np.maximum(block.counts, 0.0)[:, None]
-    share = (block.means_by_task(block.y) + 1.0) / 2.0
-    low, high = 0.5 / (n + 1.0), 1.0 - 0.5 / (n + 1.0)
-    target = np.clip(share, low, high)  # a one-class task: smoothed, hence finite
-    open_ = np.ones(b.shape, dtype=bool)  # each task stops on its own gap: when others stop must not show in its numbers
-    for _ in range(50):
-        p = 0.5 * (1.0 + np.tanh((scores + b[block.task_of_row]) / 2.0))
-        gap = block.means_by_task(p) - target
-        slope = np.maximum(block.means_by_task(p * (1.0 - p)), 1e-6)
-        b -= np.where(open_, np.clip(gap / slope, -2.0, 2.0), 0.0)
-        open_ &= np.abs(gap) >= 1e-12
-        if not open_.any():
-            break
-    return np.where(n > 0, b, 0.0)
+    return -mean_gradients(block, W, b, loss)[1] if loss.quadratic else loss.intercepts(block.scores(W), block)

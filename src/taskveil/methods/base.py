@@ -23,11 +23,13 @@ import numpy as np
 
 from taskveil.checks import Rule
 from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
 from taskveil.methods.options import WithOptions, check_options
 from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
+USUAL_LOSS = {"regression": "squared", "classification": "logistic", "survival": "cox"}
 LARGEST = 1e6  # size of what a billboard shows where a method declares nothing else (see `Method.ranges`)
 State = dict[str, np.ndarray]
 Message = dict[str, Any]  # release name -> raw array (tasks, *message_shape), or a Bounded sum made by a jitted round
@@ -40,7 +42,7 @@ class PublicInfo:
     n_tasks: int
     n_features: int
     n_outputs: int
-    kind: str  # "regression" or "classification"
+    kind: str  # "regression", "classification" or "survival"
     declared_bounds: bool = False  # features and target were scaled by declared public ranges
     unit_rows: bool = False  # rows were normalised to length one
     fit_intercept: bool = True
@@ -49,17 +51,23 @@ class PublicInfo:
     seed: int | None = None  # initialisation and splits only, never noise
     task_rows: tuple[int, ...] | None = None  # rows of every task: fixed and public where the unit is the record
     prior: PublicPrior | None = None  # public knowledge about models
+    loss: str = ""  # a name in losses.LOSSES; empty: by the kind
 
     def __post_init__(self) -> None:
+        if not self.loss:
+            object.__setattr__(self, "loss", USUAL_LOSS[self.kind])
         if isinstance(self.prior, dict):
             object.__setattr__(self, "prior", PublicPrior(**self.prior))
 
     @property
-    def loss(self) -> str:
-        return "squared" if self.kind == "regression" else "logistic"
+    def number_target(self) -> bool:
+        """Whether the target has a centre and a scale, as features have; rates, times and labels have none."""
+        return LOSSES.get(self.loss).targets == "numbers"
 
     def to_dict(self) -> dict[str, Any]:
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "prior"}
+        """As JSON holds it; the usual loss of a kind is left out, so that earlier versions write and read the same."""
+        left_out = {"prior", "loss"} if self.loss == USUAL_LOSS[self.kind] else {"prior"}
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
         return fields if self.prior is None else {**fields, "prior": self.prior.to_dict()}
 
 
@@ -164,6 +172,10 @@ class ServerSide:
         raise NotImplementedError
 
 
+ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
+ANY_KIND = ("regression", "classification", "survival")
+
+
 class Method(WithOptions):
     """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
 
@@ -171,6 +183,7 @@ class Method(WithOptions):
     variants: ClassVar[tuple[str, ...]] = ("sound",)
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
+    losses: ClassVar[tuple[str, ...]] = ("squared", "logistic")  # what it can fit; others have no bound on their curvature
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local", "secure", "local-model")
     weighs_tasks: ClassVar[bool] = True  # False: sums over some tasks only, which budgets per task would bias
     schedule: ClassVar[str] = "synchronous"  # or "asynchronous": one task per step, in order of arrival
@@ -279,11 +292,23 @@ class Method(WithOptions):
                 f"Methods that protect records: {', '.join(record_methods())}."
             )
         if public.kind not in self.kinds:
-            raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}")
+            raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}; {instead(public)}")
+        if public.loss not in self.losses:
+            raise OptionError(
+                f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {instead(public)}"
+            )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
             raise OptionError(
                 f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}"
             )
+
+
+def instead(public: PublicInfo) -> str:
+    """Which methods do what another one cannot."""
+    from taskveil import methods
+
+    fit = [m.name for m in map(methods.get, methods.names()) if public.kind in m.kinds and public.loss in m.losses]
+    return f"use {', '.join(fit)}"
 
 
 def record_methods() -> list[str]:

@@ -44,7 +44,7 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 
 SHARES = (0.1, 0.2, 0.4)  # of the budget that a method may pay which gains by common units; the least that will do
-INHERITED = ("name", "variants", "units", "kinds", "aggregations", "reference", "linear", "schedule", "shares_nothing")
+INHERITED = ("name", "variants", "units", "kinds", "losses", "aggregations", "reference", "linear", "schedule", "shares_nothing")
 
 
 class CommonScale(Method):
@@ -110,7 +110,7 @@ class CommonScale(Method):
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         bought = [p.name for p in plan.releases if p.round <= units_for(plan.budget).rounds]
         else_ = "a task uses its own, which is never sent" if plan.budget.unit is Unit.TASK else "its declared range is used"
-        what = "features and target" if public.kind == "regression" else "features"
+        what = "features and target" if public.number_target else "features"
         return [
             f"{what} are scaled by a centre and a scale common to all tasks, released and charged like every release "
             f"({', '.join(bought)}); where none was found {else_}",

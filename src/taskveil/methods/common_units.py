@@ -83,7 +83,7 @@ def in_common_units(block: TaskBlock, scaling: Scaling) -> CommonUnits:
 
 def n_columns(public: PublicInfo) -> int:
     """Features, and the target where it is a number."""
-    return public.n_features + (public.kind == "regression")
+    return public.n_features + public.number_target
 
 
 def columns_of(block: TaskBlock) -> np.ndarray:

@@ -9,7 +9,19 @@ import numpy as np
 
 from taskveil.checks import Choice, Rule
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
@@ -18,6 +30,7 @@ class Local(Method):
     """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
 
     name = "local"
+    kinds, losses = ANY_KIND, ANY_LOSS
     rules: ClassVar[dict[str, Rule]] = {"penalty": Choice("l1", "l2")}
     units = ("task", "record")
     shares_nothing = True

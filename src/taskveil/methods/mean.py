@@ -38,6 +38,8 @@ from taskveil.losses import LOSSES
 from taskveil.methods import direction_mean, mean_records, mean_rounds
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
     Billboard,
     Message,
     Method,
@@ -73,6 +75,7 @@ class Mean(Method):
     """
 
     name = "mean"
+    kinds, losses = ANY_KIND, ANY_LOSS
     units: ClassVar[tuple[str, ...]] = ("task", "record")
     chooses_locally = True
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"

@@ -5,6 +5,8 @@
     server    adds them up, divides by the expected number of rows q N, and takes a step of Nesterov's
               method (momentum (t-1)/(t+2)) with step 1/L, L a public bound
 
+Survival: a row's gradient in coefficients and a baseline hazard (methods/hazard_records.py).
+
 **Privacy.** Unit: one row of one task, one person being one row. A row's clipped gradient has norm at most
 `clip`, so replacing a row by a null one moves the sum by `clip`, another row by 2 `clip`. Nothing private
 enters a message but the current rows: (wbar, b) is public, there are no own intercepts, own scales or own
@@ -23,6 +25,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.hazard_records import PARTS, hazard_gradients
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Plan
@@ -45,7 +48,12 @@ def check(strength: float | None, public: PublicInfo) -> None:
 
 def contribution(public: PublicInfo, clip: float | None) -> RowSum:
     bound = TYPICAL_SLOPE * math.sqrt(longest_row(public)) if clip is None else clip
-    return RowSum((public.n_outputs, public.n_features + int(public.fit_intercept)), bound)
+    return RowSum((public.n_outputs, public.n_features + n_levels(public)), bound)
+
+
+def n_levels(public: PublicInfo) -> int:
+    """Coefficients beside those of the features: an intercept, or the levels of a baseline hazard."""
+    return PARTS if public.kind == "survival" else int(public.fit_intercept)
 
 
 def longest_row(public: PublicInfo) -> float:
@@ -65,6 +73,8 @@ class RecordTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         block = self.block
+        if self.public.kind == "survival":
+            return state, {RELEASE: hazard_gradients(block, view["point"])}
         X = np.asarray(block.X, dtype=float)
         if self.public.fit_intercept:
             X = np.concatenate([X, np.ones((block.n_rows, 1))], axis=1)
@@ -82,10 +92,11 @@ class RecordServer(ServerSide):
 
     def __init__(self, public: PublicInfo, plan: Plan):
         self.public, self.plan = public, plan
-        self.step_size = 1.0 / (LOSSES.get(public.loss).smoothness * longest_row(public))
+        smooth = LOSSES.get(public.loss).smoothness  # rates are parts of the declared largest: their curvature is at most one
+        self.step_size = 1.0 / ((smooth if math.isfinite(smooth) else 1.0) * longest_row(public))
 
     def start(self) -> tuple[State, Billboard]:
-        zero = np.zeros((self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept)))
+        zero = np.zeros((self.public.n_outputs, self.public.n_features + n_levels(self.public)))
         state = {"model": zero, "point": zero, "round": np.array(0)}
         return state, self._billboard(state, None)
 
@@ -101,6 +112,6 @@ class RecordServer(ServerSide):
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
         d, model = self.public.n_features, state["model"]
-        intercept = model[:, d] if self.public.fit_intercept else np.zeros(model.shape[0])
+        intercept = model[:, d:].mean(axis=1) if n_levels(self.public) else np.zeros(model.shape[0])
         values = {"mean": model[:, :d], "intercept": intercept, "point": state["point"]}
         return Billboard(int(state["round"]), values, accepted=accepted)

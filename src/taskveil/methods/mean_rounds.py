@@ -49,7 +49,7 @@ class FixedTasks(TaskSide):
         self.block, self.public, self.strength, self.personalise = block, public, strength, personalise
         self.loss = LOSSES.get(public.loss)
         longest = 1.0 if public.unit_rows else float(public.n_features)
-        self.boost = 1.0 + strength / (self.loss.smoothness * longest)
+        self.boost = 1.0 + strength / (self.loss.smoothness * longest)  # one where there is no bound on the curvature
 
     def start(self) -> State:
         return {}

@@ -14,9 +14,22 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
 
 STATISTICS = "statistics"
@@ -31,6 +44,7 @@ class Pooled(Method):
     """
 
     name = "pooled"
+    kinds, losses = ANY_KIND, ANY_LOSS
     units = ("task", "record")
     reference = "the pooled baseline of all five papers"
 
@@ -40,7 +54,7 @@ class Pooled(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         if budget.epsilon is not None:
             return self._noisy().requests(public, budget)
-        rounds = 1 if public.kind == "regression" else (self.rounds or ROUNDS)
+        rounds = 1 if public.loss == "squared" else (self.rounds or ROUNDS)
         shape = (public.n_outputs, public.n_features, public.n_features + 1)
         return [Request(STATISTICS, t + 1, VectorSum(shape, Contribution.unbounded)) for t in range(rounds)]
 
@@ -86,6 +100,9 @@ class PooledTasks(TaskSide):
         block = self.block
         m, r, d = block.n_tasks, block.n_outputs, block.n_features
         W = np.repeat(view["mean"][None], m, axis=0)
+        if not self.loss.rowwise:
+            what = VectorSum((r, d, d + 1), Contribution.unbounded)
+            return state, {STATISTICS: seal_clipped_sum(what, self._together(W[0, 0]), m)}
         b = best_intercepts(block, W, self.loss, self.public.fit_intercept)
         scores = block.scores(W, b)
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
@@ -101,6 +118,17 @@ class PooledTasks(TaskSide):
                 total[k, :, :d] += (centred * bend[:, None]).T @ centred
                 total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
         return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, m)}
+
+    def _together(self, w: np.ndarray) -> np.ndarray:
+        """The same for a loss whose rows count together, task by task: every task keeps its own baseline."""
+        block, d = self.block, self.block.n_features
+        weights = np.ones(block.n_rows) if block.weights is None else block.weights
+        total = np.zeros((1, d, d + 1))
+        for rows in map(block.rows, range(block.n_tasks)):
+            X = np.asarray(block.X[rows], dtype=float)
+            _, gradient, curvature = partial_likelihood(X, block.y[rows, 0], weights[rows], w)
+            total[0] += np.column_stack([curvature, gradient])
+        return total
 
     def finish(self, state: State, view: View) -> Models:
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
@@ -124,7 +152,7 @@ class PooledServer(ServerSide):
         regular = curvature + ridge[:, None, None] * np.eye(d)
         move = np.linalg.solve(regular, (gradient + ridge[:, None] * state["mean"])[:, :, None])[:, :, 0]
         length = np.linalg.norm(move, axis=1, keepdims=True)
-        longest = 10.0 / np.maximum(length, 1e-300) if self.public.kind != "regression" else 1.0
+        longest = 10.0 / np.maximum(length, 1e-300) if self.public.loss != "squared" else 1.0
         mean = state["mean"] - move * np.minimum(1.0, longest)
         still = bool(np.abs(move).max() < 1e-9)
         return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted, done=still)

@@ -43,6 +43,8 @@ import numpy as np
 
 from taskveil.methods import direction_mean
 from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
     Billboard,
     Message,
     Method,
@@ -87,6 +89,7 @@ class Subspace(Method):
     """
 
     name = "subspace"
+    kinds, losses = ANY_KIND, ANY_LOSS
     chooses_locally = True
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
@@ -117,7 +120,7 @@ class Subspace(Method):
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         """The centre, for tasks without rows; its scale is that of the scaled target, its intercept zero."""
         centre = billboard.values.get("mean")
-        if centre is None or not np.any(centre) or public.kind == "regression":
+        if centre is None or not np.any(centre) or public.number_target:
             return None  # the centre is in units of a task's own target spread; such a task has none
         return Models(centre[None], np.zeros((1, public.n_outputs)))
 

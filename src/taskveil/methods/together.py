@@ -35,8 +35,21 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.checks import Choice, Number, Rule, optional
+from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import (
+    ANY_KIND,
+    ANY_LOSS,
+    Billboard,
+    Message,
+    Method,
+    Models,
+    PublicInfo,
+    ServerSide,
+    State,
+    TaskSide,
+    View,
+)
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
@@ -55,7 +68,6 @@ from taskveil.tasks.block import TaskBlock
 
 BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
 STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are taken
-STEP_SIZE = {"squared": 1.0, "logistic": 2.0}  # length at which a step is cut off, in common units
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
 NOISE_PER_ROUND = 0.12  # rounds = this over the noise of one release, norm over number of tasks
@@ -79,6 +91,7 @@ class Together(Method):
     """
 
     name = "together"
+    kinds, losses = ANY_KIND, ANY_LOSS
     chooses_locally = True
     common_units = True
     reference = "ours; docs/theory/model-protected.md#together"
@@ -227,7 +240,7 @@ class TogetherTasks(TaskSide):
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
         if (view.round + 1, SCORE) in self.asked:
-            message[SCORE] = finite(self._steps(view["model"])) / STEP_SIZE[loss]
+            message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
         options = ways(view, self.public.n_features)
         if (view.round + 1, MOMENT) in self.asked:
             W, _ = averaged_models(self.block, options, loss, False, own_scale=False)
@@ -239,11 +252,7 @@ class TogetherTasks(TaskSide):
     def _steps(self, model: np.ndarray) -> np.ndarray:
         """(m, r, width): ridge steps from the public model, linear in the targets."""
         block = self.block
-        scores = block.scores(model[None])
-        if self.public.loss == "squared":
-            left = block.y - scores
-        else:
-            left = 2.0 * (block.y - np.tanh(scores / 2.0))  # 4 (hit - p)
+        left = LOSSES.get(self.public.loss).surprise(block.scores(model[None]), block)
         return residual_models(block.with_targets(left), np.zeros_like(model), STEP_SIGNAL, "squared", False, own_scale=False)
 
     def finish(self, state: State, view: View) -> Models:
@@ -302,7 +311,7 @@ class TogetherServer(ServerSide):
             new["model"] = model
         if SCORE in releases:
             move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m)
-            new["model"] = state["model"] + STEP_SIZE[self.public.loss] * move
+            new["model"] = state["model"] + LOSSES.get(self.public.loss).step_size * move
             new["model_doubt"] = np.array(doubt)
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])

@@ -58,7 +58,9 @@ def cut(run: Run, audience: Audience) -> Run:
         return run
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
-    keep: dict[str, Any] = {"task_names": (), "gain": {}, "coefficients": {}, "warnings": (), "task_warnings": {}, "groups": {}}
+    keep: dict[str, Any] = {
+        "task_names": (), "gain": {}, "coefficients": {}, "survival": {}, "warnings": (), "task_warnings": {}, "groups": {},
+    }  # fmt: skip
     position = None
     if audience.kind == "owner":
         name = str(audience.task)
@@ -72,6 +74,7 @@ def cut(run: Run, audience: Audience) -> Run:
             "task_names": (name,),
             "gain": {k: v for k, v in run.gain.items() if k == name},
             "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+            "survival": {k: v for k, v in run.survival.items() if k == name},
             "warnings": run.task_warnings.get(name, ()),
             "task_warnings": {},
             "groups": {k: v for k, v in run.groups.items() if k == name},

@@ -13,12 +13,13 @@ from taskveil.report.curve_charts import curve
 from taskveil.report.gain_charts import gain, own_model
 from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Run
+from taskveil.report.survival_charts import survival
 
 
 def charts(run: Run) -> list[Chart]:
     """All charts that this run has figures for."""
     makers: list[Callable[[Run], list[Chart]]] = [
-        curves, gain, sizes, own_model, budget, curve, noise, audit, pictures, timings,
+        curves, gain, sizes, own_model, survival, budget, curve, noise, audit, pictures, timings,
     ]  # fmt: skip
     return [chart for make in makers for chart in make(run)]
 

@@ -16,7 +16,7 @@ from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
 from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, plain_words, verdict
 
-FIRST = ("curves", "gain", "sizes", "groups", "model")
+FIRST = ("curves", "gain", "sizes", "groups", "model", "survival")
 """Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
 
 

@@ -64,6 +64,7 @@ class Run:
     gain: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gain_metric: str = ""
     coefficients: Mapping[str, np.ndarray] = field(default_factory=dict)
+    survival: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # each task's own curves
     warnings: tuple[str, ...] = ()
     task_warnings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # each for the owner of that task
     seconds: float | None = None
@@ -99,6 +100,7 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
         gain=gain.get("tasks", {}),
         gain_metric=gain.get("metric", ""),
         coefficients=dict(zip(map(str, estimator.task_names_), estimator.coef_)) if linear else {},
+        survival=_own_curves(estimator),
         warnings=tuple(estimator.warnings_),
         task_warnings=estimator.task_warnings_,
         seconds=record.seconds,
@@ -106,9 +108,19 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     )
 
 
+def _own_curves(estimator: Any) -> dict[str, dict[str, np.ndarray]]:
+    """Kaplan-Meier curve and times of every task of a survival model."""
+    extra = estimator.models_.extra
+    if "curve_kaplan_meier" not in extra:
+        return {}
+    pairs = zip(map(str, estimator.task_names_), extra["curve_times"], extra["curve_kaplan_meier"])
+    return {name: {"times": times, "kaplan_meier": curve} for name, times, curve in pairs}
+
+
 def settings(estimator: Any) -> dict[str, Any]:
     """Options of the run, all of them public by the certificate's assumptions; the seed of test noise is not shown."""
     hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column"}
+    hidden |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
     canaries = {"canary tasks among the tasks": estimator.record_.canaries} if estimator.record_.canaries else {}

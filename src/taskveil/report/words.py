@@ -22,6 +22,7 @@ METRICS = {
     "accuracy": "share of right labels",
     "balanced-accuracy": "share of right labels, each class alike",
     "error-rate": "share of wrong labels",
+    "concordance": "share of comparable pairs in the right order (concordance)",
 }
 NO_GAIN_SHOWN = (
     " Held-out rows show no gain here: few rows tell little, and the choice was made by how well all of them fit each belief."

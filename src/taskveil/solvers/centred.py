@@ -52,7 +52,7 @@ class SmoothPart:
         self.shape = (block.n_tasks, block.n_outputs, block.n_features)
         mean_x, mean_y, self.counts = task_means(block)
         self.mean_x, self.mean_y = (v if fit_intercept else np.zeros_like(v) for v in (mean_x, mean_y))
-        held = (np.abs(mean_y) == 1.0) & np.isfinite(loss.lipschitz) & fit_intercept
+        held = (np.abs(mean_y) == 1.0) & loss.labels & fit_intercept
         self.free = fit_intercept & ~held
         self.first_intercepts = np.zeros_like(mean_y)
         self.first_intercepts[held] = _smoothed_log_odds(mean_y, self.counts)[held]

@@ -6,13 +6,12 @@ Minka 2000):
 
     log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual) + a constant of the task
 
-For logistic loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
-approximation around the averaged model). Its noise variance is one if the labels follow a logistic model and
-less where they can be separated; it is estimated like the other, with a prior worth 30 rows at one.
+For any other loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
+approximation around the averaged model; `Loss.working`). Its noise variance is one if labels follow a logistic model and
+less where they can be separated; it is estimated like the other, with a prior worth `prior_rows` rows at one.
 
-Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior
-around one (squared loss: two decades wide) or three (logistic loss: one decade; labels say little about
-scale). Without a proper prior six rows and fourteen features make every interpolation plausible.
+Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior that each loss
+states (`Loss.strengths`). Without a proper prior six rows and fourteen features make every interpolation plausible.
 
 Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
 one with the smallest leave-one-out error then costs more than it gains (28 %: docs/theory/model-protected.md#evidence). All of
@@ -28,8 +27,9 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_softmax, logit
+from scipy.special import log_softmax
 
+from taskveil.losses import LOSSES
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
 from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
@@ -41,14 +41,13 @@ from taskveil.threads import each
 Array = NDArray[np.floating]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
 LOG_PRIOR = {
-    "squared": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) / 2.0)),
-    "logistic": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) - 0.5)),
+    name: log_softmax(-0.5 * np.square((np.log10(SIGNAL_TO_NOISE) - centre) / width))
+    for name in LOSSES.names()
+    for centre, width in [LOSSES.get(name).strengths]
 }
-PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
 REWEIGHTINGS = 6
 ORDINARY = 1e100  # features between this and its inverse can be squared and added up
 SMALLEST = 1e-150
-SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
 Solve = Callable[[CentredRows], Array]
 
@@ -192,9 +191,9 @@ def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:
-    """(m,) the s_i of the priors: standard deviation of a task's target, 1 for classification."""
+    """(m,) the s_i of the priors: standard deviation of a task's target where it is a number, else 1."""
     out = np.ones(block.n_tasks)
-    if loss == "squared":
+    if LOSSES.get(loss).targets == "numbers":
         for stack in stacks(block, LIMIT):
             out[stack.tasks] = _target_scale(stack, 0, loss, fit_intercept)
     return out
@@ -205,26 +204,23 @@ def _target_scale(stack: Stack, output: int, loss: str, fit_intercept: bool) -> 
 
 
 def _scale(rows: CentredRows, loss: str, own: bool) -> Array:
-    return rows.scale if own and loss == "squared" else np.ones(len(rows.y))
+    return rows.scale if own and LOSSES.get(loss).targets == "numbers" else np.ones(len(rows.y))
 
 
 def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve) -> Array:
-    """`solve` on the rows of one output; for logistic loss on its working responses, a few times."""
-    y = stack.y[:, :, output]
-    if loss == "squared":
+    """`solve` on the rows of one output; but for squared loss on its working responses, a few times."""
+    y, rule = stack.y[:, :, output], LOSSES.get(loss)
+    if rule.quadratic:
         return solve(centred_rows(stack, y, stack.weights, fit_intercept))
-    hit = (y > 0.0).astype(float)
-    counts = stack.weights.sum(axis=1)
-    share = ((stack.weights * hit).sum(axis=1) + 0.5) / (counts + 1.0)  # smoothed: finite for one-class tasks
-    scores = np.repeat(logit(share if fit_intercept else np.full_like(share, 0.5))[:, None], y.shape[1], axis=1)
+    first = rule.first_scores(y, stack.weights) if fit_intercept else np.zeros(len(y))
+    scores = np.repeat(first[:, None], y.shape[1], axis=1)
     w: Array = np.zeros((len(y), stack.X.shape[2]))
-    one_class = ((stack.weights * hit).sum(axis=1) % np.maximum(counts, 1.0)) == 0.0
+    silent = rule.without_information(y, stack.weights)[:, None] & fit_intercept
     for _ in range(REWEIGHTINGS):
-        p = expit(scores)
-        weight = stack.weights * p * (1.0 - p)
-        target = np.where(one_class[:, None] & fit_intercept, scores, scores + (hit - p) / (p * (1.0 - p)))
+        weight, target = rule.working(scores, y, stack.weights)
+        target = np.where(silent, scores, target)
         w = solve(centred_rows(stack, target, weight, fit_intercept))
-        scores = np.clip(_scores(stack, w, target, weight, fit_intercept), -SCORE_RANGE, SCORE_RANGE)
+        scores = np.clip(_scores(stack, w, target, weight, fit_intercept), -rule.score_range, rule.score_range)
     return w
 
 
@@ -261,5 +257,5 @@ def _log_sums(logs: Array) -> Array:
 def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:
     """(k, g), up to a constant per task."""
     least = 1e-12 * seen.total[:, None] + 1e-300
-    rows = PRIOR_ROWS[loss]
+    rows = LOSSES.get(loss).prior_rows
     return -seen.determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(seen.residual, least))

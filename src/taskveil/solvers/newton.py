@@ -13,34 +13,19 @@ solvers/centred.py), and one without rows keeps w = c, b = 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
+from taskveil.solvers.cox import minimise_cox
 from taskveil.solvers.held_out import CrossValidation, mean_and_error
 from taskveil.solvers.newton_steps import LocalProblem
 from taskveil.solvers.padding import normalised, stacks
+from taskveil.solvers.penalty import Penalty
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """A and the centres: `matrix` None (identity), (d,) or (d, d); `centre` None (zero) or (m, r, d)."""
-
-    matrix: Array | None = None
-    centre: Array | None = None
-
-    def full(self, d: int) -> Array:
-        if self.matrix is None:
-            return np.eye(d)
-        return np.diag(self.matrix) if np.ndim(self.matrix) == 1 else np.asarray(self.matrix, dtype=float)
-
-    def centres(self, shape: tuple[int, ...]) -> Array:
-        return np.zeros(shape) if self.centre is None else np.broadcast_to(self.centre, shape)
+__all__ = ["Penalty", "cross_validated", "minimise_local", "solve_grid"]
 
 
 def minimise_local(
@@ -54,6 +39,8 @@ def minimise_local(
     m, r = block.n_tasks, block.n_outputs
     mu = np.asarray(strengths, dtype=float)
     mu = np.broadcast_to(mu[:, None] if mu.ndim == 1 else mu, (m, r))
+    if not loss.rowwise:
+        return minimise_cox(block, mu, penalty)
     W, b = solve_grid(block, loss, mu[None], penalty, fit_intercept)
     return W[0], b[0]
 

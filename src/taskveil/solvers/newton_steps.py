@@ -68,15 +68,15 @@ class LocalProblem:
     def _usable(self, shares: Array) -> NDArray[np.bool_]:
         """Tasks with something to fit: rows, and both classes where the intercept would run away."""
         some = shares.sum(axis=1) > 0.0
-        if not (np.isfinite(self.loss.lipschitz) and self.fit_intercept):
+        if not (self.loss.labels and self.fit_intercept):
             return some
         balance = np.einsum("kn,kn->k", shares, self.y)
         return some & (np.abs(balance) < 1.0 - 1e-12)
 
     def _first_intercepts(self, shares: Array) -> Array:
-        """Zero, or for one-class tasks the smoothed log-odds less the mean score of the centre."""
-        if not (np.isfinite(self.loss.lipschitz) and self.fit_intercept):
-            return np.zeros(len(shares))
+        """Where the loss starts, or for one-class tasks the smoothed log-odds less the mean score of the centre."""
+        if not (self.loss.labels and self.fit_intercept):
+            return self.loss.first_scores(self.y, shares)
         count = (shares > 0.0).sum(axis=1)
         balance = np.clip(np.einsum("kn,kn->k", shares, self.y), -1.0, 1.0)
         odds = np.log((count * (1.0 + balance) + 1.0) / (count * (1.0 - balance) + 1.0))
@@ -93,7 +93,8 @@ class NewtonSystem:
         self.p = X.shape[2]
         self.Z = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2) if self.fit_intercept else X
         q = self.Z.shape[2]
-        curvature = self.loss.smoothness * np.einsum("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
+        smooth = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
+        curvature = smooth * np.einsum("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
         self.R = np.zeros((len(X), q, q))
         self.R[:, : self.p, : self.p] = mu[live, None, None] * local.P
         self.R[:, np.arange(q), np.arange(q)] += TINY * np.where(curvature > 0.0, curvature, 1.0)[:, None]

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.solvers.held_out import mean_and_error
-from taskveil.solvers.newton import Penalty
 from taskveil.solvers.padding import Stack, stacks
+from taskveil.solvers.penalty import Penalty
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]

@@ -42,6 +42,8 @@ def load_tasks(
     features: Sequence[str] | None = None,
     *,
     text: Sequence[str] = (),
+    event: str | None = None,
+    exposure: str | None = None,
     leave_out: Sequence[str] = (),
     groups: Sequence[str] = (),
     missing: str = "error",
@@ -66,13 +68,18 @@ def load_tasks(
     bounds : path, mapping or PublicBounds, default=None
         Declared public ranges. Values outside are clipped.
     kind : str or None, default=None
-        "regression" or "classification". Without it numbers are regression; text, booleans and categories are classification.
+        "regression", "classification" or "survival" (needs `event`). Without it numbers are regression; text, booleans and
+        categories are classification.
     positive : label, default=None
         The label that counts as 1; every other label is 0.
     features : list of str, default=None
         The feature columns; all remaining columns when not given.
     text : list of str, default=()
         Feature columns that are hashed as text even where their cells look like numbers.
+    event : str, default=None
+        Survival: column that says whether the event was seen (1) or not (0); `target` is the time.
+    exposure : str, default=None
+        Counts: column with what every count is per, for `TaskRegressor(loss="poisson")`.
     leave_out : list of str, default=()
         Columns that are no features (identifiers, free text).
     groups : list of str, default=()
@@ -106,7 +113,9 @@ def load_tasks(
         targets=None if targets is None else _names(targets, "targets"),
         person=person,
         bounds=PublicBounds.coerce(bounds),
-        kind="classification" if kind is None and positive is not None else kind,
+        kind=_kind(kind, positive, event, isinstance(source, (str, Path)) or hasattr(source, "iloc")),
+        event=event,
+        exposure=exposure,
         features=None if features is None else _names(features, "features"),
         text=_names(text, "text"),
         leave_out=_names(leave_out, "leave_out"),
@@ -117,6 +126,14 @@ def load_tasks(
     )
     tasks = _from_any(source, layout, seed)
     return tasks if positive is None else make_binary(tasks, positive)
+
+
+def _kind(kind: str | None, positive: Any, event: str | None, table: bool) -> str | None:
+    if (event is not None and kind not in (None, "survival")) or (event is None and kind == "survival" and table):
+        raise OptionError("survival needs a time and an event: --kind survival --target TIME --event EVENT (event=COLUMN)")
+    if event is not None and positive is not None:
+        raise OptionError("positive= names a label; a survival target has none")
+    return "survival" if event is not None else "classification" if kind is None and positive is not None else kind
 
 
 def _from_any(source: Any, layout: Layout, seed: int) -> TaskSet:
@@ -271,6 +288,8 @@ def _adjusted(tasks: TaskSet, layout: Layout) -> TaskSet:
     if chosen != tasks.feature_names:
         at = [tasks.feature_names.index(f) for f in chosen]
         tasks = replace(tasks, X=np.ascontiguousarray(tasks.X[:, at]), feature_names=chosen)
+    if layout.event is not None or layout.exposure is not None:
+        raise OptionError("event and exposure name columns of a table; these tasks are loaded already")
     if layout.kind is not None and layout.kind != tasks.kind:
         raise OptionError(f"this data set is {tasks.kind}, not {layout.kind}; leave kind out.")
     return tasks if layout.bounds is None else tasks.within(layout.bounds)

@@ -20,8 +20,9 @@ from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.fills import MISSING, fill_facts, fill_missing
 from taskveil.tasks.prepare.labels import filled_targets, target_values
+from taskveil.tasks.prepare.survival import signed_times
 from taskveil.tasks.public_bounds import PublicBounds
-from taskveil.tasks.task import CLIPPED, TaskSet
+from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,8 @@ class Layout:
     person: str | None = None
     bounds: PublicBounds | None = None
     kind: str | None = None
+    event: str | None = None  # survival: whether the event was seen; the target is its time
+    exposure: str | None = None  # what counts are per
     features: tuple[str, ...] | None = None
     text: tuple[str, ...] = ()  # features that are hashed whatever their cells look like
     leave_out: tuple[str, ...] = ()
@@ -57,6 +60,8 @@ class Layout:
         check_bad_rows(self.bad_rows)
         if self.features is not None and self.leave_out:
             raise OptionError("features= lists the columns to use, leave_out= those not to use; give one of them.")
+        if self.targets is not None and (self.event or self.exposure):
+            raise OptionError("event and exposure go with one target column (target=, --target), not with several")
         if self.targets is not None and len(set(self.targets)) != max(len(self.targets), 1):
             raise OptionError("targets must name at least one column, each once.")
 
@@ -69,7 +74,7 @@ class Layout:
     @property
     def carried(self) -> tuple[str, ...]:
         """Columns that travel with the rows but are no features."""
-        return (*([self.person] if self.person else []), *self.groups)
+        return tuple(c for c in (self.person, self.event, self.exposure, *self.groups) if c)
 
     def target_columns(self, have: Sequence[str]) -> tuple[str, ...]:
         """What is predicted."""
@@ -84,7 +89,8 @@ class Layout:
     def filled_columns(self, have: Sequence[str]) -> tuple[str, ...]:
         """Columns in which an empty cell makes a row unusable."""
         lone_target = self.targets is None and self.missing != "drop"
-        return (*self.task_columns(have), *(self.target_columns(have) if lone_target else ()))
+        target = (*self.target_columns(have), *([self.event] if self.event else ())) if lone_target else ()
+        return (*self.task_columns(have), *target)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +120,8 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
 def check_columns(have: Sequence[str], layout: Layout) -> None:
     """Refuse a layout that names columns which are not there; needs the column names only."""
     task, target = layout.task_columns(have), layout.target_columns(have)
+    if layout.event is not None and layout.event in (*task, *target):
+        raise OptionError(f"the column {layout.event!r} cannot be the event and the task or target too.")
     if set(task) & set(target):
         raise OptionError(f"the column {task[0]!r} cannot be both the task and the target.")
     need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out])
@@ -140,6 +148,8 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     codes, names = factorize(_plain(frame[task] if named.all() else frame[task][named]), what="task")
     frame = frame if there.all() else frame[there]
     y = target_values(frame[target], target, layout.kind)
+    if layout.event is not None:
+        y = signed_times(_plain(frame[layout.event]), y, layout.unusable == "set-aside")
     return _Rows(frame, codes[there[named]], names, y, np.flatnonzero(there), notes), {task, target}, target
 
 
@@ -149,9 +159,11 @@ def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) ->
     A task all of whose rows are left out keeps its place: the list of tasks does not depend on targets.
     """
     skip, named = layout.bad_rows == "skip", frame[task].notna().to_numpy()
-    targeted = np.ones(len(frame), dtype=bool) if layout.missing == "keep" else filled_targets(frame[target])
+    keep, may_drop = layout.missing == "keep", skip or layout.missing == "drop"
+    needed = {c: np.ones(len(frame), dtype=bool) if keep else filled_targets(frame[c]) for c in (target, layout.event) if c}
+    targeted = np.logical_and.reduce(list(needed.values()))
     for name, what, filled, may in (
-        (target, "target", targeted, skip or layout.missing == "drop"),
+        *((c, "target" if c == target else "event", filled, may_drop) for c, filled in needed.items()),
         (task, "task", named, skip),
     ):
         if not filled.any():
@@ -198,7 +210,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
-    bounds, codes = encoded.bounds, pick(rows.codes)
+    bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
     return TaskSet.from_arrays(
         X,
         pick(rows.y),
@@ -210,12 +222,16 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         target_name=target,
         bounds=bounds,
         person=None if layout.person is None else pick(_plain(rows.frame[layout.person])),
-        groups={g: pick(_plain(rows.frame[g])) for g in layout.groups},
+        groups={**{g: pick(_plain(rows.frame[g])) for g in layout.groups}, **_exposure(rows, layout, pick)},
         row_index=pick(rows.position),
         notes=(*layout.notes, *rows.notes, *_lost(rows, kept, codes), *((CLIPPED,) if bounds is not None else ())),
         facts=(*layout.facts(), *encoded.facts),
         unusable=layout.unusable,
     )
+
+
+def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:
+    return {} if layout.exposure is None else {EXPOSURE: pick(_plain(rows.frame[layout.exposure]))}
 
 
 def _lost(rows: _Rows, kept: np.ndarray | None, codes: np.ndarray) -> Iterator[str]:

@@ -26,12 +26,14 @@ from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
 from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
-from taskveil.tasks.prepare.unusable import rows_to_keep
+from taskveil.tasks.prepare.survival import survival_target, within_horizon
+from taskveil.tasks.prepare.unusable import rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "Task", "TaskSet"]
+__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds"]
 
 CLIPPED = "values outside their declared range are clipped to it"
+EXPOSURE = "(exposure)"  # the carried column that holds what counts are per
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +59,11 @@ class TaskSet:
     X : ndarray of shape (n_rows, n_features)
         Rows, grouped by task.
     y : ndarray of shape (n_rows,)
+        Numbers, labels, or for survival times, negative where the event was not seen.
     offsets : ndarray of shape (n_tasks + 1,)
         Task i has the rows from offsets[i] up to offsets[i + 1].
     task_names, feature_names : tuple of str
-    kind : {"regression", "classification"}
+    kind : {"regression", "classification", "survival"}
     classes : ndarray of shape (n_classes,) or None
     bounds : PublicBounds or None
         Declared ranges.
@@ -128,11 +131,14 @@ class TaskSet:
         X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
         classes = bounds.classes if classes is None and bounds is not None else classes
         given, labels = y, silent and kind == "classification"
+        if kind == "survival":
+            given = survival_target(given, silent)
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
+        groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
-            X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
+            X, y = bounds.clip_features(X, feature_names), _declared_target(y, kind, bounds)
         codes, names = _codes(task, task_names)
         usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
@@ -179,6 +185,11 @@ class TaskSet:
     def n_features(self) -> int:
         """Number of features."""
         return int(self.X.shape[1])
+
+    @property
+    def exposure(self) -> np.ndarray | None:
+        """What the count of every row is per (N,), above zero; None: every row counts for one."""
+        return self.groups.get(EXPOSURE)
 
     @property
     def n_classes(self) -> int:
@@ -249,7 +260,7 @@ class TaskSet:
         return replace(
             self,
             X=bounds.clip_features(self.X, self.feature_names),
-            y=bounds.clip_target(self.y) if self.kind == "regression" else self.y,
+            y=_declared_target(self.y, self.kind, bounds),
             classes=label_set(self.y, bounds.classes) if labels else self.classes,
             bounds=bounds,
             facts=tuple(f for f in self.facts if not (labels and f.what == "labels")),
@@ -286,6 +297,30 @@ class TaskSet:
             f"{self.target_name!r}, "
             f"{'declared bounds' if self.bounds is not None else 'no declared bounds'})"
         )
+
+
+def exposed(tasks: TaskSet, exposure: np.ndarray, unusable: str = "error") -> TaskSet:
+    """The same tasks with what every count is per; a task with an exposure that cannot be used is an error, or set aside."""
+    groups, lost = usable_exposure({EXPOSURE: exposure}, EXPOSURE, np.zeros(tasks.n_rows, dtype=bool), unusable == "set-aside")
+    bad = np.zeros(tasks.n_tasks, dtype=bool)
+    bad[tasks.task_of_row()[lost]] = True
+    aside = tuple(name for name, out in zip(tasks.task_names, bad, strict=True) if out)
+    made = replace(tasks, groups={**tasks.groups, **groups}, set_aside=(*tasks.set_aside, *aside))
+    return made.select(~bad[tasks.task_of_row()]) if bad.any() else made
+
+
+def exposed_bounds(bounds: PublicBounds | None, column: Any) -> PublicBounds | None:
+    """Declared bounds in which the exposure stands under its own name, where the range of its column was declared."""
+    if bounds is None or not isinstance(column, str) or column not in bounds.features:
+        return bounds
+    return replace(bounds, features={**bounds.features, EXPOSURE: bounds.features[column]})
+
+
+def _declared_target(y: np.ndarray, kind: str, bounds: PublicBounds) -> np.ndarray:
+    """Targets inside their declared range; labels are checked elsewhere."""
+    if kind == "survival":
+        return within_horizon(y, bounds)
+    return bounds.clip_target(y) if kind == "regression" else y
 
 
 def _frozen(array: Any) -> Any:

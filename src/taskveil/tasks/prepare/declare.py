@@ -61,6 +61,7 @@ def draft(frame: pd.DataFrame, layout: Layout, look: bool = False) -> str:
     check_columns(have, layout)
     task, targets = layout.task_columns(have), layout.target_columns(have)
     columns = feature_columns(frame, layout.features, {*task, *targets, *layout.carried, *layout.leave_out})
+    columns += [layout.exposure] if layout.exposure and layout.exposure not in columns else []
     entries = [_target(frame, targets, layout.kind, look), *(_feature(frame[c], str(c), look) for c in columns)]
     return _text(entries)
 
@@ -73,6 +74,8 @@ def _target(frame: pd.DataFrame, targets: Sequence[str], kind: str | None, look:
             return _Entry("", "classes", [BLANK], f"all labels that can occur in {name!r}")
         found = [target_values(frame[t][filled_targets(frame[t])], t, "classification") for t in targets]
         return _Entry("", "classes", sorted({v.item() for y in found for v in y}), f"labels of {name!r}", True)
+    if kind == "survival":
+        return _Entry("", "target", [0, _ends([column])[1] if look else BLANK], f"zero and the horizon of {name!r}", look)
     ends = _ends([frame[t] for t in targets]) if look else [BLANK, BLANK]
     return _Entry("", "target", ends, f"lowest and highest value of {name!r}" + _or_labels(kind), look)
 

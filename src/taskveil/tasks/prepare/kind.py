@@ -1,4 +1,4 @@
-"""Regression or classification: from the type of the target column, never from its values.
+"""Regression or classification: from the type of the target column, never from its values. Survival is always asked for.
 
 Numbers are regression; text, booleans and categories are classification. Counting distinct values instead would be a
 statistic of everybody's rows. A number column of nothing but 0 and 1 is the one case where the type is a bad guess:
@@ -13,7 +13,7 @@ from taskveil.errors import OptionError
 
 __all__ = ["KINDS", "ask_kind", "infer_kind", "only_zeros_and_ones"]
 
-KINDS = ("regression", "classification")
+KINDS = ("regression", "classification", "survival")
 
 
 def infer_kind(y: np.ndarray) -> str:

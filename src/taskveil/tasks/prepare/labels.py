@@ -16,6 +16,7 @@ from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.prepare.encode import is_number
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
+from taskveil.tasks.prepare.survival import survival_target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +28,8 @@ __all__ = ["as_target", "filled_targets", "label_set", "make_binary", "stand_ins
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
     """One target per row: float64 for regression, labels (integers, booleans, text) for classification."""
+    if kind == "survival":
+        return survival_target(y)
     y = np.asarray(y)
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
@@ -81,8 +84,8 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
         return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
     if pd.api.types.is_datetime64_any_dtype(column):
         raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
-    if kind == "regression":
-        raise DataError(f"the regression target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
+    if kind in ("regression", "survival"):
+        raise DataError(f"the {kind} target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
     return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 

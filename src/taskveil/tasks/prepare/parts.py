@@ -31,7 +31,7 @@ class PublicPart:
     kind: str
     target_name: str
     scaling: str
-    own_target: bool = False  # ranges were declared, but not the target's
+    own_target: bool = False  # the target's range was not declared: every task uses statistics of its own
     declared_labels: bool = False
     person: bool = False
     rows: tuple[int, ...] | None = None
@@ -58,6 +58,7 @@ class PublicPart:
                 "features are scaled by declared public ranges; the target's range was not declared: every task scales it by "
                 "its own statistics, which are never sent"
             )
+            said["none"] = said["private"] = "rates and times are in units of a task's own rate, which is never sent"
         elif self.kind == "classification":
             said["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
         return [*([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts)]

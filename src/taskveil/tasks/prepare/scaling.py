@@ -25,11 +25,11 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.grouping import room_like, row_chunks, sums_by_group, task_chunks
-from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.prepare.targets import block_targets, declared_units, link_of, own_rates, robust_units, undeclared_target
 from taskveil.tasks.task import TaskSet
 from taskveil.threads import each
 
-__all__ = ["MODES", "Scaling", "fit_scaling"]
+__all__ = ["MODES", "Scaling", "fit_scaling", "undeclared_target"]
 
 MODES = ("own", "declared", "none", "pooled-standard")
 NORMALISE = (None, "row")
@@ -45,7 +45,8 @@ class Scaling:
     y_shift: np.ndarray
     y_scale: np.ndarray
     normalise: str | None = None
-    own_target: bool = False  # ranges were declared, but not the target's: every task scales it by its own statistics
+    own_target: bool = False  # the target's range was not declared: every task scales it by its own statistics
+    link: str = "number"  # how a score becomes a prediction (targets.py)
 
     @property
     def data_dependent(self) -> bool:
@@ -64,31 +65,38 @@ class Scaling:
         """
         block = TaskBlock.from_tasks(tasks)
         X = self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None)
-        if tasks.kind == "classification" or self.mode == "none":
+        if self.link == "label" or (self.link == "number" and self.mode == "none"):
             return block.with_rows(X)
-        of = block.task_of_row
-        return block.with_rows(X).with_targets(((tasks.y - self.y_shift[of]) / self.y_scale[of])[:, None])
+        scaled = block.with_rows(X).with_targets(block_targets(tasks, self.y_shift, self.y_scale))
+        return replace(scaled, kind="counts") if self.link == "rate" else scaled
 
     def inputs(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
         """Rows for which coefficients from `coef_back` hold: X itself, or the normalised rows."""
         return X if self.linear else self._rows(X, np.asarray(task))
 
     def coef_back(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Models of scaled data (m, r, d), (m, r) in the user's units: y = W_back x + b_back."""
-        up = self.y_scale[:, None]
+        """Models of scaled data (m, r, d), (m, r) in the user's units: y, log rate or log hazard = W_back x + b_back."""
+        up, shift = self._score_units()
         if not self.linear:
-            return W * up[:, :, None], b * up + self.y_shift[:, None]
+            return W * up[:, :, None], b * up + shift
         V = W / self.scale[:, None, :]
         b_raw = b - np.einsum("mrd,md->mr", V, self.shift)
-        return V * up[:, :, None], b_raw * up + self.y_shift[:, None]
+        return V * up[:, :, None], b_raw * up + shift
 
     def coef_in(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inverse of `coef_back`."""
-        up = self.y_scale[:, None]
-        V, c = W / up[:, :, None], (b - self.y_shift[:, None]) / up
+        up, shift = self._score_units()
+        V, c = W / up[:, :, None], (b - shift) / up
         if not self.linear:
             return V, c
         return V * self.scale[:, None, :], c + np.einsum("mrd,md->mr", V, self.shift)
+
+    def _score_units(self) -> tuple[np.ndarray, np.ndarray]:
+        """What a score is multiplied by, and what is added, on the way back (m, 1)."""
+        if self.link in ("rate", "time"):
+            log = np.log(self.y_scale[:, None])
+            return np.ones_like(log), log if self.link == "rate" else -log
+        return self.y_scale[:, None], self.y_shift[:, None]
 
     def take(self, tasks: Any) -> Scaling:
         """The scaling of some of the tasks."""
@@ -127,10 +135,11 @@ def fit_scaling(
     normalise: str | None = None,
     private: bool = True,
     mask: np.ndarray | None = None,
+    loss: str | None = None,
 ) -> Scaling:
     """Choose shift and scale.
 
-    `private=False` (epsilon None) is the only way to statistics of all tasks together.
+    `private=False` (epsilon None) is the only way to statistics of all tasks together. `loss` says what the target is.
     """
     if mode not in MODES:
         raise OptionError(f"scaling must be one of {', '.join(MODES)}; got {mode!r}.")
@@ -141,47 +150,50 @@ def fit_scaling(
             "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have "
             "to pay for. Use 'own' or 'declared' with public bounds, or epsilon=None."
         )
-    m, d = tasks.n_tasks, tasks.n_features
+    m, d, link = tasks.n_tasks, tasks.n_features, link_of(tasks.kind, loss)
     make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)
-    shift, scale, y_shift, y_scale = (
-        make(tasks, mask) if make else (np.zeros(d), np.ones(d), np.zeros(m), np.ones(m))
-    )
-    if tasks.kind == "classification":
-        y_shift, y_scale = np.zeros(m), np.ones(m)
+    shift, scale = make(tasks, mask) if make else (np.zeros(d), np.ones(d))
+    own = (link in ("rate", "time") or (mode == "declared" and link == "number")) and undeclared_target(tasks.bounds)
     return Scaling(
         mode,
         np.broadcast_to(shift, (m, d)),
         np.broadcast_to(scale, (m, d)),
-        y_shift,
-        y_scale,
+        *_target_units(tasks, mode, link, own, loss == "huber", mask),
         normalise=normalise,
-        own_target=mode == "declared" and tasks.kind == "regression" and undeclared_target(tasks.bounds),
+        own_target=own,
+        link=link,
     )
 
 
-def undeclared_target(bounds: PublicBounds | None) -> bool:
-    """Whether nobody declared the range of the target."""
-    return bounds is None or bounds.target is None
+Parts = tuple[np.ndarray, np.ndarray]
 
 
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+def _target_units(tasks: TaskSet, mode: str, link: str, own: bool, robust: bool, mask: np.ndarray | None) -> Parts:
+    """Shift and scale (m,) of the target."""
+    m = tasks.n_tasks
+    if not undeclared_target(tasks.bounds) and (link in ("rate", "time") or (link == "number" and mode == "declared")):
+        assert tasks.bounds is not None
+        return declared_units(link, tasks.bounds, m)
+    if link == "label" or (mode == "none" and not own):
+        return np.zeros(m), np.ones(m)
+    if mode == "pooled-standard" and not own:
+        y_shift, y_scale = _moments(tasks.y[:, None], np.asarray([0, tasks.n_rows]), mask)
+        return np.repeat(y_shift[:, 0], m), np.repeat(y_scale[:, 0], m)
+    if link != "number":
+        return own_rates(tasks, link, mask)
+    if robust:
+        return robust_units(tasks, mask)
+    y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
+    return y_shift[:, 0], y_scale[:, 0]
 
 
 def _own(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
-    shift, scale = _moments(tasks.X, tasks.offsets, mask)
-    if tasks.kind == "classification":
-        return shift, scale, np.zeros(tasks.n_tasks), np.ones(tasks.n_tasks)
-    y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
-    return shift, scale, y_shift[:, 0], y_scale[:, 0]
+    return _moments(tasks.X, tasks.offsets, mask)
 
 
 def _pooled(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
-    whole, m = np.asarray([0, tasks.n_rows]), tasks.n_tasks
-    shift, scale = _moments(tasks.X, whole, mask)
-    if tasks.kind == "classification":
-        return shift[0], scale[0], np.zeros(m), np.ones(m)
-    y_shift, y_scale = _moments(tasks.y[:, None], whole, mask)
-    return shift[0], scale[0], np.repeat(y_shift[:, 0], m), np.repeat(y_scale[:, 0], m)
+    shift, scale = _moments(tasks.X, np.asarray([0, tasks.n_rows]), mask)
+    return shift[0], scale[0]
 
 
 def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
@@ -190,15 +202,7 @@ def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
             "scaling 'declared' needs public bounds: pass bounds=... (or --bounds FILE), or use 'own'."
         )
     low, high = tasks.bounds.arrays(tasks.feature_names)
-    m, target = tasks.n_tasks, tasks.bounds.target
-    shift, scale = (low + high) / 2, _or_one((high - low) / 2)
-    if tasks.kind == "classification":
-        return shift, scale, np.zeros(m), np.ones(m)
-    if target is None:  # the target's range is not public: every task uses its own, which is never sent
-        y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
-        return shift, scale, y_shift[:, 0], y_scale[:, 0]
-    y_low, y_high = target
-    return shift, scale, np.full(m, (y_low + y_high) / 2), np.full(m, (y_high - y_low) / 2 or 1.0)
+    return (low + high) / 2, _or_one((high - low) / 2)
 
 
 def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

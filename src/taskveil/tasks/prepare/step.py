@@ -19,7 +19,8 @@ from taskveil.errors import OptionError
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.facts import Fact, check_facts
 from taskveil.tasks.prepare.parts import OwnPart, Prepared, PublicPart
-from taskveil.tasks.prepare.scaling import Scaling, fit_scaling, undeclared_target
+from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
+from taskveil.tasks.prepare.targets import check_declared, link_of, undeclared_target
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
@@ -37,6 +38,7 @@ class PrepareRules:
     scaling: str = "auto"
     normalise: str | None = None
     raw_rows: bool = False  # the method takes rows without declared ranges as they come (images)
+    loss: str | None = None  # what the target is, where its kind leaves a choice
 
     @property
     def by_record(self) -> bool:
@@ -66,7 +68,7 @@ def prepare_tasks(
         check_facts(facts, rules.unit)
     scaling = scaling or choose_scaling(tasks, rules)
     if rules.by_record:
-        _check_record_scaling(scaling.mode, tasks.kind, tasks.bounds)
+        _check_record_scaling(scaling.mode, link_of(tasks.kind, rules.loss), tasks.bounds)
     public = PublicPart(
         task_names=tasks.task_names,
         feature_names=tasks.feature_names,
@@ -86,7 +88,7 @@ def prepare_tasks(
 def choose_scaling(tasks: TaskSet, rules: PrepareRules, weights: np.ndarray | None = None) -> Scaling:
     """Units for every task, by the rules; a task's own statistics count rows by `weights` (N,)."""
     mode = scaling_mode(rules, tasks.kind, tasks.bounds, tasks.feature_names)
-    return fit_scaling(tasks, mode, normalise=rules.normalise, private=rules.private, mask=weights)
+    return fit_scaling(tasks, mode, normalise=rules.normalise, private=rules.private, mask=weights, loss=rules.loss)
 
 
 def scaling_mode(rules: PrepareRules, kind: str, bounds: PublicBounds | None, names: Sequence[str]) -> str:
@@ -100,24 +102,25 @@ def scaling_mode(rules: PrepareRules, kind: str, bounds: PublicBounds | None, na
         if bounds is not None and (bounds.features or bounds.covers(names)):
             mode = "declared"
     if rules.by_record:
-        _check_record_scaling(mode, kind, bounds)
+        _check_record_scaling(mode, link_of(kind, rules.loss), bounds)
     return mode
 
 
 def own_units(rules: PrepareRules, kind: str, bounds: PublicBounds | None, names: Sequence[str]) -> bool:
     """Whether tasks scale by statistics of their own, which a finished model in the user's units then shows."""
     mode = scaling_mode(rules, kind, bounds, names)
-    return mode == "own" or (mode == "declared" and kind == "regression" and undeclared_target(bounds))
+    return mode == "own" or (mode == "declared" and link_of(kind, rules.loss) != "label" and undeclared_target(bounds))
 
 
-def _check_record_scaling(mode: str, kind: str, bounds: PublicBounds | None) -> None:
+def _check_record_scaling(mode: str, link: str, bounds: PublicBounds | None) -> None:
     """One row must not move the units of another."""
+    check_declared(link, bounds)
     if mode in ("own", "pooled-standard"):
         raise OptionError(
             "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
             "Declare public bounds (see `taskveil declare`), or use scaling='none' or normalise='row'."
         )
-    if mode == "declared" and kind == "regression" and undeclared_target(bounds):
+    if mode == "declared" and link == "number" and undeclared_target(bounds):
         raise OptionError(
             "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its "
             "own statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "

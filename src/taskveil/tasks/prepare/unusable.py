@@ -7,11 +7,19 @@ its owner reads why. Everywhere else, and where there is no other task to tell, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
+from taskveil.errors import DataError
 from taskveil.tasks.grouping import row_chunks
 
-__all__ = ["HUGE", "SET_ASIDE", "UNUSABLE", "rows_to_keep"]
+if TYPE_CHECKING:
+    from taskveil.tasks.task import TaskSet
+
+__all__ = ["HUGE", "SET_ASIDE", "UNUSABLE", "rows_to_keep", "usable_counts", "usable_exposure"]
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
@@ -37,3 +45,31 @@ def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, 
     if not bad.any() or bad[np.unique(codes)].all():
         return None
     return ~bad[codes]
+
+
+def usable_exposure(columns: Mapping[str, Any], name: str, lost: np.ndarray, silent: bool) -> tuple[dict[str, Any], np.ndarray]:
+    """The carried columns with exposures as numbers above zero, and `lost` (N,) with the rows that have none; or an error."""
+    if columns.get(name) is None:
+        return {k: v for k, v in columns.items() if k != name}, lost
+    try:
+        exposure = np.asarray(columns[name], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError("the exposure must be numbers above zero, got text.") from None
+    with np.errstate(invalid="ignore"):
+        good = (exposure > 0.0) & (exposure <= HUGE)
+    if not silent and not good.all():
+        raise DataError("the exposure has missing, zero, negative or huge values; every row needs a number above zero.")
+    return {**columns, name: np.where(good, exposure, 1.0)}, lost | ~good
+
+
+def usable_counts(tasks: TaskSet, unusable: str) -> TaskSet:
+    """Counts are not negative; a task where one is, is set aside or an error."""
+    bad = tasks.y < 0.0
+    if not bad.any():
+        return tasks
+    wrong = np.zeros(tasks.n_tasks, dtype=bool)
+    wrong[tasks.task_of_row()[bad]] = True
+    if unusable == "error" or wrong[tasks.sizes > 0].all():
+        raise DataError("loss 'poisson' counts events, so the target must not be negative. Use 'squared' or 'huber' for numbers.")
+    aside = tuple(name for name, out in zip(tasks.task_names, wrong, strict=True) if out)
+    return replace(tasks.select(~wrong[tasks.task_of_row()]), set_aside=(*tasks.set_aside, *aside))

@@ -1,0 +1,147 @@
+"""A survival model for every task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError, OptionError
+from taskveil.estimators import inputs
+from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.baselines import StepFunction, own_curves
+from taskveil.estimators.concordance import concordance
+from taskveil.estimators.metrics import over_tasks
+from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.prepare.survival import survival_target
+from taskveil.tasks.task import TaskSet
+
+CURVE = "curve_"  # what a task's own curves are called among the things its model keeps
+
+
+class TaskSurvival(TaskEstimator):
+    """A personal survival model for every task, trained jointly, with a privacy certificate.
+
+    Hazard of a row: the task's own baseline times exp(x'w). Unit "task": Cox's partial likelihood of every task around what is
+    shared. Unit "record": hazards that are constant on parts of a declared horizon, whose gradients are sums over rows; personal
+    models are Cox models again.
+
+    Parameters
+    ----------
+    method : str or Method, default="together"
+        "together", "local", "pooled", "mean" or "subspace"; "mean" and "pooled" with unit "record".
+    epsilon : float, dict or None, default=1.0
+        The budget of this fit. `None` trains without privacy, and the certificate says so.
+    bounds : mapping, file name, PublicBounds or None, default=None
+        Declared public ranges; `target` = [0, horizon]: who is followed longer was seen up to the horizon. Needed with unit
+        "record".
+    **others
+        All other parameters are those of `TaskRegressor`, with the same defaults.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_tasks, n_features)
+        Log hazard ratios.
+    intercept_ : ndarray of shape (n_tasks,)
+        Log of the mean hazard of a task, per unit of time.
+    certificate_ : Certificate
+        What is protected, against whom and how well.
+
+    The other attributes are those of `TaskRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import taskveil as tv
+    >>> rng = np.random.default_rng(0)
+    >>> X, ids = rng.standard_normal((200, 3)), np.repeat(["a", "b", "c", "d"], 50)
+    >>> time = rng.exponential(np.exp(-X[:, 0]))
+    >>> y = np.column_stack([time < 2.0, np.minimum(time, 2.0)])
+    >>> est = tv.TaskSurvival(epsilon=None).fit(X, y, task=ids)
+    >>> est.predict(X, task=ids).shape
+    (200,)
+    >>> est.score(X, y, task=ids) > 0.7
+    True
+    """
+
+    _kind = "survival"
+    _losses = ("cox",)
+
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """The risk of every row under its own task's model: log of its mean hazard. Higher means sooner.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        task : array of shape (n_rows,), default=None
+            The task of each row. Not needed for a TaskSet or with `task_column`.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+        """
+        return self._scores(X, task)[:, 0]
+
+    def predict_survival_function(self, X: Any, task: Any = None, times: Any = None) -> np.ndarray:
+        """The chance of every row to be free of the event up to a time.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        task : array of shape (n_rows,), default=None
+        times : array of shape (n_times,), default=None
+            Times of yours. None: a function of time for every row, on the times of its own task.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_times), or of n_rows functions with attributes `x` and `y`
+        """
+        scores = self._scores(X, task)[:, 0]
+        rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
+        position = inputs.task_positions(rows.task, self.task_names_)
+        if len(self.task_names_) == 1 and task is None:
+            position = np.zeros(len(scores), dtype=np.int64)
+        if (position < 0).any():
+            raise DataError("a task that was not there in fit has no baseline hazard: train a model for it with adapt(X, y)")
+        grid, hazard = self.models_.extra[CURVE + "times"], self.models_.extra[CURVE + "hazard"]
+        used = [np.unique(grid[i], return_index=True) for i in range(len(grid))]
+        relative = np.exp(np.clip(scores, -700.0, 700.0))
+        functions = np.empty(len(scores), dtype=object)
+        for n, (i, r) in enumerate(zip(position, relative, strict=True)):
+            at, where = used[i]
+            functions[n] = StepFunction(at, np.exp(-np.minimum(hazard[i][where] * r, 700.0)))
+        return functions if times is None else np.stack([f(np.asarray(times, dtype=float)) for f in functions])
+
+    def score(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> float:
+        """Concordance within tasks, averaged over them: 1 is perfect, 0.5 is chance. Tasks without comparable rows are left out.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        y : structured array or array of shape (n_rows, 2), default=None
+            Event and time; not needed for a TaskSet, which has its own.
+        task : array of shape (n_rows,), default=None
+        sample_weight : None
+            Not supported.
+
+        Returns
+        -------
+        float
+        """
+        if sample_weight is not None:
+            raise OptionError("concordance compares pairs of rows and takes no sample_weight; leave it out")
+        risk = self.predict(X, task=task)
+        if isinstance(X, TaskSet):
+            groups, y = X.task_of_row(), X.y if y is None else y
+        else:
+            groups = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_).task
+        times = survival_target(y)
+        return over_tasks(groups, lambda rows: concordance(risk[rows], times[rows]))
+
+    def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
+        """The baseline of every task goes with its model. Scores come from the block: rows may have been scaled in place."""
+        scores = block.scores(self.models_.coef, self.models_.intercept)[:, 0]
+        curves = own_curves(tasks, scores - np.log(self.scaling_.y_scale)[block.task_of_row])
+        extra = {**self.models_.extra, **{CURVE + name: values for name, values in curves.items()}}
+        self.models_ = self.record_.models = replace(self.models_, extra=extra)

@@ -1,0 +1,64 @@
+"""Survival targets: a time and whether the event was seen, as one signed number per row: negative where it was not (censored).
+
+One number travels wherever a target does, and is prepared row by row. A time of zero counts as FIRST, so that it keeps its sign;
+with a declared horizon [0, h] who is followed longer was seen up to h.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError
+from taskveil.tasks.prepare.unusable import HUGE
+from taskveil.tasks.public_bounds import PublicBounds
+
+__all__ = ["EVENT_AND_TIME", "signed_times", "survival_target", "within_horizon"]
+
+FIRST = 1e-9
+EVENT_AND_TIME = "a survival target is (event, time): a structured array as in scikit-survival, or two columns, the event first"
+
+
+def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
+    """One signed time per row (N,). What cannot be used is an error, or NaN where `silent` (its task is then set aside)."""
+    try:
+        happened, t = np.asarray(event, dtype=np.float64), np.asarray(time, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"events and times must be numbers, got text; {EVENT_AND_TIME}.") from None
+    if happened.shape != t.shape or t.ndim != 1:
+        raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
+    with np.errstate(invalid="ignore"):
+        known, usable = np.isin(happened, (0.0, 1.0)), (t >= 0.0) & (t <= HUGE)
+    if not silent:
+        if not known.all():
+            raise DataError(f"the event must be 0 or 1 (or true and false) in every row: 1 where it was seen; {EVENT_AND_TIME}.")
+        if not usable.all():
+            raise DataError("times must be finite numbers that are not negative, in every row.")
+    t = np.maximum(t, FIRST)
+    return np.where(known & usable, np.where(happened == 1.0, t, -t), np.nan)
+
+
+def survival_target(y: Any, silent: bool = False) -> np.ndarray:
+    """Signed times from what a caller passes: a structured array, two columns, or signed times."""
+    if hasattr(y, "columns"):
+        y = y.to_numpy()
+    y = np.asarray(y)
+    if y.dtype.names is not None:
+        if len(y.dtype.names) != 2:
+            raise DataError(f"the structured target has {len(y.dtype.names)} fields; {EVENT_AND_TIME}.")
+        event, time = (y[name] for name in y.dtype.names)
+        return signed_times(event, time, silent)
+    if y.ndim == 2 and y.shape[1] == 2:
+        return signed_times(y[:, 0], y[:, 1], silent)
+    if y.ndim != 1 or y.dtype.kind != "f":
+        raise DataError(f"the target has shape {y.shape}; {EVENT_AND_TIME}.")
+    return y
+
+
+def within_horizon(y: np.ndarray, bounds: PublicBounds | None) -> np.ndarray:
+    """Signed times up to the declared horizon; who is followed longer is censored there."""
+    if bounds is None or bounds.target is None:
+        return y
+    horizon = bounds.target[1]
+    return np.where(np.abs(y) > horizon, -horizon, y)
