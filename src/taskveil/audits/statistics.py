@@ -46,11 +46,6 @@ def support(present: np.ndarray) -> Score:
     return lambda outputs: np.linalg.eigvalsh(outputs - present)[:, 0]
 
 
-def diagonal_support(present: np.ndarray) -> Score:
-    """The same where only a diagonal is released: smallest entry of z - present."""
-    return lambda outputs: (outputs - present).min(axis=1)
-
-
 def extreme_eigenvalue(largest: bool) -> Score:
     return lambda outputs: np.linalg.eigvalsh(outputs)[:, -1 if largest else 0]
 

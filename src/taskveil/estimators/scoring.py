@@ -62,7 +62,7 @@ class Scoring:
 
     def _scores_with_unknown(self, rows: inputs.Rows, position: np.ndarray) -> np.ndarray:
         known = position >= 0
-        coef, intercept = newcomers.public_model(self, rows.task[~known])
+        coef, intercept = newcomers.public_model(self, rows.task[~known])  # type: ignore[arg-type]  # half of an estimator
         scores = np.empty((rows.X.shape[0], coef.shape[1]))
         if known.any():
             scores[known] = self._scores_at(rows.X[known], position[known])

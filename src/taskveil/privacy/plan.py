@@ -33,7 +33,7 @@ from taskveil.privacy.schedules import largest_base_epsilon
 from taskveil.privacy.secure_plan import secure_plan
 from taskveil.privacy.units import Neighbours
 
-__all__ = ["VARIANTS", "Budget", "Plan", "PlannedRelease", "Request", "event_of", "make_plan"]
+__all__ = ["VARIANTS", "Budget", "Plan", "PlannedRelease", "Request", "charged", "event_of", "make_plan"]
 
 
 def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:

@@ -91,10 +91,3 @@ def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
         raise OptionError(
             f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task"
         )
-
-
-def release_sum(planned: PlannedRelease, raw_sum: Bounded, account: Account, source: NoiseSource) -> Release:
-    """The same for a jitted round that ends at the clipped sum (`contributions.seal_clipped_sum`)."""
-    if not (isinstance(raw_sum, Bounded) and raw_sum.summed):
-        raise TypeError("release_sum expects a Bounded sum made by seal_clipped_sum")
-    return release(planned, raw_sum, account, source, "curator")

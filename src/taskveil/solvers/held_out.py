@@ -27,12 +27,6 @@ class CrossValidation:
         """(m,) the entry of least mean loss; the first, hence the strongest penalty, among equals."""
         return np.argmin(self.mean, axis=0)
 
-    def one_standard_error(self) -> NDArray[np.int64]:
-        """(m,) the first entry within one standard error of the least: strong unless clearly worse."""
-        best = self.best()[None]
-        limit = np.take_along_axis(self.mean + self.standard_error, best, axis=0)
-        return np.argmax(self.mean <= limit, axis=0)
-
 
 def mean_and_error(held: Array, weights: Array) -> tuple[Array, Array]:
     """Means of `held` (g, k, n) over rows that count by `weights` (k, n), and standard errors, (g, k)."""

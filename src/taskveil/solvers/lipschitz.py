@@ -48,11 +48,6 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     return loss.smoothness * bounds
 
 
-def common_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: float = 0.1) -> float:
-    """The largest over tasks: 1 / it is a safe common step for the sum of all task losses."""
-    return float(task_lipschitz(block, loss, centred, slack).max(initial=0.0))
-
-
 def largest_eigenvalues(A: Array, slack: float = 0.1) -> Array:
     """Upper bounds on lambda_max of positive semidefinite A (k, p, p), at most (1 + slack) times it.
 

@@ -8,7 +8,7 @@ W the best Omega is (W'W)^(1/2) / tr (W'W)^(1/2). Putting it back gives
 
 so that the joint problem is convex in W alone and has a proximal map: half the *squared* trace norm. This
 identity is ours to use, not the paper's; it gives an optimum to compare their alternating steps with
-(solvers/relationship.py).
+(tests/support/relationship_solver.py).
 """
 
 from __future__ import annotations

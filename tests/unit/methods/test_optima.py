@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.relationship_solver import relationship_optimum
 from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.losses import LOSSES
 from taskveil.solvers.proximal_gradient import minimise
-from taskveil.solvers.relationship import relationship_optimum
 from taskveil.structures import STRUCTURES
 
 TOLERANCE = 1e-6

@@ -52,7 +52,7 @@ from taskveil.privacy.mechanisms.shared import SharedGaussian
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.quantise import Grid
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release, release_sum
+from taskveil.privacy.release import release
 from taskveil.privacy.secure_events import SharedSkellamEvent, gaussian_share_distance
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount
@@ -133,7 +133,6 @@ MESSAGES_AND_SUMS = {
     "released as it is": (lambda: released(planned(), np.ones((2, 3))), TypeError, "only clipped values"),
     "released for another": (lambda: released(planned(VectorSum((3,), 2.0)), MESSAGES), OptionError, "was planned for"),
     "released sum": (lambda: released(planned(), TOTAL, "local"), OptionError, "all there is here"),
-    "sum that is none": (lambda: release_sum(planned().releases[0], MESSAGES, MemoryAccount(), NOISE), TypeError, "seal"),
     "no shares": (lambda: aggregation.secure_messages(planned().releases[0], MESSAGES, NOISE, None), OptionError, "shares"),
     "sum of models": (
         lambda: aggregation._local_model(planned(aggregation="local-model").releases[0], TOTAL, NOISE, None),

@@ -17,7 +17,7 @@ from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release, release_sum, release_together
+from taskveil.privacy.release import release, release_together
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
 
@@ -90,11 +90,9 @@ def test_a_jitted_sum_is_released_like_its_messages():
     plan, source = plan_for(), insecure_seeded_noise(0)
     bounded = VECTOR.clip([[0.1, 0.2, 0.3], [0.4, 0.0, 0.0]])
     total = seal_clipped_sum(VECTOR, VECTOR.total(bounded), 2)
-    by_sum = release_sum(plan.releases[0], total, open_account(plan), source)
+    by_sum = release(plan.releases[0], total, open_account(plan), source)
     by_messages = release(plan.releases[0], bounded, open_account(plan), source)
     assert np.array_equal(by_sum.value, by_messages.value)
-    with pytest.raises(TypeError, match="seal_clipped_sum"):
-        release_sum(plan.releases[1], bounded, open_account(plan), source)
     with pytest.raises(OptionError, match="one message per task"):
         release(plan.releases[1], total, open_account(plan), source, "local")
 

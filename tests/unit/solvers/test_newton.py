@@ -137,12 +137,3 @@ def test_cross_validation_equals_refitting_by_hand(loss):
             mine = held[block.rows(i)]
             assert got.mean[k, i] == pytest.approx(mine.mean(), rel=1e-5)
             assert got.standard_error[k, i] == pytest.approx(mine.std(ddof=1) / np.sqrt(len(mine)), rel=1e-5)
-
-
-def test_the_one_standard_error_rule_prefers_the_stronger_penalty():
-    block = make_block(n_tasks=6, rows=(8, 12), noise=3.0)
-    result = cross_validated(block, SQUARED, np.geomspace(100.0, 0.01, 8), 4)
-    assert np.all(result.one_standard_error() <= result.best())
-    chosen = np.take_along_axis(result.mean, result.one_standard_error()[None], 0)[0]
-    limit = (result.mean.min(axis=0) + np.take_along_axis(result.standard_error, result.best()[None], 0))[0]
-    assert np.all(chosen <= limit)

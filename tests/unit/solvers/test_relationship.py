@@ -3,9 +3,9 @@ import pytest
 from scipy.optimize import minimize
 from tests.support.blocks import make_block
 from tests.support.certificates import relationship_bounds
+from tests.support.relationship_solver import alternate, relationship_optimum
 
 from taskveil.losses import LOSSES
-from taskveil.solvers.relationship import alternate, relationship_optimum
 from taskveil.structures import STRUCTURES
 
 KIND = {"squared": "regression", "logistic": "classification"}
