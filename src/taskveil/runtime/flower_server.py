@@ -98,9 +98,9 @@ class GridCarrier:
         for sent in due:
             self._push(sent)
         for reply in self.grid.pull_messages(list(self._open)) if self._open else ():
-            sent = self._open.pop(reply.metadata.reply_to_message_id, None)
-            if sent is None:
+            if reply.metadata.reply_to_message_id not in self._open:
                 continue
+            sent = self._open.pop(reply.metadata.reply_to_message_id)
             if reply.has_error():
                 log.warning("site %d: Flower reports error %d for a message", sent.site, reply.error.code)
                 self._fail(sent)

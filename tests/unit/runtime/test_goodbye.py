@@ -1,53 +1,61 @@
-"""A site leaves when its last answer has left, however long a busy machine takes, and not before: else the server has lost it."""
+"""A site leaves when the server has ended, and not as soon as its last answer is sent.
+
+Flower 1.41 reports a message to a node that has left as failed even if its answer is there: on a busy machine, or with thirty
+sites on two cores, sites that had done everything right were lost at the end.
+"""
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
-from taskveil.runtime.federation import join
+from taskveil.methods.base import Billboard
+from taskveil.runtime.driver import Progressed
+from taskveil.runtime.federation import join, server
 from taskveil.runtime.federation.processes import Child, environment
-
-PAIR = "Received successfully\n", "Sent successfully\n"
 
 
 @pytest.fixture
 def node(tmp_path):
-    """A node that lives on and says nothing; the test writes its log."""
     child = Child([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log", environment(tmp_path / "home"))
     child.start()
     yield child
     child.stop()
 
 
-def say(node, words):
-    with open(node.log, "a") as log:
-        log.write(words)
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        yield made
 
 
-def test_the_last_answer_is_waited_for(node):
-    say(node, PAIR[0])
-    threading.Timer(1.0, say, (node, PAIR[1])).start()
+def waited(node, listener, seconds):
     begun = time.monotonic()
-    join._wait_until_said(node, 30.0)
-    assert 1.0 <= time.monotonic() - begun < 20.0
+    join._wait_until_heard(node, f"127.0.0.1:{listener.getsockname()[1]}", seconds)
+    return time.monotonic() - begun
 
 
-def test_a_question_of_an_earlier_life_is_not(tmp_path, node):
-    """A killed node never answers what it had received: its site waited for that answer at the end."""
-    say(node, PAIR[0])
-    node.start()
-    say(node, "".join(PAIR))
-    begun = time.monotonic()
-    join._wait_until_said(node, 30.0)
-    assert time.monotonic() - begun < 20.0
+def test_a_site_stays_until_the_server_has_ended(node, listener, monkeypatch):
+    monkeypatch.setattr(join, "GONE", 0.5)
+    threading.Timer(1.5, listener.close).start()
+    assert 1.5 <= waited(node, listener, 60.0) < 30.0
 
 
-def test_a_site_waits_as_long_as_the_server_would(tmp_path, monkeypatch):
-    """It left after 30 seconds: with thirty sites on two cores, 24 of them were lost at the end."""
+def test_a_server_that_never_ends_is_waited_for_as_long_as_it_would_wait(node, listener):
+    assert 1.0 <= waited(node, listener, 1.0) < 30.0
+
+
+def test_a_node_that_has_died_keeps_nobody(node, listener):
+    node.stop()
+    assert waited(node, listener, 60.0) < 30.0
+
+
+def test_a_site_waits_as_long_as_the_deadline(tmp_path, monkeypatch):
     from taskveil.runtime.federation import serve
 
     serve.init(tmp_path / "trial", ["north"], ["127.0.0.1"], 9931, "trial")
@@ -55,14 +63,27 @@ def test_a_site_waits_as_long_as_the_server_would(tmp_path, monkeypatch):
     path = tmp_path / "trial" / "federation.toml"
     path.write_text(path.read_text().replace("deadline = 600", "deadline = 900").replace("min_sites = 2", "min_sites = 1"))
     data.write_text("x0,x1,x2,y,task\n" + "\n".join(f"{i},{i % 3},{i % 5},{i / 2},north" for i in range(8)) + "\n")
-    waited = []
+    calls = []
 
     class Node:
         def stop(self):
-            waited.append("stopped")
+            calls.append("stopped")
 
     monkeypatch.setattr(join, "_supernode", lambda file: Node())
     monkeypatch.setattr(join, "_answer_to_the_end", lambda *_: None)
-    monkeypatch.setattr(join, "_wait_until_said", lambda node, seconds: waited.append(seconds))
+    monkeypatch.setattr(join, "_wait_until_heard", lambda node, address, seconds: calls.append((address, seconds)))
     join.join(config, str(data), lambda words: None)
-    assert waited == [900, "stopped"]
+    assert calls == [("127.0.0.1:9931", 900), "stopped"]
+
+
+def test_a_server_restarted_after_the_last_round_waits_for_nobody():
+    """Its sites had heard the end and were gone: it waited for them for ever."""
+
+    class Plan:
+        def rounds(self):
+            return [(1, []), (2, []), (3, [])]
+
+    board = Billboard(1, {"w": np.zeros(2)})
+    for schedule, sent, over in (([None] * 3, [0, 0], True), ([None] * 2, [0, 0], False), ([0, 1, 0], [2, 1], False),
+                                 ([0, 1] * 3, [3, 3], True)):  # fmt: skip
+        assert server.finished(Progressed({}, [board], schedule=schedule, sent=sent), Plan()) is over

@@ -11,14 +11,14 @@ from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
 from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, free_port, speakable, tool
+from taskveil.runtime.federation.processes import Child, environment, free_port, listening, speakable, tool
 from taskveil.runtime.federation.site import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.status import StatusFile, of_site
 from taskveil.runtime.site_state import SiteState
 
 Say = Callable[[str], None]
 LOOK_EVERY = 2.0  # seconds between two looks at the ledger, for the status
-GRACE = 60.0  # seconds for the last answer to leave, after the models are written; or as long as the server waits for it
+GONE = 3.0  # seconds without a listening server after which it has ended and is not merely being restarted
 
 
 def init(folder: Path, name: str) -> Path:
@@ -62,7 +62,7 @@ def join(
         try:
             _answer_to_the_end(file, node, say, look)
             say("the models are written; saying goodbye")
-            _wait_until_said(node, max(GRACE, federation.rules.deadline))
+            _wait_until_heard(node, file.server, federation.rules.deadline)
         finally:
             look("finished" if SiteState(file.state).finished else "stopped")
             node.stop()
@@ -96,18 +96,20 @@ def _answer_to_the_end(file: SiteFile, node: Child, say: Say, look: Look) -> Non
         time.sleep(0.3)
 
 
-def _wait_until_said(node: Child, seconds: float) -> None:
-    """Until Flower's log shows as many answers sent as questions received since the node's last start, or the time is over.
+def _wait_until_heard(node: Child, server: str, seconds: float) -> None:
+    """Until the server has ended, or as long as it would wait for the last answer.
 
-    A node that leaves before its last answer has left is lost to the server, and on a busy machine that answer takes minutes.
+    Flower hands out no answer of a node that has left: a site that leaves as soon as its answer is sent is lost to a server too
+    busy to fetch it at once.
     """
     end = time.monotonic() + seconds
+    last_seen = time.monotonic()
     while node.alive and time.monotonic() < end:
-        words = node.words()
-        if words.count("Sent successfully") >= words.count("Received successfully"):
-            time.sleep(0.5)
+        if listening(server):
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen > GONE:
             return
-        time.sleep(0.2)
+        time.sleep(0.5)
 
 
 def _supernode(file: SiteFile) -> Child:

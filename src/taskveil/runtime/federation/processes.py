@@ -37,14 +37,12 @@ class Child:
         self.restart_after = restart_after
         self.starts = 0
         self._next_start = 0.0
-        self._log_from = 0  # where the words of its present life begin
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         self.starts += 1
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with open(self.log, "ab") as out:
-            self._log_from = out.tell()
             self.process = subprocess.Popen(
                 self.command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, env=self.environment,
                 start_new_session=True, preexec_fn=_die_with_parent,
@@ -61,10 +59,6 @@ class Child:
             self._next_start = 0.0
             self._end_group()
             self.start()
-
-    def words(self) -> str:
-        """What it has said since it was last started."""
-        return self.log.read_bytes()[self._log_from :].decode(errors="replace")
 
     @property
     def alive(self) -> bool:
@@ -119,11 +113,21 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
+def listening(address: str) -> bool:
+    """Whether somebody listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0):
+            return True
+    except OSError:
+        return False
+
+
 def wait_for_port(host: str, port: int, seconds: float, child: Child) -> None:
     """Until somebody listens there."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+        if listening(f"{host}:{port}"):
             return
         if not child.alive:
             raise EnvironmentMissing(f"the server process ended at once; see {child.log}")

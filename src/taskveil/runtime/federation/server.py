@@ -68,17 +68,25 @@ def train(
         ids = [nodes[m.name] for m in federation.members]
         plan, source = federation.plan(), system_noise()
         watch = make_watch(federation, plan, folder / "run")
-        _wait_for_sites(federation, ids, online, watch)
         store = ProgressStore(folder / "run", plan, federation)
         carrier = WatchedCarrier(carrier_to(ids, federation.rules.deadline), watch)
         driver = make_driver(federation, plan, source, carrier, store.save)
         driver.on_refusal, driver.progress = watch.refused, watch.progress
         try:
-            done = driver.run(store.load())
+            position = store.load()
+            if position is None or not finished(position, plan):  # sites that have heard the end do not come back
+                _wait_for_sites(federation, ids, online, watch)
+            done = driver.run(position)
         except (InputError, SecureSumRefused) as error:  # for good: it would come again, and a masked message is sent once
             keep_refusal(folder / "run" / "refused.json", error)
             raise
         write_results(folder / "results", federation, plan, done, source, driver)
+
+
+def finished(at: Progressed, plan: Plan) -> bool:
+    """Whether all messages are in, and only the end is to be told."""
+    rounds = len(plan.rounds())
+    return at.billboards[-1].done or len(at.schedule) >= rounds * (len(at.sent) if any(at.sent) else 1)
 
 
 def make_driver(federation: Federation, plan: Plan, source: NoiseSource, carrier: Any, save: Any) -> Driver:

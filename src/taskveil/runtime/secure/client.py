@@ -104,14 +104,17 @@ class SecureClient:
             key = self._sealing.agree(sealing_key, self._round, keys.label("seal", self.index, site))
             sealed.append(keys.seal(key, b"".join(shares[site + 1]), keys.label("shares", self.index, site)))
         digests = [[agreement.share_digest(self._round, self.index, h, part) for part in shares[h + 1]] for h in holders]
-        columns = tuple(zip(*digests))  # of key, seed and check
+        of_keys, of_seeds, of_checks = (tuple(column) for column in zip(*digests))
+        challenge = agreement.challenge(self._round, self.index, of_keys, of_seeds, of_checks)
         return messages.SealedShares(
             self._round,
             self.index,
             holders[1:],
             tuple(sealed),
-            *columns,
-            dealing.prove(dealt, agreement.challenge(self._round, self.index, *columns)),
+            of_keys,
+            of_seeds,
+            of_checks,
+            dealing.prove(dealt, challenge),
         )
 
     def _mask(self, deliveries: messages.Deliveries) -> messages.MaskedInput:
@@ -165,15 +168,15 @@ class SecureClient:
 
     def _fitting(self, deliveries: Iterable[tuple[Any, ...]]) -> dict[int, tuple[bytes, bytes]]:
         """The shares that are what their dealers published, and fit together with those of everybody else."""
-        threshold, opened = self.settings.threshold, {}
+        threshold, opened = self.settings.threshold, dict[int, Any]()
         for site, sealed, challenge, proof, *digests in deliveries:
-            shares = self._opened(site, sealed)
-            published = [agreement.share_digest(self._round, site, self.index, share) for share in shares] == digests
+            parts = self._opened(site, sealed)
+            published = [agreement.share_digest(self._round, site, self.index, part) for part in parts] == digests
             if published and len(proof) == dealing.proof_bytes(threshold):
-                opened[site] = shares, challenge, proof
-        columns = zip(*opened.values()) if opened else ((), (), ())
-        fit = dealing.fitting(self.index + 1, *columns, threshold)
-        return {site: (shares[0], shares[1]) for good, (site, (shares, *_)) in zip(fit, opened.items()) if good}
+                opened[site] = parts, challenge, proof
+        shares, challenges, proofs = ([part[i] for part in opened.values()] for i in range(3))
+        fit = dealing.fitting(self.index + 1, shares, challenges, proofs, threshold)
+        return {site: (parts[0], parts[1]) for good, site, parts in zip(fit, opened, shares) if good}
 
     def _opened(self, site: int, sealed: bytes) -> tuple[bytes, ...]:
         """The shares a neighbour sealed for this site (of its key, its seed and its check); none where they cannot be opened."""
