@@ -5,7 +5,7 @@ constant column, so that a task of one row, or of one class, still says somethin
 
     "base"      mean label of every task (classification only, round 1)               VectorSum, bound 1
     "score"     a ridge step of every task from the public model, in units of the     VectorSum, bound 1
-                longest: for few rows its gradient, for many its solution
+                longest: for few rows its gradient, for many its solution (without noise "statistics", see pooled.py)
     "moment"    second moment of what is left of a task's model, of length one        OuterSum, bound 1
     "strength"  what its rows say (log evidence) of each way to differ from the       VectorSum, bound 1
                 public model, and by how much (last round)
@@ -34,10 +34,12 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.checks import Choice, Number, Rule, optional
+from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.mean_rounds import UNBOUNDED
+from taskveil.methods.pooled import STATISTICS, newton_rounds, newton_step, sealed, statistics, statistics_request, with_constant
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import OuterSum, VectorSum
@@ -50,7 +52,7 @@ BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
 STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are taken
 STEP_SIZE = {"squared": 1.0, "logistic": 2.0}  # length at which a step is cut off, in common units
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
-MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
+MOST_ROUNDS = 8
 NOISE_PER_ROUND = 0.12  # rounds = this over the noise of one release, norm over number of tasks
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
 WAYS = 7
@@ -96,8 +98,10 @@ class Together(Method):
         self.check(public, budget)
         if not self.gains_by_common_units(public, budget):
             return self._directions().requests(public, budget)
+        if budget.epsilon is None:
+            return self._plain_requests(public)
         rounds, strength = self._sizes(public, budget)
-        return self._requests(public, rounds, private=budget.epsilon is not None, strength=strength)
+        return self._requests(public, rounds, strength=strength)
 
     def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
         """Whether scores are sent: a public question."""
@@ -108,24 +112,31 @@ class Together(Method):
     def _directions(self) -> Subspace:
         return Subspace(self.rounds)
 
-    def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
+    def _plain_requests(self, public: PublicInfo) -> list[Request]:
+        """Without noise: the model of all rows from exact statistics, then what is left of each task's, then strengths."""
+        rounds, width = newton_rounds(public, self.rounds), public.n_features + int(public.fit_intercept)
+        asked = [statistics_request(public, t + 1) for t in range(rounds)]
+        if self.moment_share > 0.0:
+            rounds += 1
+            asked.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
+        return [*asked, Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), UNBOUNDED))]
+
+    def _requests(self, public: PublicInfo, rounds: int, *, strength: bool = True) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
         r, width = public.n_outputs, public.n_features + int(public.fit_intercept)
         first, base, last = int(based(public)), BASE_SHARE * based(public), STRENGTH_SHARE * strength
-        score, bound = 1.0 - base - last - self.moment_share, 1.0 if private else UNBOUNDED
+        score = 1.0 - base - last - self.moment_share
         asked = [Request(BASE, 1, VectorSum((r,), 1.0), weight=math.sqrt(base))] if first else []
         for t in range(first + 1, first + rounds + 1):
-            asked.append(Request(SCORE, t, VectorSum((r, width), bound), weight=math.sqrt(score / rounds)))
+            asked.append(Request(SCORE, t, VectorSum((r, width), 1.0), weight=math.sqrt(score / rounds)))
         if self.moment_share > 0.0:
             asked.append(Request(MOMENT, first + rounds, OuterSum(width, 1.0, r), weight=math.sqrt(self.moment_share)))
         if strength:
-            asked.append(Request(STRENGTH, first + rounds + 1, VectorSum((WAYS, len(SENT)), bound), weight=math.sqrt(last)))
+            asked.append(Request(STRENGTH, first + rounds + 1, VectorSum((WAYS, len(SENT)), 1.0), weight=math.sqrt(last)))
         return asked
 
     def _sizes(self, public: PublicInfo, budget: Budget) -> tuple[int, bool]:
         """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
-        if budget.epsilon is None:
-            return int(self.rounds or PLAIN_ROUNDS), True
         noise = self._noise(public, budget)
         return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
 
@@ -159,16 +170,11 @@ class Together(Method):
 
 
 def scored(plan: Plan) -> bool:
-    return any(p.name == SCORE for p in plan.releases)
+    return any(p.name in (SCORE, STATISTICS) for p in plan.releases)
 
 
 def based(public: PublicInfo) -> bool:
     return public.kind == "classification" and public.fit_intercept
-
-
-def with_constant(block: TaskBlock) -> TaskBlock:
-    X = np.concatenate([np.asarray(block.X, dtype=float), np.ones((block.n_rows, 1))], axis=1)
-    return TaskBlock(X, block.y, block.offsets, block.weights, block.kind)
 
 
 def ways(view: View, d: int) -> list[Prior]:
@@ -213,7 +219,7 @@ def evidence_message(evidence: np.ndarray) -> np.ndarray:
 class TogetherTasks(TaskSide):
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.plain, self.public = block, public
-        self.block = with_constant(block) if public.fit_intercept else block
+        self.block = with_constant(block, public.fit_intercept)
         self.asked = {(p.round, p.name) for p in plan.releases}
 
     def start(self) -> State:
@@ -221,6 +227,8 @@ class TogetherTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss = self.public.loss
+        if (view.round + 1, STATISTICS) in self.asked:
+            return state, sealed(statistics(self.block, view["model"], LOSSES.get(loss)), self.block.n_tasks)
         message: Message = {}
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
@@ -285,13 +293,16 @@ class TogetherServer(ServerSide):
         state = {
             "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
             "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
-            "belief": np.zeros((WAYS, len(SENT))),
+            "belief": np.zeros((WAYS, len(SENT))), "strength": np.zeros(self.public.n_outputs),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
         new = {**state, "round": np.array(t)}
+        if STATISTICS in releases:
+            found = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
+            new["model"], new["strength"], _ = newton_step(*found)
         if BASE in releases:
             deviation = self._deviation(self.planned[t, BASE]) * math.sqrt(r) / m
             share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)

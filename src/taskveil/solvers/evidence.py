@@ -6,13 +6,17 @@ Minka 2000):
 
     log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual) + a constant of the task
 
-For logistic loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
-approximation around the averaged model). Its noise variance is one if the labels follow a logistic model and
-less where they can be separated; it is estimated like the other, with a prior worth 30 rows at one.
+For logistic loss y is replaced by its working response (iteratively reweighted least squares around the averaged
+model), which gives the posterior mean w_t of every strength. Its evidence is Laplace's, with the true likelihood of the labels:
+
+    log p(y | C, t) = sum_k log p(y_k | x_k'w_t) - 1/2 (w_t - c)'C^-1 (w_t - c)/t - 1/2 sum_j log(1 + t e_j)
+
+The likelihood of working responses would take a rare label for an outlier of three deviations, and every task for a special one.
 
 Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior
-around one (squared loss: two decades wide) or three (logistic loss: one decade; labels say little about
-scale). Without a proper prior six rows and fourteen features make every interpolation plausible.
+around one, two decades wide for squared loss, one for logistic loss (labels say little about
+scale: a wider one, or one around three, makes rare classes overconfident). Without a proper prior six rows and fourteen features
+make every interpolation plausible.
 
 Averaging instead of choosing: a task with few rows hardly prefers one prior over another, and picking the
 one with the smallest leave-one-out error then costs more than it gains (28 %: docs/theory/model-protected.md#evidence). All of
@@ -40,16 +44,16 @@ Array = NDArray[np.floating]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
 LOG_PRIOR = {
     "squared": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) / 2.0)),
-    "logistic": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) - 0.5)),
+    "logistic": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE))),
 }
-PRIOR_ROWS = {"squared": 0.0, "logistic": 30.0}  # what the belief in noise variance one is worth
 REWEIGHTINGS = 6
 LARGE_TASK = 20_000  # numbers of X; below this the interpreter, which runs one thread at a time, does most of the work
 ORDINARY = 1e100  # features between this and its inverse can be squared and added up
 SMALLEST = 1e-150
 SCORE_RANGE = 6.0  # scores beyond this do not lower a row's weight further: separable tasks stay finite
 
-Solve = Callable[[CentredRows], Array]
+Likelihood = Callable[[Array], Array]  # scores (k, g, n) of rows, as they are weighed -> log likelihood (k, g)
+Solve = Callable[[CentredRows, Likelihood | None], Array]
 
 
 def averaged_models(
@@ -60,13 +64,15 @@ def averaged_models(
     *,
     own_scale: bool = True,
     log_prior: Array | None = None,
+    constant: Array | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
     `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is. `log_prior` (number of priors,
-    strengths): what is believed of each prior and strength beforehand; None: the law of strengths above.
+    strengths): what is believed of each prior and strength beforehand; None: the law of strengths above. `constant` (m, r): where
+    the first prior, learning alone, stands for no slope at all.
     """
-    coef, logs = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior)
+    coef, logs = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, constant)
     return coef, np.exp(logsumexp(logs, axis=3)).mean(axis=1)
 
 
@@ -81,8 +87,9 @@ def log_evidence(
 
 
 def _averaged(
-    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None
-) -> tuple[Array, Array]:
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
+    constant: Array | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
     """Models (m, r, d), and log posterior weights of priors and strengths (m, r, K, g)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, logs = np.zeros((m, r, d)), np.zeros((m, r, len(priors), len(SIGNAL_TO_NOISE)))
@@ -94,8 +101,9 @@ def _averaged(
         for o in range(r):
             found: list[Array] = []
 
-            def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, weights = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand)
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, found: list[Array] = found) -> Array:
+                none = np.zeros(len(stack.tasks), dtype=bool) if constant is None else constant[stack.tasks, o]
+                w, weights = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand, none, likely)
                 found[:] = [weights]
                 return w
 
@@ -129,7 +137,7 @@ def residual_models(
         stack, size = _of_ordinary_size(stack)
         for o in range(r):
 
-            def solve(rows: CentredRows, o: int = o) -> Array:
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o) -> Array:
                 middle = prior.centre_of(o, size * _scale(rows, loss, own_scale))
                 seen = posterior(rows, spectrum(rows, None), prior, middle, np.array([signal_to_noise]))
                 return seen.mean(np.ones((len(rows.y), 1)))
@@ -188,7 +196,7 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     """`solve` on the rows of one output; for logistic loss on its working responses, a few times."""
     y = stack.y[:, :, output]
     if loss == "squared":
-        return solve(centred_rows(stack, y, stack.weights, fit_intercept))
+        return solve(centred_rows(stack, y, stack.weights, fit_intercept), None)
     hit = (y > 0.0).astype(float)
     counts = stack.weights.sum(axis=1)
     share = ((stack.weights * hit).sum(axis=1) + 0.5) / (counts + 1.0)  # smoothed: finite for one-class tasks
@@ -199,9 +207,22 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
         p = expit(scores)
         weight = stack.weights * p * (1.0 - p)
         target = np.where(one_class[:, None] & fit_intercept, scores, scores + (hit - p) / (p * (1.0 - p)))
-        w = solve(centred_rows(stack, target, weight, fit_intercept))
+        w = solve(centred_rows(stack, target, weight, fit_intercept), _likelihood(stack, y, target, weight, fit_intercept))
         scores = np.clip(_scores(stack, w, target, weight, fit_intercept), -SCORE_RANGE, SCORE_RANGE)
     return w
+
+
+def _likelihood(stack: Stack, y: Array, target: Array, weight: Array, fit_intercept: bool) -> Likelihood:
+    """The true log likelihood of labels y under scores that were fitted to weighed, centred working responses."""
+    root = np.sqrt(weight)
+    usable = root > 0.0
+    middle = np.einsum("kn,kn->k", weight, target) / np.maximum(weight.sum(axis=1), 1e-300) * fit_intercept
+
+    def likely(scores: Array) -> Array:
+        plain = middle[:, None, None] + scores / np.where(usable, root, 1.0)[:, None]
+        return -np.einsum("kn,kgn->kg", np.where(usable, stack.weights, 0.0), np.logaddexp(0.0, -y[:, None] * plain))
+
+    return likely
 
 
 def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept: bool) -> Array:
@@ -214,20 +235,26 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
 
 
 def _average(
-    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array
-) -> tuple[Array, Array]:
-    """Posterior mean (k, d) over priors and strengths, and their log weights (k, K, g)."""
+    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, constant: Array,
+    likely: Likelihood | None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """Posterior mean (k, d) over priors and strengths, the first without a slope where `constant` (k,); log weights (k, K, g)."""
     found = spectrum(rows, None)
     seen = [posterior(rows, found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
-    logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
+    logs = np.stack([_log_evidence(s, rows, likely) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
     logs -= logsumexp(logs, axis=(1, 2), keepdims=True)
-    w = sum(s.mean(np.exp(logs[:, j])) for j, s in enumerate(seen))
+    silent = np.stack([constant, *[np.zeros_like(constant)] * (len(seen) - 1)], axis=1)
+    weights = np.where(silent[:, :, None], 0.0, np.exp(logs))
+    w = sum(s.mean(weights[:, j]) for j, s in enumerate(seen))
     return np.asarray(w), logs
 
 
-def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:
+def _log_evidence(seen: Posterior, rows: CentredRows, likely: Likelihood | None) -> Array:
     """(k, g), up to a constant per task."""
-    least = 1e-12 * seen.total[:, None] + 1e-300
-    rows = PRIOR_ROWS[loss]
-    return -seen.determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(seen.residual, least))
+    if likely is None:
+        least = 1e-12 * seen.total[:, None] + 1e-300
+        return -seen.determinant - 0.5 * rows.free[:, None] * np.log(np.maximum(seen.residual, least))
+    scores = seen.scores(rows.X)
+    penalty = seen.residual - np.square(rows.y[:, None] - scores).sum(axis=2)
+    return likely(scores) - 0.5 * np.maximum(penalty, 0.0) - seen.determinant

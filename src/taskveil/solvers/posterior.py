@@ -58,6 +58,15 @@ class Posterior:
     centre: Array | None
     onto: Array | None  # (k, j, q)
 
+    def scores(self, X: Array) -> Array:
+        """(k, g, n) what the posterior mean of every strength says of rows X (k, n, d)."""
+        w = self.prior.floor * np.einsum("kdj,kgj->kgd", self.found.basis, self.steps)
+        if self.onto is not None and self.prior.directions is not None:
+            w += np.einsum("kgj,kjq->kgq", self.steps, self.onto) @ self.prior.directions.T
+        if self.centre is not None:
+            w += self.centre[:, None]
+        return w @ X.transpose(0, 2, 1)
+
     def mean(self, weights: Array) -> Array:
         """(k, d) sum over strengths of weight times posterior mean, for weights (k, g)."""
         a = np.einsum("kg,kgj->kj", weights, self.steps)
