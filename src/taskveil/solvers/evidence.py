@@ -11,7 +11,8 @@ model), which gives the posterior mean w_t of every strength. Its evidence is La
 
     log p(y | C, t) = sum_k log p(y_k | x_k'w_t) - 1/2 (w_t - c)'C^-1 (w_t - c)/t - 1/2 sum_j log(1 + t e_j)
 
-The likelihood of working responses would take a rare label for an outlier of three deviations, and every task for a special one.
+The likelihood of working responses takes surprising labels for outliers of many deviations, and every task for a special one:
+for nine hits in ten rows of a rare class it is five nats off.
 
 Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior
 around one, two decades wide for squared loss, one for logistic loss (labels say little about
@@ -214,8 +215,9 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
 
 def _likelihood(stack: Stack, y: Array, target: Array, weight: Array, fit_intercept: bool) -> Likelihood:
     """The true log likelihood of labels y under scores that were fitted to weighed, centred working responses."""
+    usable = weight > 0.0  # not where a score is no number
+    weight, target = np.where(usable, weight, 0.0), np.where(usable, target, 0.0)
     root = np.sqrt(weight)
-    usable = root > 0.0
     middle = np.einsum("kn,kn->k", weight, target) / np.maximum(weight.sum(axis=1), 1e-300) * fit_intercept
 
     def likely(scores: Array) -> Array:
