@@ -13,7 +13,8 @@ constant column, so that a task of one row, or of one class, still says somethin
     task        averages over ways and strengths, by that belief and the evidence of its own rows
 
 Steps for logistic loss are those of Boehning & Lindsay (1988), with curvature 1/4 everywhere: linear in the labels, so that they
-add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that.
+add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that. The server
+makes up for it: it divides by 4 p (1 - p) at the base rate, which bounds the mean curvature wherever classes stay as rare.
 
 **Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
 
@@ -53,11 +54,13 @@ STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are 
 STEP_SIZE = {"squared": 1.0, "logistic": 2.0}  # length at which a step is cut off, in common units
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS = 8
-NOISE_PER_ROUND = 0.12  # rounds = this over the noise of one release, norm over number of tasks
+NOISE_PER_ROUND = {"squared": 0.12, "logistic": 0.06}  # rounds = this over the noise of one release, norm over number of tasks
+MOST_NOISE = 0.12  # of one release, times the root of the number of features: above it directions are sent
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
 WAYS = 7
 PUBLISHED = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
+LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
 CLEAR = 4.0  # deviations of noise by which one sum must be ahead of another
 HEARD = 0.15  # nats a task must be ahead on average to be heard: more noise, and nobody is asked
 SURE = 12.0  # nats by which what all tasks say may speak against a way or a strength
@@ -107,7 +110,7 @@ class Together(Method):
         """Whether scores are sent: a public question."""
         if self.messages is not None or budget.epsilon is None:
             return self.messages != "directions"
-        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= NOISE_PER_ROUND
+        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= MOST_NOISE
 
     def _directions(self) -> Subspace:
         return Subspace(self.rounds)
@@ -138,7 +141,8 @@ class Together(Method):
     def _sizes(self, public: PublicInfo, budget: Budget) -> tuple[int, bool]:
         """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
         noise = self._noise(public, budget)
-        return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
+        rounds = self.rounds or np.clip(NOISE_PER_ROUND[public.loss] / noise[SCORE], 1, MOST_ROUNDS)
+        return int(rounds), noise[STRENGTH] <= HEARD
 
     def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
         """Norm of the noise of one score, and what noise hides in a release of the strength, over the number of tasks."""
@@ -272,13 +276,17 @@ def finite(messages: np.ndarray) -> np.ndarray:
     return np.where(usable, messages, 0.0)
 
 
-def without_noise(mean: np.ndarray, deviation: float) -> tuple[np.ndarray, float]:
-    """A noisy mean, zero where it may be noise, else shrunk by the noise's share of its length (James-Stein); its log doubt."""
+def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
+    """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
+
+    Zero where it may be noise, unless it is `known` that there is something: shrinking alone then costs nothing on average, and
+    the small steps near the right model count.
+    """
     length, noise = float(np.square(mean).sum()), mean.size * deviation**2
     if noise == 0.0:
         return mean, 0.0
     chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
-    if chance > CHANCE:
+    if chance > CHANCE and not known:
         return np.zeros_like(mean), 0.0
     return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))
 
@@ -294,6 +302,7 @@ class TogetherServer(ServerSide):
             "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
             "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
             "belief": np.zeros((WAYS, len(SENT))), "strength": np.zeros(self.public.n_outputs),
+            "bend": np.ones(self.public.n_outputs),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
@@ -308,12 +317,14 @@ class TogetherServer(ServerSide):
             share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)
             least = max(2.0 * deviation, 1.0 / m)
             model = state["model"].copy()
-            model[:, -1] = 2.0 * np.arctanh(np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share)
-            new["model"] = model
+            share = np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share
+            model[:, -1] = 2.0 * np.arctanh(share)
+            new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND)
         if SCORE in releases:
-            move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m)
-            new["model"] = state["model"] + STEP_SIZE[self.public.loss] * move
-            new["model_doubt"] = np.array(doubt)
+            known = bool(np.any(state["model"][:, : self.public.n_features]))
+            move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m, known)
+            new["model"] = state["model"] + STEP_SIZE[self.public.loss] * move / state["bend"][:, None]
+            new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if known else doubt)  # of the clearest step
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
             new["share"], new["basis"], unsure = common_directions(releases[MOMENT], deviation, m, r)
