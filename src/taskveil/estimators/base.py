@@ -259,7 +259,8 @@ class TaskEstimator(BaseEstimator):
             method = method.in_own_units()
         if self.scaling != "private":
             scaling = self._scaling(tasks, weights)
-            if self.scaling == "auto" and self.prior is None and scaling.mode in ("own", "declared") and method.common_units:
+            free = self.scaling == "auto" and self.prior is None and str(self.unit) == "task"
+            if free and scaling.mode in ("own", "declared") and method.common_units:
                 return self._in_best_units(method, scaling, tasks)
             return method.in_own_units() if scaling.mode == "own" else method, scaling, []
         if self.normalise is not None:

@@ -5,9 +5,9 @@
 One full gradient per round and client, Poisson cohorts and expected cohort size as in neural.py. The model of task i is
 w + theta_i. eta is `learning_rate`, eta_w is `server_rate`.
 
-In a private run with one score per row (numbers, two classes) a task takes, in the end, its private part from its own rows instead:
-it averages over models around w, along w and alone by their evidence, as `mean` does. A walk of few noisy rounds leaves theta_i
-unfinished, and nobody would ask whether w helps at all. personalise="none" leaves w + theta_i as it is.
+In a private run with one score per row (numbers, two classes) a task takes, in the end, its private part from its own rows
+instead: it averages over models around w, along w and alone by their evidence, as `mean` does. A walk of few noisy rounds leaves
+theta_i unfinished, and nobody would ask whether w helps at all. personalise="none" leaves w + theta_i as it is.
 """
 
 from __future__ import annotations

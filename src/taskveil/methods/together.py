@@ -61,6 +61,7 @@ WAYS = 7
 PUBLISHED = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
 LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
+FURTHER = 1.8  # and further still: penalties shorten them, and below two such a walk converges
 CLEAR = 4.0  # deviations of noise by which one sum must be ahead of another
 HEARD = 0.15  # nats a task must be ahead on average to be heard: more noise, and nobody is asked
 SURE = 12.0  # nats by which what all tasks say may speak against a way or a strength
@@ -319,7 +320,7 @@ class TogetherServer(ServerSide):
             model = state["model"].copy()
             share = np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share
             model[:, -1] = 2.0 * np.arctanh(share)
-            new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND)
+            new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:
             known = bool(np.any(state["model"][:, : self.public.n_features]))
             move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m, known)

@@ -6,7 +6,7 @@
     round 2  "common-centre"  per column the task's mean over (R scale), clipped to [-1, 1]; VectorSum, bound 1
     server   centre = R scale mean, unless it lies close to the end of that range or drowns in noise
 
-R is public: as large as the noise of a centre allows, seven tenths of a scale, which a common intercept takes up.
+R is public: as large as the noise of a centre allows, three tenths of a scale, or ten scales.
 
 Where nothing common was found a task uses its own centre or scale: they are its own business, since the unit is the task and only
 clipped messages leave it. l is corrected for its bias in tasks of few rows, E log s^2 = log sigma^2 + digamma(v/2) - log(v/2)
@@ -35,12 +35,12 @@ from taskveil.tasks.prepare.scaling import Scaling
 SCALE, CENTRE = "common-scale", "common-centre"
 DECADES = 4.0  # B: deviations from 1e-4 to 1e4 of the user's units are told apart; others count as the nearest of these
 RANGE, LARGEST_RANGE = 10.0, 1e4  # R: centres up to that many deviations from zero are found; a task's own is used beyond
-CENTRE_NOISE = 0.7  # of a scale: what a centre may be wrong by
+CENTRE_NOISE = 0.3  # of a scale: what a centre may be wrong by
 SCALE_PART = 0.7  # of what is spent on units; the rest is for centres
 VALUE_PART = 0.8  # of a scale message's squared length; the rest says whether there is a value
 MOST_NOISE = 0.2  # of a log10 scale; above it a common scale is not worth buying
 CLEAR = 4.0  # deviations of noise by which a count must stand out
-NEAR_END = 0.8  # of RANGE: a centre further out may have been clipped
+NEAR_END = 0.9  # of RANGE: a centre further out may have been clipped
 
 
 class TaskUnits(Units):

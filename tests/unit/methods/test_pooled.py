@@ -67,7 +67,8 @@ def errors_of_all_rows(rare):
         other = RidgeCV(np.geomspace(1e-3, 1e3, 7)).fit(A, y).predict(B)
         return np.mean((found - z) ** 2), np.mean((other - z) ** 2)
     found = tv.TaskClassifier("pooled", epsilon=None).fit(X, y, task=task).predict_proba(Z, task=of)[:, 1]
-    tuned = LogisticRegressionCV(l1_ratios=(0,), use_legacy_attributes=False, Cs=np.geomspace(1e-3, 1e2, 6), scoring="neg_log_loss")
+    strengths = np.geomspace(1e-3, 1e2, 6)
+    tuned = LogisticRegressionCV(l1_ratios=(0,), use_legacy_attributes=False, Cs=strengths, scoring="neg_log_loss")
     return log_loss(found, z), log_loss(tuned.fit(A, y).predict_proba(B)[:, 1], z)
 
 
