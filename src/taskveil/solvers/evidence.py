@@ -42,6 +42,7 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each
 
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
 LOG_PRIOR = {
     "squared": log_softmax(-0.5 * np.square(np.log10(SIGNAL_TO_NOISE) / 2.0)),
@@ -65,7 +66,7 @@ def averaged_models(
     *,
     own_scale: bool = True,
     log_prior: Array | None = None,
-    constant: Array | None = None,
+    constant: Mask | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
@@ -89,7 +90,7 @@ def log_evidence(
 
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
-    constant: Array | None = None,
+    constant: Mask | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Models (m, r, d), and log posterior weights of priors and strengths (m, r, K, g)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
@@ -237,7 +238,7 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
 
 
 def _average(
-    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, constant: Array,
+    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, constant: Mask,
     likely: Likelihood | None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Posterior mean (k, d) over priors and strengths, the first without a slope where `constant` (k,); log weights (k, K, g)."""
