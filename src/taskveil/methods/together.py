@@ -303,7 +303,7 @@ class TogetherServer(ServerSide):
             "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
             "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
             "belief": np.zeros((WAYS, len(SENT))), "strength": np.zeros(self.public.n_outputs),
-            "bend": np.ones(self.public.n_outputs),
+            "bend": np.ones(self.public.n_outputs), "unheard": np.zeros((self.public.n_outputs, width)), "waited": np.array(0),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
@@ -323,7 +323,10 @@ class TogetherServer(ServerSide):
             new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:
             known = bool(np.any(state["model"][:, : self.public.n_features]))
-            move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m, known)
+            total, k = releases[SCORE] + state["unheard"], int(state["waited"]) + 1  # steps from one model add up
+            move, doubt = without_noise(total / (k * m), self._deviation(self.planned[t, SCORE]) / (math.sqrt(k) * m), known)
+            wait = not known and not np.any(move)
+            new["unheard"], new["waited"] = (total, np.array(k)) if wait else (np.zeros_like(total), np.array(0))
             new["model"] = state["model"] + STEP_SIZE[self.public.loss] * move / state["bend"][:, None]
             new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if known else doubt)  # of the clearest step
         if MOMENT in releases:
