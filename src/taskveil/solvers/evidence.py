@@ -46,6 +46,7 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each
 
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
 LOG_PRIOR = {
     name: log_softmax(-0.5 * np.square((np.log10(SIGNAL_TO_NOISE) - centre) / width))
@@ -69,7 +70,7 @@ def averaged_models(
     own_scale: bool = True,
     log_prior: Array | None = None,
     leave_out: int = 0,
-    constant: Array | None = None,
+    constant: Mask | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
@@ -117,7 +118,7 @@ def log_evidence(
 
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
-    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0, constant: Array | None = None,
+    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0, constant: Mask | None = None,
 ) -> Array:  # fmt: skip
     """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
@@ -271,7 +272,7 @@ def _weighed(
     return seen, logs - _log_sums(logs)
 
 
-def _average(seen: Sequence[Posterior], logs: Array, leave_out: int, constant: Array | None) -> Array:
+def _average(seen: Sequence[Posterior], logs: Array, leave_out: int, constant: Mask | None) -> Array:
     """Posterior mean (k, d) over priors and strengths, those left out aside; the first without a slope where `constant` (k,)."""
     counted = logs[:, leave_out:]
     weights = np.exp(counted - _log_sums(counted) if leave_out else counted)
