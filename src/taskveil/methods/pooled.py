@@ -17,12 +17,14 @@ from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import UNBOUNDED
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.partial_sums import Partial, add_up, joined
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
 STATISTICS = "statistics"
 RIDGE = 1e-6  # relative to the mean curvature; decides constant columns
 ROUNDS = 12
+CHUNK = 2**22  # numbers of single tasks in memory at once
 
 
 class Pooled(Method):
@@ -91,17 +93,25 @@ class PooledTasks(TaskSide):
         scores = block.scores(W, b)
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
         weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        total = np.zeros((r, d, d + 1))  # summed here: one such array per task would not fit for images
-        for i in range(m):
-            rows = block.rows(i)
-            X = np.asarray(block.X[rows], dtype=float)
-            for k in range(r):
-                bend = weights[rows] * bends[rows, k]
-                weight = bend.sum()
-                centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
-                total[k, :, :d] += (centred * bend[:, None]).T @ centred
-                total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
-        return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, UNBOUNDED), total, m)}
+        few, partial = max(1, CHUNK // (r * d * (d + 1))), None
+        for first in range(0, m, few):  # summed here: one such array for every task would not fit for images
+            own = np.stack([self._own(i, slopes, bends, weights) for i in range(first, min(first + few, m))])
+            added = Partial((add_up(own, UNBOUNDED),))
+            partial = added if partial is None else joined([partial, added])
+        return state, {STATISTICS: seal_clipped_sum(VectorSum((r, d, d + 1), UNBOUNDED), partial, m)}
+
+    def _own(self, i: int, slopes: np.ndarray, bends: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Curvature and gradient of one task, (r, d, d + 1)."""
+        rows, d = self.block.rows(i), self.block.n_features
+        own = np.zeros((self.block.n_outputs, d, d + 1))
+        X = np.asarray(self.block.X[rows], dtype=float)
+        for k in range(len(own)):
+            bend = weights[rows] * bends[rows, k]
+            weight = bend.sum()
+            centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
+            own[k, :, :d] = (centred * bend[:, None]).T @ centred
+            own[k, :, d] = (weights[rows] * slopes[rows, k]) @ X
+        return own
 
     def finish(self, state: State, view: View) -> Models:
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
