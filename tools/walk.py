@@ -37,7 +37,7 @@ STAGES = {  # title: the call with which it begins
     "plan from public sizes": ("estimators/base.py", "TaskEstimator._public"),
     "reserve the budget": ("estimators/base.py", "TaskEstimator._run"),
     "task step": ("runtime/in_process.py", "task_step"),
-    "clip, charge, add noise": ("runtime/in_process.py", "_released"),
+    "clip, charge, add noise": ("runtime/in_process.py", "bounded_message"),
     "server step": ("methods/subspace.py", "SubspaceServer.step"),
     "each task finishes alone": ("methods/subspace.py", "SubspaceTasks.finish"),
     "certify": ("estimators/base.py", "TaskEstimator._keep"),

@@ -66,6 +66,8 @@ def _seen(planned: PlannedRelease, budget: Budget, messages: np.ndarray, seed: i
     for message in messages:
         account = MemoryAccount()
         account.reserve(plan)
-        noisy = in_process._released([planned], {planned.name: message}, None, executed, made, account, source, plan)
+        wanted = in_process.wanted_releases([planned], made, source)
+        clipped = [in_process.bounded_message(one, {one.name: message}, None, fresh) for one, fresh in wanted]
+        noisy = in_process._released(wanted, clipped, executed, made, account, plan)
         seen.append(noisy[planned.name])
     return np.concatenate(seen)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,9 +32,62 @@ from taskveil.runtime.rows import bounded_rows
 from taskveil.tasks.block import TaskBlock
 
 Progress = Callable[[int, int], None]
+Wanted = list[tuple[PlannedRelease, NoiseSource]]  # the releases of a round, and who draws rows' coins and noise for each
+Schedule = list[np.ndarray | None]
 
 
-def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six helpers
+class Tasks(Protocol):
+    """Who does the tasks' part of a round: one block in this process, or partitions elsewhere (runtime/dask)."""
+
+    n_tasks: int
+
+    def start(self) -> Any:
+        """The state of all tasks before the first round."""
+
+    def restored(self, state: State, boards: Callable[[int], Billboard], schedule: Schedule) -> Any:
+        """The state after the rounds of `schedule`, from what `stored` gave or from what was published, `boards(round)`."""
+
+    def stored(self, state: Any) -> State:
+        """What a checkpoint keeps of a state."""
+
+    def answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
+        """One round: the next state, and what all tasks send for every wanted release, clipped."""
+
+    def finish(self, state: Any, board: Billboard) -> Any:
+        """The personal models."""
+
+    def alone(self) -> Any:
+        """What every task learns by itself."""
+
+
+class Block:
+    """All tasks as one block of this process."""
+
+    def __init__(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.block, self.public, self.n_tasks = block, public, block.n_tasks
+        self.side = method.task_side(block, public, plan)
+
+    def start(self) -> State:
+        return self.side.start()
+
+    def restored(self, state: State, boards: Callable[[int], Billboard], schedule: Schedule) -> State:
+        return state
+
+    def stored(self, state: State) -> State:
+        return state
+
+    def answer(self, state: State, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[State, list[Bounded]]:
+        new_state, message = task_step(self.side, state, board.view(None).asking(active))
+        return new_state, [bounded_message(planned, message, active, source) for planned, source in wanted]
+
+    def finish(self, state: State, board: Billboard) -> Models:
+        return self.side.finish(state, board.view(None))
+
+    def alone(self) -> Models:
+        return alone_models(self.block, self.public)
+
+
+def run(
     method: Method,
     block: TaskBlock,
     public: PublicInfo,
@@ -52,16 +105,30 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
         from taskveil.runtime import virtual_clock
 
         return virtual_clock.run(method, block, public, plan, account, source, progress, checkpoint)
-    started = time.perf_counter()
     if plan.budget.aggregation == "secure":
         from taskveil.runtime import secure
 
         secure.install()
-    tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
+    return run_rounds(method, Block(method, block, public, plan), public, plan, account, source, progress, checkpoint)
+
+
+def run_rounds(
+    method: Method,
+    tasks: Tasks,
+    public: PublicInfo,
+    plan: Plan,
+    account: Account,
+    source: NoiseSource,
+    progress: Progress | None = None,
+    checkpoint: Any | None = None,
+) -> RunRecord:
+    """The loop, wherever the tasks are. Only what `tasks` answers reaches the server side, through `release_together`."""
+    started, server = time.perf_counter(), method.server_side(public, plan)
     position = checkpoint.load() if checkpoint is not None else None
     executed = list(position[3]) if position is not None else []
     if position is not None and position[2]:
         state, server_state, billboards, _, schedule = position
+        state = tasks.restored(state, checkpoint.billboard, schedule)
     else:
         state, (server_state, billboard) = tasks.start(), server.start()
         billboards, schedule = [billboard], []
@@ -71,18 +138,19 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
     try:
         for number, releases in [] if billboards[-1].done else rounds[billboards[-1].round :]:
             active = within_cap(
-                draw_cohort(releases, block.n_tasks, source, number, size), plan.most_participations, schedule
+                draw_cohort(releases, tasks.n_tasks, source, number, size), plan.most_participations, schedule
             )
-            new_state, message = task_step(tasks, state, billboards[-1].view(None).asking(active))
-            noisy = _released(releases, message, active, executed, made, account, source, plan)
-            accepted = np.ones(block.n_tasks, dtype=bool) if active is None else active
+            wanted = wanted_releases(releases, made, source)
+            new_state, messages = tasks.answer(state, billboards[-1], active, wanted)
+            noisy = _released(wanted, messages, executed, made, account, plan)
+            accepted = np.ones(tasks.n_tasks, dtype=bool) if active is None else active
             state, (server_state, billboard) = new_state, server.step(server_state, noisy, accepted)
             if not method.keeps_history(plan):
                 del billboards[1:]
             billboards.append(billboard)
             schedule.append(None if active is None else np.flatnonzero(active))
             if checkpoint is not None:
-                checkpoint.save(state, server_state, billboards, executed, schedule)
+                checkpoint.save(tasks.stored(state), server_state, billboards, executed, schedule)
             if progress is not None:
                 progress(number, len(rounds))
             if billboard.done:
@@ -95,29 +163,29 @@ def run(  # noqa: PLR0912  one loop, top to bottom, is easier to check than six 
         if checkpoint is None:
             account.finish()  # nobody can resume: what was never committed was never noised, and goes back
         raise
-    if warnings and billboards[-1].round == 0:
-        models = alone_models(block, public)  # nothing was shared: every task keeps what it can learn by itself
-    else:
-        models = tasks.finish(state, billboards[-1].view(None))
+    # Where nothing was shared every task keeps what it can learn by itself.
+    models = tasks.alone() if warnings and billboards[-1].round == 0 else tasks.finish(state, billboards[-1])
     account.finish()
     if checkpoint is not None:
         executed = account.executed({p.id: p for p in plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
-        models, billboards, plan, public, executed, source.describe(), schedule, time.perf_counter() - started, state,
-        warnings,
+        models, billboards, plan, public, executed, source.describe(), schedule, time.perf_counter() - started,
+        tasks.stored(state), warnings,
     )  # fmt: skip
 
 
+def wanted_releases(releases: list[PlannedRelease], made: Counter[str], source: NoiseSource) -> Wanted:
+    """The releases of a round; one that was made before (a resumed run) gets fresh noise."""
+    return [(planned, again(source, made[planned.id])) for planned in releases]
+
+
 def _released(
-    releases: list[PlannedRelease], message: Message, active: np.ndarray | None, executed: list[PlannedRelease],
-    made: Counter[str], account: Account, source: NoiseSource, plan: Plan,
-) -> dict[str, np.ndarray]:  # fmt: skip
-    """Clip, charge and noise every release of a round; a release made before (a resumed run) gets fresh noise."""
-    wanted, noisy = [], {}
-    for planned in releases:
-        fresh = again(source, made[planned.id])
-        wanted.append((planned, bounded_message(planned, message, active, fresh), fresh))
-    for planned, done in zip(releases, release_together(wanted, account, plan.budget.aggregation), strict=True):
+    wanted: Wanted, messages: list[Bounded], executed: list[PlannedRelease], made: Counter[str], account: Account, plan: Plan
+) -> dict[str, np.ndarray]:
+    """Charge and noise every release of a round."""
+    noisy = {}
+    together = [(planned, message, source) for (planned, source), message in zip(wanted, messages, strict=True)]
+    for (planned, _), done in zip(wanted, release_together(together, account, plan.budget.aggregation), strict=True):
         noisy[planned.name] = done.value
         point("noise.drawn")
         executed.append(planned)
@@ -134,13 +202,16 @@ def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message
 
 
 def bounded_message(
-    planned: PlannedRelease, message: Message, active: np.ndarray | None, source: NoiseSource | None = None
+    planned: PlannedRelease, message: Message, active: np.ndarray | None, source: NoiseSource | None = None, first: int = 0
 ) -> Bounded:
-    """Clip what the tasks want to send; tasks outside the cohort contribute nothing. `source` draws rows' coins."""
+    """Clip what the tasks want to send; tasks outside the cohort contribute nothing. `source` draws rows' coins.
+
+    `first`: the place of the block's first task among all tasks.
+    """
     raw = message[planned.name]
     if isinstance(raw, RowGradients):
         assert source is not None, "row gradients need the randomness source for their coins"
-        return bounded_rows(planned, raw, source, range(len(raw.offsets) - 1))
+        return bounded_rows(planned, raw, source, range(first, first + len(raw.offsets) - 1))
     if isinstance(raw, Bounded):
         return raw  # release() refuses what was clipped for another contribution
     if active is not None:

@@ -125,7 +125,7 @@ class TaskSet:
         are clipped first.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
-        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
+        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable != "error"
         classes = bounds.classes if classes is None and bounds is not None else classes
         given, labels = y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
@@ -134,7 +134,7 @@ class TaskSet:
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), bounds.clip_target(y) if kind == "regression" else y
         codes, names = _codes(task, task_names)
-        usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
+        usable = rows_to_keep(X, y, codes, len(names), lost, others=unusable == "set-aside-all") if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from

@@ -15,17 +15,19 @@ __all__ = ["HUGE", "SET_ASIDE", "UNUSABLE", "rows_to_keep"]
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
-UNUSABLE = ("error", "set-aside")
+UNUSABLE = ("error", "set-aside", "set-aside-all")  # all: there are tasks elsewhere, even where every one here is set aside
 SET_ASIDE = (
     "it holds missing, infinite or huge values, or labels outside the declared ones, and was set aside: it sends nothing and "
     "gets the shared or a constant model. Correct them, or fill missing cells with missing= (--missing)"
 )
 
 
-def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, lost: np.ndarray) -> np.ndarray | None:
+def rows_to_keep(
+    X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, lost: np.ndarray, *, others: bool = False
+) -> np.ndarray | None:
     """Which rows (N,) belong to tasks that can be used; None where nothing is, or must not be, set aside.
 
-    `lost` says which rows have no label that can be used.
+    `lost` says which rows have no label that can be used, `others` that there are tasks elsewhere.
     """
     bad = np.zeros(n_tasks, dtype=bool)
     bad[codes[lost]] = True
@@ -34,6 +36,6 @@ def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, 
         if y.dtype.kind == "f":
             good &= np.abs(y[rows]) <= HUGE
         bad[codes[rows][~good]] = True
-    if not bad.any() or bad[np.unique(codes)].all():
+    if not bad.any() or (bad[np.unique(codes)].all() and not others):
         return None
     return ~bad[codes]
