@@ -17,10 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
-from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
+from taskveil.estimators.final import settle
+from taskveil.estimators.gain import Gain, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method, default_delta
 from taskveil.estimators.prior import read_prior
+from taskveil.estimators.scores import gathered_scores
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale, in_best_units
@@ -79,7 +81,8 @@ class TaskEstimator(BaseEstimator):
         insecure_noise_seed: int | None = None,
         ledger: Any = None,
         account: str | None = None,
-        runtime: Literal["in_process", "flower"] = "in_process",
+        runtime: Literal["in_process", "flower", "dask"] = "in_process",
+        client: Any = None,
         run_dir: Any = None,
         progress: Any = None,
     ):
@@ -112,6 +115,7 @@ class TaskEstimator(BaseEstimator):
         self.ledger = ledger
         self.account = account
         self.runtime = runtime
+        self.client = client
         self.run_dir = run_dir
         self.progress = progress
 
@@ -157,10 +161,12 @@ class TaskEstimator(BaseEstimator):
         rules = self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
+        lazy = self._lazy_tasks(X, (y, task, sample_weight))
         tasks = inputs.tasks_of(
             X, y, task, self.task_column, self._kind, self.bounds, self.person, rules.unusable, self.missing
-        )
-        weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
+        ) if lazy is None else lazy.shell  # fmt: skip
+        given = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
+        weights = row_weights(self, tasks, sample_weight, given) if lazy is None else None  # elsewhere, as the rows
         method, scaling, notes = self._prepared(tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
@@ -176,12 +182,14 @@ class TaskEstimator(BaseEstimator):
         self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
-        with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
-            record = self._run(method, block, public, plan)
-            self.warnings_ += record.warnings
-            if isinstance(method, CommonScale):
-                scaling, block = common_units.settle_units(block, scaling, record)
-            self._keep(method, tasks, scaling, block, record)
+        if self.runtime == "dask":
+            self._fit_partitions(lazy, tasks, method, scaling, public, plan)
+        else:
+            with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
+                record = self._run(method, block, public, plan)
+                self.warnings_ += record.warnings
+                scaling, block = settle(method, scaling, block, record)
+                self._keep(method, tasks, scaling, block, record)
         if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         quiet = {CLIPPED, *(f.note() for f in tasks.facts)}  # taken for granted by every such run; the certificate lists it
@@ -189,6 +197,23 @@ class TaskEstimator(BaseEstimator):
             if note not in quiet:
                 warnings.warn(note, UserWarning, stacklevel=2)
         return self
+
+    def _lazy_tasks(self, X: Any, given: tuple[Any, ...]) -> Any:
+        """Tasks whose rows are elsewhere; None where they are in memory."""
+        if not hasattr(X, "n_partitions") and self.runtime != "dask":
+            return None
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        partitioned.check_engine(self, self._method())
+        return partitioned.lazy_tasks(self, X, given)
+
+    def _fit_partitions(
+        self, lazy: Any, tasks: TaskSet, method: Method, scaling: Scaling, public: PublicInfo, plan: Plan
+    ) -> None:
+        """The run over partitions on a cluster; tasks in memory are cut into some."""
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        partitioned.fit(self, partitioned.in_memory(tasks) if lazy is None else lazy, method, scaling, public, plan)
 
     def _method(self, tasks: TaskSet | None = None) -> Method:
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
@@ -319,8 +344,7 @@ class TaskEstimator(BaseEstimator):
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
         account, source = self._account(plan, method), self._source()
-        if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
-            self.progress.follow(plan.spent_after)
+        self._follow(plan)
         if self.runtime == "in_process":
             checkpoint = self._checkpoint(plan, public, block)
             journal = account if checkpoint is None else checkpoint.account(account)
@@ -330,11 +354,16 @@ class TaskEstimator(BaseEstimator):
 
             record = thread_grid.run(method, block, public, plan, account, source, self.progress)
         else:
-            raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+            raise OptionError(f"runtime must be 'in_process', 'flower' or 'dask', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
         return record
 
-    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock) -> Any:
+    def _follow(self, plan: Plan) -> None:
+        """A bar that can show the epsilon spent is told how."""
+        if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
+            self.progress.follow(plan.spent_after)
+
+    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock | str) -> Any:
         if self.run_dir is None:
             return None
         from taskveil.runtime.checkpoint import Checkpoint
@@ -346,12 +375,6 @@ class TaskEstimator(BaseEstimator):
     ) -> None:
         """Turn a finished run into fitted attributes."""
         models = record.models
-        private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
-        # for the public nothing but releases may enter a model
-        public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
-        settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
-        if private and method.linear and not settled:
-            models = record.models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features
@@ -394,6 +417,9 @@ class TaskEstimator(BaseEstimator):
         return self._scores_at(rows.X, position)
 
     def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        if hasattr(self.models_, "parts"):
+            part, place = self.models_.take(position)
+            return part.scores(X, place)
         if not self.method_.linear:
             scaled = self.scaling_._rows(X, position)
             scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
@@ -442,6 +468,10 @@ class TaskEstimator(BaseEstimator):
         """Per task, from its own rows only: error alone, error shared, which was kept. Private to each task."""
         check_is_fitted(self, "task_names_")
         gain: Gain | None = getattr(self, "_gain", None)
+        if gain is None and getattr(self, "_lazy", None) is not None:
+            from taskveil.estimators.partitioned import fit as partitioned
+
+            gain = self._gain = partitioned.gain(self)
         if gain is None:
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
@@ -506,18 +536,6 @@ class TaskEstimator(BaseEstimator):
 
         check_is_fitted(self, "task_names_")
         return save(self, directory)
-
-
-def gathered_scores(
-    X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray
-) -> np.ndarray:
-    """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
-    scores = np.empty((X.shape[0], coef.shape[1]))
-    for start in range(0, X.shape[0], 65536):
-        part = slice(start, start + 65536)
-        of = position[part]
-        scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
-    return scores
 
 
 def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:

@@ -71,7 +71,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
 
 def need_tasks(X: Any, task: Any, task_column: Any) -> None:
     """A private run is told what its tasks are: one task of all rows would be protected against nobody."""
-    if task is None and task_column is None and not isinstance(X, TaskSet | dict):
+    if task is None and task_column is None and not (isinstance(X, TaskSet | dict) or hasattr(X, "n_partitions")):
         raise DataError(
             "a private fit needs to know which task each row belongs to, because it protects tasks from each other: give task= "
             "(one identifier per row) or task_column=; if all rows are one task, say so with task=numpy.zeros(len(X)). "

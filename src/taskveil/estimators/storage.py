@@ -239,7 +239,7 @@ def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> li
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior", "client"}
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
     if isinstance(estimator.method_, CommonScale):
         options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose

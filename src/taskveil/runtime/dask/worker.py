@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +29,15 @@ class Common:
     plan: Plan
 
 
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Rows of a partition as they are worked on, their units, and the tasks that were set aside."""
+
+    block: TaskBlock
+    scaling: Any
+    aside: tuple[str, ...] = ()
+
+
 def read_piece(piece: Any, layout: Any) -> Any:
     """Rows of a piece."""
     return piece.read(layout)
@@ -55,9 +63,10 @@ def assemble(reader: Reader, *tables: Any) -> TaskSet:
 
 
 def step(
-    block: TaskBlock, state: State | None, common: Common, board: Billboard, active: np.ndarray | None, wanted: Wanted, first: int
+    own: Own, state: State | None, common: Common, board: Billboard, active: np.ndarray | None, wanted: Wanted, first: int
 ) -> tuple[State, list[Partial]]:
     """One round of a partition whose first task has the place `first`: the next state, and clipped sums on the integer grid."""
+    block = own.block
     with small_matrix_threads(block.n_features):
         side = common.method.task_side(block, common.public, common.plan)
         view = board.view(np.arange(first, first + block.n_tasks)).asking(active)
@@ -79,17 +88,18 @@ def add(*answers: list[Partial]) -> list[Partial]:
     return [joined(partials) for partials in zip(*answers, strict=True)]
 
 
-def finish(block: TaskBlock, state: State | None, common: Common, board: Billboard, first: int) -> Models:
+def finish(own: Own, state: State | None, common: Common, board: Billboard, first: int) -> Models:
     """The personal models of a partition."""
+    block = own.block
     with small_matrix_threads(block.n_features):
         side = common.method.task_side(block, common.public, common.plan)
         view = board.view(np.arange(first, first + block.n_tasks))
         return side.finish(side.start() if state is None else state, view)
 
 
-def alone(block: TaskBlock, common: Common) -> Models:
+def alone(own: Own, common: Common) -> Models:
     """What every task of a partition learns by itself."""
-    return alone_models(block, common.public)
+    return alone_models(own.block, common.public)
 
 
 def own_part(boards: Sequence[Billboard], first: int, n_tasks: int) -> list[Billboard]:
@@ -101,11 +111,6 @@ def own_part(boards: Sequence[Billboard], first: int, n_tasks: int) -> list[Bill
     return cut
 
 
-def digest(block: TaskBlock) -> str:
-    """The fingerprint of a partition."""
-    return fingerprint(block)
-
-
-def joined_digest(digests: Sequence[str]) -> str:
-    """The fingerprint of all of them."""
-    return hashlib.sha256("".join(digests).encode()).hexdigest()
+def about(own: Own, fingerprinted: bool) -> tuple[tuple[str, ...], str]:
+    """The tasks of a partition that were set aside, and a fingerprint of its rows where a run may be resumed."""
+    return own.aside, fingerprint(own.block) if fingerprinted else ""

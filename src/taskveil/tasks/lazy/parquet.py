@@ -15,10 +15,9 @@ import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing, OptionError
 from taskveil.tasks.grouping import factorize
-from taskveil.tasks.lazy.tasks import LazyTasks, without_rows
+from taskveil.tasks.lazy.tasks import LazyTasks, Shell, without_rows
 from taskveil.tasks.prepare.labels import as_target, label_set, make_binary, target_values
 from taskveil.tasks.table import Layout, check_columns, tasks_from_frame
-from taskveil.tasks.task import TaskSet
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +42,7 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
     schema = _same_schema(urls)
     check_columns(schema.names, layout)
     (task,), (target,) = layout.task_columns(schema.names), layout.target_columns(schema.names)
-    shell, labels = _shell(schema, layout, task, target), None
+    shell, labels = _shell(schema, layout, target), None
     if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
         labels = set()
     groups = list(_scanned(urls, task, target, labels))
@@ -55,17 +54,18 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
         start += len(own)
         np.add.at(sizes, at, counts)
         pieces.append(RowGroup(url, number, np.unique(at)))
-    shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64))
+    shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64), counts=sizes)
     if labels is not None:
         found = as_target(np.asarray(sorted(labels)), "classification")
         shell = replace(shell, classes=label_set(found, None), y=found[:0])
+    classes = shell.classes
     if positive is not None:
-        shell = make_binary(shell, positive)
-    whole = LazyTasks(shell, layout, tuple(pieces), sizes, np.asarray([0, len(names)]), positive)
+        shell = make_binary(shell, positive)  # type: ignore[assignment]
+    whole = LazyTasks(shell, layout, tuple(pieces), np.asarray([0, len(names)]), positive, classes)
     return whole.partitioned(n_partitions)
 
 
-def _shell(schema: Any, layout: Layout, task: str, target: str) -> TaskSet:
+def _shell(schema: Any, layout: Layout, target: str) -> Shell:
     """What follows from columns, types and declarations: the preparation of one made-up row of these types."""
     bounds = layout.bounds
     made_up = {name: _made_up(schema.field(name).type) for name in _needed(schema.names, layout)}

@@ -11,7 +11,7 @@ that of the target, for its label set).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -36,26 +36,38 @@ class Piece(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Shell(TaskSet):
+    """Everything about tasks but their rows; it still knows how many there are."""
+
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def sizes(self) -> np.ndarray:  # type: ignore[override]
+        return self.counts
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
 class LazyTasks:
     """Tasks whose rows stay where they are. Made by `load_tasks(..., lazy=True)`; `fit` needs runtime="dask".
 
     Attributes
     ----------
     shell : TaskSet
-        The same tasks without rows: names, features, kind, labels, declared ranges.
-    sizes : ndarray of shape (n_tasks,)
-        Rows per task. A private statistic.
+        The same tasks without rows: names, features, kind, labels, declared ranges, and rows per task (private).
     cuts : ndarray of shape (n_partitions + 1,)
         Partition k holds the tasks cuts[k] to cuts[k + 1].
     """
 
-    shell: TaskSet
+    shell: Shell
     layout: Layout
     pieces: tuple[Any, ...]
-    sizes: np.ndarray
     cuts: np.ndarray
     positive: Any = None
-    notes: tuple[str, ...] = field(default=())
+    labels: np.ndarray | None = None  # before `positive` made two of them
 
     @property
     def n_partitions(self) -> int:
@@ -70,7 +82,7 @@ class LazyTasks:
     @property
     def n_rows(self) -> int:
         """Number of rows of all tasks together."""
-        return int(self.sizes.sum())
+        return self.shell.n_rows
 
     @property
     def n_features(self) -> int:
@@ -118,19 +130,18 @@ class LazyTasks:
 
     def reader(self, k: int) -> Reader:
         """How rows of partition k become tasks; small, to be sent to a worker."""
-        classes = None if self.shell.classes is None or self.positive is not None else self.shell.classes
         aside = "set-aside-all" if self.layout.unusable == "set-aside" else self.layout.unusable
         layout = replace(self.layout, kind=self.shell.kind, unusable=aside)
-        return Reader(layout, self.names_of(k), classes, self.positive)
+        return Reader(layout, self.names_of(k), self.labels, self.positive)
 
     def partitioned(self, n_partitions: int | None = None) -> LazyTasks:
         """The same tasks in so many partitions of about equally many rows; None: of about 32 MiB of features."""
         wanted = n_partitions or -(-self.n_rows * self.n_features * 4 // PARTITION_BYTES)
-        ends = np.concatenate([[0], np.cumsum(self.sizes)])
+        ends = np.concatenate([[0], np.cumsum(self.shell.sizes)])
         at = np.searchsorted(ends, np.linspace(0, self.n_rows, max(1, min(int(wanted), self.n_tasks)) + 1))
         at[0], at[-1] = 0, self.n_tasks
         made = replace(self, cuts=np.unique(at))
-        return made if made.sorted else replace(made, notes=tuple(dict.fromkeys((*self.notes, SPLIT))))
+        return made if made.sorted else replace(made, shell=made.shell.with_notes(SPLIT))
 
     def __repr__(self) -> str:
         return f"LazyTasks({self.n_tasks} tasks, {self.n_features} features, {self.kind}, {self.n_partitions} partitions)"
@@ -187,16 +198,18 @@ class InMemory:
 
 def lazy_from_tasks(tasks: TaskSet, n_partitions: int | None = None) -> LazyTasks:
     """Tasks that are in memory, cut into partitions."""
-    shell = without_rows(tasks)
-    whole = LazyTasks(shell, Layout(), (), np.asarray(tasks.sizes), np.asarray([0, tasks.n_tasks]), notes=tasks.notes)
+    whole = LazyTasks(without_rows(tasks), Layout(), (), np.asarray([0, tasks.n_tasks]))
     cut = whole.partitioned(n_partitions)
     parts = [np.arange(a, b) for a, b in zip(cut.cuts, cut.cuts[1:])]
     return replace(cut, pieces=tuple(InMemory(at, tasks.take_tasks(at.tolist())) for at in parts))
 
 
-def without_rows(tasks: TaskSet) -> TaskSet:
-    """Everything that is public about tasks."""
-    return replace(
-        tasks, X=np.empty((0, tasks.n_features), dtype=tasks.X.dtype), y=tasks.y[:0], offsets=np.zeros(tasks.n_tasks + 1, np.int64),
-        row_index=np.empty(0, np.int64), person=None if tasks.person is None else tasks.person[:0], groups={}, set_aside=(),
-    )  # fmt: skip
+def without_rows(tasks: TaskSet) -> Shell:
+    """Everything that is public about tasks, and how many rows each has."""
+    kept = {f.name: getattr(tasks, f.name) for f in fields(TaskSet)}
+    empty = {
+        "X": np.empty((0, tasks.n_features), dtype=tasks.X.dtype), "y": tasks.y[:0], "row_index": np.empty(0, np.int64),
+        "offsets": np.zeros(tasks.n_tasks + 1, np.int64), "person": None if tasks.person is None else tasks.person[:0],
+        "groups": {}, "set_aside": (),
+    }  # fmt: skip
+    return Shell(**{**kept, **empty}, counts=np.asarray(tasks.sizes))
