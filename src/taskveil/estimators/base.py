@@ -200,7 +200,7 @@ class TaskEstimator(BaseEstimator):
 
     def _lazy_tasks(self, X: Any, given: tuple[Any, ...]) -> Any:
         """Tasks whose rows are elsewhere; None where they are in memory."""
-        if not hasattr(X, "n_partitions") and self.runtime != "dask":
+        if not inputs.is_lazy(X) and self.runtime != "dask":
             return None
         from taskveil.estimators.partitioned import fit as partitioned
 
@@ -344,7 +344,8 @@ class TaskEstimator(BaseEstimator):
 
     def _run(self, method: Method, block: TaskBlock, public: PublicInfo, plan: Plan) -> RunRecord:
         account, source = self._account(plan, method), self._source()
-        self._follow(plan)
+        if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
+            self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
             checkpoint = self._checkpoint(plan, public, block)
             journal = account if checkpoint is None else checkpoint.account(account)
@@ -357,11 +358,6 @@ class TaskEstimator(BaseEstimator):
             raise OptionError(f"runtime must be 'in_process', 'flower' or 'dask', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
         return record
-
-    def _follow(self, plan: Plan) -> None:
-        """A bar that can show the epsilon spent is told how."""
-        if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
-            self.progress.follow(plan.spent_after)
 
     def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock | str) -> Any:
         if self.run_dir is None:
@@ -396,6 +392,13 @@ class TaskEstimator(BaseEstimator):
         self.intercept_ = intercept[:, 0] if single else intercept
 
     # ------------------------------------------------------------ predict
+
+    def _predict_lazy(self, tasks: Any) -> Any:
+        """A lazy frame of tasks and scores, for rows that are elsewhere."""
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        check_is_fitted(self, "task_names_")
+        return partitioned.predict_lazy(self, tasks)
 
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""

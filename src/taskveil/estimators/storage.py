@@ -13,6 +13,7 @@ A task's own model and scaling are private to it. The folder as a whole is for s
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -38,14 +39,27 @@ from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.public_bounds import PublicBounds
 
 
-def save(estimator: Any, directory: str | Path) -> Path:
+def save(estimator: Any, directory: str | Path) -> Any:
     """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
+    from taskveil.estimators.partitioned import storage as partitioned
+
+    if hasattr(estimator.models_, "parts") or partitioned.is_remote(directory):
+        return partitioned.save(estimator, str(directory))
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
+    for name, content in sealed_files(estimator.certificate_, *described(estimator)).items():
+        write_file(folder / name, content)
+    return folder
+
+
+def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """model.json and the arrays beside it; models that are in `parts` are not among them."""
     record: RunRecord = estimator.record_
     method = getattr(estimator.method_, "inner", estimator.method_)  # CommonScale follows from the options
-    arrays = {f"model/{k}": v for k, v in _models(estimator.models_).items()}
-    arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
+    arrays: dict[str, np.ndarray] = {}
+    if parts is None:
+        arrays |= {f"model/{k}": v for k, v in _models(estimator.models_).items()}
+        arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,
@@ -71,19 +85,20 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
+        **({} if parts is None else {"parts": parts}),
     }
-    _seal_and_write(folder, estimator.certificate_, description, arrays)
-    return folder
+    return description, arrays
 
 
-def _seal_and_write(folder: Path, certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+def sealed_files(certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> dict[str, bytes]:
+    """The contents of the three files, in the order in which they are written."""
     model = json.loads(json.dumps(description))
     seal = seal_of(json.loads(certificate.to_json()), model, arrays)
     sealed = replace(certificate, seal=seal)
-    values = {**arrays, SEAL: np.asarray(seal)}
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
-    _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
-    _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{**arrays, SEAL: np.asarray(seal)})
+    described = json.dumps({**model, SEAL: seal}, indent=1).encode()
+    return {"arrays.npz": buffer.getvalue(), "certificate.json": sealed.to_json().encode(), "model.json": described}
 
 
 def load(directory: str | Path) -> Any:
@@ -98,10 +113,19 @@ def load(directory: str | Path) -> Any:
     TaskRegressor or TaskClassifier
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
+    from taskveil.estimators.partitioned import storage as partitioned
+
+    if partitioned.is_remote(directory):
+        with partitioned.local_copy(str(directory)) as folder:
+            return _loaded(folder, str(directory))
+    return _loaded(Path(directory), str(directory))
+
+
+def _loaded(folder: Path, place: str) -> Any:
+    """The estimator in a folder; models in partitions are read from `place` when they are needed."""
     from taskveil.estimators.classifier import TaskClassifier
     from taskveil.estimators.regressor import TaskRegressor
 
-    folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
     kinds = {"TaskRegressor": TaskRegressor, "TaskClassifier": TaskClassifier}
     if about.get("format") not in READABLE or str(about.get("class")) not in kinds:
@@ -110,7 +134,7 @@ def load(directory: str | Path) -> Any:
             "Use the version of taskveil that wrote it."
         )
     with total(str(folder / "model.json")):
-        method, record, prepared = saved_run(about, arrays, folder)
+        method, record, prepared = saved_run(about, arrays, folder, place)
         asked = method.inner if isinstance(method, CommonScale) else method
         estimator = kinds[about["class"]](**{**about["options"], "method": asked})
         check_parameters(estimator)
@@ -123,16 +147,23 @@ def _restore(
     estimator: Any, method: Method, record: RunRecord, prepared: PublicPart, about: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
     """Fitted attributes out of checked content."""
-    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
-    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target)
     estimator.task_names_, estimator.feature_names_ = tuple(about["task_names"]), tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = None if about.get("bounds") is None else PublicBounds.from_dict(_wide(about["bounds"]))
     estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
-    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, record.models
+    estimator.method_, estimator.record_, estimator.models_ = method, record, record.models
     estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
+    if "parts" in about:
+        from taskveil.estimators.partitioned import fit
+
+        estimator.scaling_ = fit.first_scaling(record.models)  # type: ignore[arg-type]
+        fit.set_coefficients(estimator, record.models)  # type: ignore[arg-type]
+        return
+    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
+    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
+    scaling = replace(scaling, own_target=prepared.own_target)
+    estimator.scaling_ = scaling
     estimator._set_coefficients(method, scaling, record.models)
 
 
@@ -143,7 +174,7 @@ def _wide(bounds: dict[str, Any]) -> dict[str, Any]:
 
 
 def saved_run(
-    about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path = Path()
+    about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path = Path(), place: str | None = None
 ) -> tuple[Method, RunRecord, PublicPart]:
     """The record of a run as its folder describes it; entries and arrays are checked first."""
     from taskveil import methods
@@ -156,7 +187,7 @@ def saved_run(
         method = CommonScale(method, about["options"]["scaling_share"])
     plan = Plan.from_dict(about["plan"])
     record = RunRecord(
-        _models_from(arrays), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
+        _models_from(about, arrays, str(folder) if place is None else place), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
         executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
         charged=about.get("charged"),
     )  # fmt: skip
@@ -209,7 +240,11 @@ def _models(models: Models) -> dict[str, np.ndarray]:
     return arrays | {f"extra/{k}": v for k, v in models.extra.items()}
 
 
-def _models_from(arrays: dict[str, np.ndarray]) -> Models:
+def _models_from(about: dict[str, Any], arrays: dict[str, np.ndarray], place: str) -> Any:
+    if "parts" in about:
+        from taskveil.estimators.partitioned import storage as partitioned
+
+        return partitioned.saved_models(about, place)
     extra = {k.removeprefix("model/extra/"): v for k, v in arrays.items() if k.startswith("model/extra/")}
     return Models(arrays["model/coef"], arrays["model/intercept"], arrays.get("model/kept"), extra)
 
@@ -254,11 +289,11 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, writer: Any) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write beside, then rename: a reader or a crash never sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with open(temporary, "wb") as file:
-        writer(file)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

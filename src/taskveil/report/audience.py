@@ -71,7 +71,7 @@ def cut(run: Run, audience: Audience) -> Run:
         keep = {
             "task_names": (name,),
             "gain": {k: v for k, v in run.gain.items() if k == name},
-            "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+            "coefficients": {name: run.coefficients[name]} if run.linear else {},
             "warnings": run.task_warnings.get(name, ()),
             "task_warnings": {},
         }

@@ -70,12 +70,12 @@ def fit(estimator: Any, tasks: LazyTasks, method: Method, scaling: Scaling, publ
         found = client.gather([client.submit(rounds.about, own, journalled, pure=False) for own in owns])
     _note_aside(estimator, [name for aside, _ in found for name in aside])
     account, source = estimator._account(plan, method), estimator._source()
-    estimator._follow(plan)
     data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
     checkpoint = estimator._checkpoint(plan, public, data)
     journal = account if checkpoint is None else checkpoint.account(account)
-    partitions = Partitions(client, owns, tasks.cuts, common)
-    record = run_rounds(method, partitions, public, plan, journal, source, estimator.progress, checkpoint)
+    bar = None if estimator.progress is None else Bar(estimator.progress, plan, tasks.n_partitions)
+    partitions = Partitions(client, owns, tasks.cuts, common, None if bar is None else bar.answered)
+    record = run_rounds(method, partitions, public, plan, journal, source, bar, checkpoint)
     record.charged = getattr(account, "charged", None)
     boards = client.submit(_same, record.billboards, pure=False)
     each = zip(owns, record.models, partitions.first, strict=True)
@@ -86,6 +86,23 @@ def fit(estimator: Any, tasks: LazyTasks, method: Method, scaling: Scaling, publ
     record.models = models  # type: ignore[assignment]
     estimator._lazy = (client, owns, partitions.common, boards, partitions.first, tasks)
     keep(estimator, tasks, method, record, models)
+
+
+class Bar:
+    """One bar over partitions and rounds."""
+
+    def __init__(self, show: Any, plan: Plan, n_partitions: int):
+        self.show, self.size, self.total, self.over = show, n_partitions, len(plan.rounds()), 0
+        if plan.budget.epsilon is not None and hasattr(show, "follow"):
+            show.follow(lambda done: plan.spent_after(done // n_partitions))
+
+    def __call__(self, done: int, total: int) -> None:
+        self.over = done
+        self.show(done * self.size, total * self.size)
+
+    def answered(self, partitions: int) -> None:
+        """So many partitions have answered in the round that is going on."""
+        self.show(self.over * self.size + min(partitions, self.size - 1), self.total * self.size)
 
 
 def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: PartitionedModels) -> None:
@@ -136,7 +153,10 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
     import dask
     import dask.dataframe as dd
 
-    models, client = estimator.models_, estimator.models_.client or connect(estimator.client)
+    models = estimator.models_
+    if not isinstance(models, PartitionedModels):
+        raise OptionError("lazy tasks are predicted by models in partitions (runtime='dask'); load the table into memory")
+    client = models.client or connect(estimator.client)
     position = inputs.task_positions(np.asarray(tasks.task_names, dtype=object), estimator.task_names_)
     if (position < 0).any():
         raise OptionError("some tasks of this table were not there in fit; predict them from memory, or adapt them")
@@ -146,7 +166,7 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
         needed = np.unique(np.searchsorted(models.cuts, at, side="right") - 1)
         cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
         parts = [_part(client, models.parts[j]) for j in needed]
-        frames.append(client.submit(worker.predicted, own, at, cuts, *parts, pure=False))
+        frames.append(client.submit(worker.predicted, own, at, estimator.classes_, cuts, *parts, pure=False))
     return dd.from_delayed([dask.delayed(f) for f in frames], meta=client.submit(_head, frames[0], pure=False).result())
 
 

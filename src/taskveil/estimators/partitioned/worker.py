@@ -99,21 +99,21 @@ def take(part: Part, at: np.ndarray) -> Part:
     return Part(Models(part.models.coef[at], part.models.intercept[at], kept, extra), part.scaling.take(at))
 
 
-def predicted(tasks: TaskSet, positions: np.ndarray, *parts_and_cuts: Any) -> Any:
-    """A frame (task, scores ...) for the rows of lazy tasks; positions: of its tasks among the model's, -1 unknown."""
+def predicted(tasks: TaskSet, positions: np.ndarray, classes: Any, cuts: list[tuple[int, int]], *parts: Part) -> Any:
+    """A frame of tasks, scores and labels, for the rows of a partition; `positions`: of its tasks among the model's."""
     import pandas as pd
 
-    cuts, parts = parts_and_cuts[0], parts_and_cuts[1:]
-    out: np.ndarray | None = None
     of_row = positions[tasks.task_of_row()]
+    out = np.empty((tasks.n_rows, parts[0].models.coef.shape[1]))
     for (first, end), part in zip(cuts, parts, strict=True):
         mine = (of_row >= first) & (of_row < end)
-        own = part.scores(np.asarray(tasks.X[mine], dtype=float), of_row[mine] - first)
-        out = np.full((tasks.n_rows, own.shape[1]), np.nan) if out is None else out
-        out[mine] = own
-    assert out is not None
+        out[mine] = part.scores(tasks.X[mine], of_row[mine] - first)
     names = np.asarray(tasks.task_names, dtype=object)[tasks.task_of_row()]
-    return pd.DataFrame({"task": names, **{f"score{k}" if out.shape[1] > 1 else "score": out[:, k] for k in range(out.shape[1])}})
+    scores = {"score" if out.shape[1] == 1 else f"score {k}": out[:, k] for k in range(out.shape[1])}
+    if classes is not None:
+        best = (out[:, 0] > 0).astype(int) if out.shape[1] == 1 else out.argmax(axis=1)
+        scores["label"] = np.asarray(classes)[best]
+    return pd.DataFrame({"task": names, **scores})
 
 
 # ------------------------------------------------------------------ files

@@ -42,7 +42,11 @@ def read_partitions(client: Any, tasks: LazyTasks) -> list[Any]:
 class Partitions:
     """All tasks, as blocks on workers; `first[k]` is the place of the first task of block k."""
 
-    def __init__(self, client: Any, blocks: list[Any], cuts: np.ndarray, common: Common):
+    def __init__(
+        self, client: Any, blocks: list[Any], cuts: np.ndarray, common: Common, tick: Callable[[int], None] | None = None
+    ):
+        """`tick`: told how many partitions have answered in a round."""
+        self.tick = tick
         self.client, self.blocks = client, blocks
         self.first, self.ends, self.n_tasks = [int(c) for c in cuts[:-1]], [int(c) for c in cuts[1:]], int(cuts[-1])
         self.common = client.submit(_same, common, pure=False)
@@ -64,6 +68,9 @@ class Partitions:
     def answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
         with cluster_errors():
             states, sums = self._asked(state, board, active, wanted)
+            if self.tick is not None:
+                for done, _ in enumerate(_completed(sums), 1):
+                    self.tick(done)
             while len(sums) > 1:
                 sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
             totals = sums[0].result()
@@ -86,6 +93,12 @@ class Partitions:
 
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
         return self.client.submit(work, *given, pure=False)
+
+
+def _completed(futures: list[Any]) -> Any:
+    from distributed import as_completed
+
+    return as_completed(futures)
 
 
 def _same(value: Any) -> Any:

@@ -31,8 +31,9 @@ def rows_to_keep(
     """
     bad = np.zeros(n_tasks, dtype=bool)
     bad[codes[lost]] = True
+    largest = min(HUGE, float(np.finfo(X.dtype).max)) if X.dtype.kind == "f" else HUGE
     for rows in row_chunks(X.shape[0]):
-        good = (np.abs(X[rows]) <= HUGE).all(axis=1)
+        good = (np.abs(X[rows]) <= largest).all(axis=1)
         if y.dtype.kind == "f":
             good &= np.abs(y[rows]) <= HUGE
         bad[codes[rows][~good]] = True
