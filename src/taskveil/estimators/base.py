@@ -513,6 +513,7 @@ class TaskEstimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: fitted attributes, without training rows and without what tasks remembered in the run."""
         state = dict(super().__getstate__())
+        state.pop("_lazy", None)  # rows on a cluster
         if state.get("_training") is not None:
             if self.method_.linear or "error_alone" in self.models_.extra:
                 state["_gain"] = self.gain_  # needs the rows, so it is measured before they go

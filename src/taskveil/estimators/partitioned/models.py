@@ -65,7 +65,9 @@ class PartitionedModels:
 
 
 def _read(part: Any, read: Callable[[worker.Part], np.ndarray]) -> np.ndarray:
-    return read(part.read() if isinstance(part, PartFile) else part)
+    if isinstance(part, PartFile):
+        part = part.read()
+    return read(part if isinstance(part, worker.Part) else part.result())  # a future, where another scheduler computes
 
 
 def _joined(parts: list[worker.Part]) -> worker.Part:

@@ -22,7 +22,7 @@ def connect(client: Any = None) -> Any:
     if not isinstance(client, str):
         return client
     try:
-        return distributed.Client(client, timeout=PATIENCE, set_as_default=False)
+        return distributed.Client(client, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError):
         raise EnvironmentMissing(f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address") from None
 
@@ -34,7 +34,7 @@ def _own_cluster(distributed: Any) -> Any:
         with dask.config.set({"distributed.scheduler.allowed-failures": FAILURES}):
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
             cluster = distributed.LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=":0")
-        _local[:] = [distributed.Client(cluster, set_as_default=False)]
+        _local[:] = [distributed.Client(cluster)]
     return _local[0]
 
 

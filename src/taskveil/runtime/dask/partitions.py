@@ -69,7 +69,7 @@ class Partitions:
         with cluster_errors():
             states, sums = self._asked(state, board, active, wanted)
             if self.tick is not None:
-                for done, _ in enumerate(_completed(sums), 1):
+                for done, _ in enumerate(self._completed(sums), 1):
                     self.tick(done)
             while len(sums) > 1:
                 sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
@@ -91,14 +91,13 @@ class Partitions:
             answers.append(self._submit(worker.step, block, own, self.common, shown, asked, wanted, first))
         return [self._submit(worker.state_of, a) for a in answers], [self._submit(worker.sums_of, a) for a in answers]
 
+    def _completed(self, futures: list[Any]) -> Any:
+        from distributed import as_completed
+
+        return as_completed(futures, loop=self.client.loop)
+
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
         return self.client.submit(work, *given, pure=False)
-
-
-def _completed(futures: list[Any]) -> Any:
-    from distributed import as_completed
-
-    return as_completed(futures)
 
 
 def _same(value: Any) -> Any:

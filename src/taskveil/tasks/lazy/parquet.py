@@ -42,6 +42,7 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
     schema = _same_schema(urls)
     check_columns(schema.names, layout)
     (task,), (target,) = layout.task_columns(schema.names), layout.target_columns(schema.names)
+    layout = replace(layout, task=task, target=target)
     shell, labels = _shell(schema, layout, target), None
     if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
         labels = set()

@@ -137,9 +137,12 @@ class LazyTasks:
     def partitioned(self, n_partitions: int | None = None) -> LazyTasks:
         """The same tasks in so many partitions of about equally many rows; None: of about 32 MiB of features."""
         wanted = n_partitions or -(-self.n_rows * self.n_features * 4 // PARTITION_BYTES)
-        ends = np.concatenate([[0], np.cumsum(self.shell.sizes)])
-        at = np.searchsorted(ends, np.linspace(0, self.n_rows, max(1, min(int(wanted), self.n_tasks)) + 1))
-        at[0], at[-1] = 0, self.n_tasks
+        if wanted >= self.n_tasks:
+            at = np.arange(self.n_tasks + 1)
+        else:
+            ends = np.concatenate([[0], np.cumsum(self.shell.sizes)])
+            at = np.searchsorted(ends, np.linspace(0, self.n_rows, max(1, int(wanted)) + 1))
+            at[0], at[-1] = 0, self.n_tasks
         made = replace(self, cuts=np.unique(at))
         return made if made.sorted else replace(made, shell=made.shell.with_notes(SPLIT))
 
