@@ -68,8 +68,9 @@ def test_records_and_their_coins_too(frame, folder, client):
     bounds = {"features": {c: [-4, 4] for c in FEATURES}, "target": [-10, 10]}
     options = {"unit": "record", "delta": 1e-6}
     method = methods.get("mean", rounds=2)
-    here = tv.TaskRegressor(method, epsilon=2.0, insecure_noise_seed=3, **options).fit(tv.load_tasks(frame, **COLUMNS, bounds=bounds))
-    there = tv.TaskRegressor(method, epsilon=2.0, insecure_noise_seed=3, runtime="dask", client=client, **options)
+    options |= {"epsilon": 2.0, "insecure_noise_seed": 3}
+    here = tv.TaskRegressor(method, **options).fit(tv.load_tasks(frame, **COLUMNS, bounds=bounds))
+    there = tv.TaskRegressor(method, runtime="dask", client=client, **options)
     bits(here, there.fit(lazy(folder, bounds=bounds)))
 
 
@@ -138,7 +139,8 @@ def test_models_stay_in_partitions_when_saved_loaded_and_asked(frame, folder, cl
         there.save(place)
         again = tv.load(place)
         np.testing.assert_array_equal(again.coef_.compute(), here.coef_)
-        np.testing.assert_array_equal(again.predict(frame[FEATURES], task=frame.task), here.predict(frame[FEATURES], task=frame.task))
+        asked = frame[FEATURES], frame.task
+        np.testing.assert_array_equal(again.predict(*asked), here.predict(*asked))
     assert sorted(p.name for p in (tmp_path / "model" / "parts").iterdir()) == [f"part-{k:05d}.parquet" for k in range(3)]
     gain = there.gain_.compute()
     np.testing.assert_array_equal(gain.error_shared, here.gain_.to_frame().error_shared)

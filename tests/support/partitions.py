@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
 from tests.support.small import related_tasks
 
 FEATURES = [f"x{j}" for j in range(5)]

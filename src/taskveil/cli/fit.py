@@ -84,7 +84,7 @@ def command(
     folder = resume or out
     estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
     with progress_bar("each task compares on its own rows"):
-        estimator.gain_ if estimator.method_.linear and not in_partitions(estimator) else None  # noqa: B018  (computed here, kept for page and summary)
+        estimator.gain_ if estimator.method_.linear and not in_partitions(estimator) else None
     if folder:
         write_results(estimator, Path(folder), as_json, key)
     if as_json:

@@ -79,7 +79,9 @@ def n_models(about: Mapping[str, Any]) -> int:
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
     """Every array has the planned shape and holds finite numbers; scales are above zero."""
     m, d, r = len(about["task_names"]), about["public"]["n_features"], about["public"]["n_outputs"]
-    shapes: dict[str, tuple[int, ...]] = {} if "parts" in about else {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
+    shapes: dict[str, tuple[int, ...]] = {}
+    if "parts" not in about:
+        shapes |= {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
     if linear and shapes:
         shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
     for name, shape in shapes.items():

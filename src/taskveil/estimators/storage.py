@@ -187,7 +187,8 @@ def saved_run(
         method = CommonScale(method, about["options"]["scaling_share"])
     plan = Plan.from_dict(about["plan"])
     record = RunRecord(
-        _models_from(about, arrays, str(folder) if place is None else place), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
+        _models_from(about, arrays, str(folder) if place is None else place),
+        _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
         executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
         charged=about.get("charged"),
     )  # fmt: skip

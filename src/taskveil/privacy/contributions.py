@@ -295,10 +295,10 @@ def seal_partials(contribution: Contribution, partials: Sequence[Partial]) -> Bo
     """What blocks of tasks add to a total, as one Bounded value; `partials` in the order of the blocks.
 
     For runtimes whose blocks are elsewhere: the caller states that each was made there by `contribution.partial` of clipped
-    messages. Stacks of messages are clipped once more, which changes nothing in what was clipped.
+    messages.
     """
     whole = joined(partials)
-    return contribution.clip(whole.parts[0]) if whole.stacked else _seal(whole, contribution, summed=True)
+    return _seal(whole.parts[0], contribution) if whole.stacked else _seal(whole, contribution, summed=True)
 
 
 def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:

@@ -117,7 +117,9 @@ class OneByOne(dict[str, np.ndarray]):
 
 def settings(estimator: Any) -> dict[str, Any]:
     """Options of the run, all of them public by the certificate's assumptions; the seed of test noise is not shown."""
-    hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column", "client"}
+    hidden = {
+        "method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column", "client",
+    }  # fmt: skip
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
     return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own}

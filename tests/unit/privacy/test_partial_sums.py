@@ -13,7 +13,10 @@ from taskveil.privacy.moments import MomentSum
 from taskveil.privacy.partial_sums import add_up, added_up
 
 TASKS = 1000
-SUMS = [VectorSum((2, 5), 0.7), VectorSum((5,), 1e12), OuterSum(5, 1.0, 2), OuterSum(5, 1e12), DiagonalSum(5, 3.0), MomentSum(5, 0.3, 0.2, 0.6)]
+SUMS = [
+    VectorSum((2, 5), 0.7), VectorSum((5,), 1e12), OuterSum(5, 1.0, 2), OuterSum(5, 1e12), DiagonalSum(5, 3.0),
+    MomentSum(5, 0.3, 0.2, 0.6),
+]  # fmt: skip
 
 
 def clipped(contribution, seed=0):
@@ -47,7 +50,8 @@ def test_a_total_is_the_exact_sum_of_its_messages_to_the_last_digit():
     messages = clip_rows(np.random.default_rng(2).standard_normal((200, 3)), 1.0)
     exact = [sum(Fraction(float(v)) for v in column) for column in messages.T]
     found = added_up(add_up(messages, 1.0), 1.0)
-    assert all(abs(Fraction(float(f)) - e) <= 200 * Fraction(1, 2**60) + abs(e) * Fraction(1, 2**53) for f, e in zip(found, exact))
+    cut, rounded = 200 * Fraction(1, 2**60), Fraction(1, 2**53)
+    assert all(abs(Fraction(float(f)) - e) <= cut + abs(e) * rounded for f, e in zip(found, exact))
 
 
 def test_no_message_becomes_longer_on_the_grid():

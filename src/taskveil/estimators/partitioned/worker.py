@@ -63,8 +63,8 @@ def _packed(scaling: Scaling) -> Scaling:
 
 
 def unpacked(scaling: Scaling, n_tasks: int) -> Scaling:
-    d = scaling.shift.shape[1]
-    return replace(scaling, shift=np.broadcast_to(scaling.shift, (n_tasks, d)), scale=np.broadcast_to(scaling.scale, (n_tasks, d)))
+    shape = n_tasks, scaling.shift.shape[1]
+    return replace(scaling, shift=np.broadcast_to(scaling.shift, shape), scale=np.broadcast_to(scaling.scale, shape))
 
 
 def _record(common: Common, boards: list[Billboard], models: Models, first: int) -> RunRecord:

@@ -24,7 +24,8 @@ def connect(client: Any = None) -> Any:
     try:
         return distributed.Client(client, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError):
-        raise EnvironmentMissing(f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address") from None
+        said = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
+        raise EnvironmentMissing(said) from None
 
 
 def _own_cluster(distributed: Any) -> Any:

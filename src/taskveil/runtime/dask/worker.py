@@ -1,4 +1,4 @@
-"""What runs on workers. Plain functions of a partition's rows and public things, so that a lost result is computed again alike."""
+"""What runs on workers: plain functions of a partition's rows and public things, so a lost result is computed again alike."""
 
 from __future__ import annotations
 

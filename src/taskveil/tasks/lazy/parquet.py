@@ -106,7 +106,9 @@ def _needed(have: list[str], layout: Layout) -> list[str]:
     return [n for n in have if n in fixed or n in features]
 
 
-def _scanned(urls: list[str], task: str, target: str, labels: set[Any] | None) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
+def _scanned(
+    urls: list[str], task: str, target: str, labels: set[Any] | None
+) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
     """(file, row group, its tasks, rows of each), reading the column of tasks; and of labels where they are not declared."""
     import pandas as pd
 
@@ -152,7 +154,8 @@ def _same_schema(urls: list[str]) -> Any:
             raise DataError(f"{_name(url)} has other columns than {_name(urls[0])} ({odd[0]}); all files need the same columns")
         elif schema != first:
             odd = next(n for n in first.names if schema.field(n).type != first.field(n).type)
-            raise DataError(f"the column {odd!r} has another type in {_name(url)} than in {_name(urls[0])}; write it alike in all files")
+            here, there = _name(url), _name(urls[0])
+            raise DataError(f"the column {odd!r} has another type in {here} than in {there}; write it alike in all files")
     return first
 
 

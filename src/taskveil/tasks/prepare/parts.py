@@ -20,8 +20,8 @@ from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.scaling import Scaling
 
 CLUSTER = (
-    "the cluster's scheduler and workers are part of the curator: workers hold rows and models, the scheduler carries clipped sums "
-    "and billboards; what travels between them is as private as the cluster's own connections"
+    "the cluster's scheduler and workers are part of the curator: workers hold rows and models, the scheduler carries clipped "
+    "sums and billboards; what travels between them is as private as the cluster's own connections"
 )
 __all__ = ["OwnPart", "Prepared", "PublicPart", "ReleasedPart"]
 
