@@ -129,7 +129,8 @@ def test_a_driver_killed_at_twenty_random_points_never_exceeds_its_budget(tmp_pa
 
 
 def command(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "taskveil.cli", *words], capture_output=True, text=True, timeout=280, check=False)
+    line = [sys.executable, "-m", "taskveil.cli", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=280, check=False)
 
 
 def test_the_command_line_refuses_in_one_line_and_charges_nothing(tmp_path):
