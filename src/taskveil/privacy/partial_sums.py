@@ -6,7 +6,7 @@ What         An entry is written in whole numbers of a power of two, 2^-32 of th
              2^-64, and so on (`add_up`). Whole numbers are added in int64. Cutting is toward zero, so no norm grows.
              Second moments (`add_up_squares`) are products of such digits, 20 bits each: a product of float64 matrices of whole
              numbers below 2^53 is exact whatever the order in which a library adds.
-Precision    2^-60 of the smaller of 1 and the bound, for every message: beyond float64 where noise is added, and enough for
+Precision    2^-56 of the smaller of 1 and the bound, for every message: beyond float64 where noise is added, and enough for
              runs without noise, whose bound of 1e12 only stands for "none".
 Limits       2^31 messages of the size of the bound.
 
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BITS, SQUARE_BITS = 32, 20
-PRECISION = 60
+PRECISION = 56
 ROWS = 2**12  # of messages at once: temporaries stay in the cache, and sums of products of digits below 2^53
 
 
@@ -58,9 +58,12 @@ def add_up(messages: FloatArray, bound: float) -> IntArray:
     for start in range(0, len(messages), ROWS):
         rest = np.array(messages[start : start + ROWS], dtype=np.float64)
         for k, one in enumerate(ones):
+            if np.abs(rest).max(initial=0.0) < one:  # without a bound the first digit is mostly empty
+                continue
             whole = np.trunc(rest / one)
             sums[k] += whole.astype(np.int64).sum(axis=0)
-            rest -= whole * one
+            whole *= one
+            rest -= whole
     return sums
 
 

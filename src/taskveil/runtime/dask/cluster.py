@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from taskveil.errors import EnvironmentMissing
+from taskveil.errors import EnvironmentMissing, OptionError
 
 FAILURES = 1000  # deaths of workers that a partition survives: being killed tells nothing about its rows
 PATIENCE = "10s"
@@ -20,6 +20,8 @@ def connect(client: Any = None) -> Any:
     if client is None:
         return _own_cluster(distributed)
     if not isinstance(client, str):
+        if not (hasattr(client, "submit") and hasattr(client, "gather")):
+            raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
         return client
     try:
         return distributed.Client(client, timeout=PATIENCE)
