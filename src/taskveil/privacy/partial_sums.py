@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ ROWS = 2**12  # of messages at once: temporaries stay in the cache, and sums of 
 class Partial:
     """What some of the tasks add to a total: arrays of whole numbers, or (`stacked`) their messages one by one."""
 
-    parts: tuple[NDArray[np.generic], ...]
+    parts: tuple[NDArray[Any], ...]
     stacked: bool = False
 
 
