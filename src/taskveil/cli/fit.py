@@ -172,7 +172,7 @@ def read(data: Any, given: dict[str, Any]) -> Any:
     from taskveil.tasks.prepare.step import PrepareRules
 
     rules = PrepareRules(given["unit"], read_epsilon(given["epsilon"]) is not None, given["variant"] == "sound")
-    lazy = {"lazy": True} if given.get("engine") else {}
+    lazy: dict[str, Any] = {"lazy": True} if given.get("engine") else {}
     return load(data, unusable=rules.unusable, **lazy, **{k: given[k] for k in READING})
 
 

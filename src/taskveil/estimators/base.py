@@ -421,7 +421,7 @@ class TaskEstimator(BaseEstimator):
 
     def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
         if hasattr(self.models_, "parts"):
-            part, place = self.models_.take(position)
+            part, place = self.models_.take(position)  # type: ignore[attr-defined]
             return part.scores(X, place)
         if not self.method_.linear:
             scaled = self.scaling_._rows(X, position)

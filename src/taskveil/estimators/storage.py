@@ -43,11 +43,14 @@ def save(estimator: Any, directory: str | Path) -> Any:
     """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
     from taskveil.estimators.partitioned import storage as partitioned
 
+    def files(parts: list[dict[str, Any]] | None = None) -> dict[str, bytes]:
+        return sealed_files(estimator.certificate_, *described(estimator, parts))
+
     if hasattr(estimator.models_, "parts") or partitioned.is_remote(directory):
-        return partitioned.save(estimator, str(directory))
+        return partitioned.save(estimator, str(directory), files, write_file)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in sealed_files(estimator.certificate_, *described(estimator)).items():
+    for name, content in files().items():
         write_file(folder / name, content)
     return folder
 

@@ -126,7 +126,7 @@ def run_rounds(
     started, server = time.perf_counter(), method.server_side(public, plan)
     position = checkpoint.load() if checkpoint is not None else None
     executed = list(position[3]) if position is not None else []
-    if position is not None and position[2]:
+    if checkpoint is not None and position is not None and position[2]:
         state, server_state, billboards, _, schedule = position
         state = tasks.restored(state, checkpoint.billboard, schedule)
     else:

@@ -78,7 +78,8 @@ def fit(estimator: Any, tasks: LazyTasks, method: Method, scaling: Scaling, publ
     record = run_rounds(method, partitions, public, plan, journal, source, bar, checkpoint)
     record.charged = getattr(account, "charged", None)
     boards = client.submit(_same, record.billboards, pure=False)
-    each = zip(owns, record.models, partitions.first, strict=True)
+    made: Any = record.models  # a future for each partition
+    each = zip(owns, made, partitions.first, strict=True)
     parts = [client.submit(worker.settle, own, m, partitions.common, boards, first, pure=False) for own, m, first in each]
     with cluster_errors():
         client.gather([client.submit(_nothing, part, pure=False) for part in parts])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
 from taskveil.runtime.dask.cluster import cluster_errors
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
+Write = Callable[[Path, bytes], None]
 
 
 def is_remote(place: str | Path) -> bool:
@@ -35,10 +36,11 @@ def part_url(place: str, k: int) -> str:
     return f"{place.rstrip('/')}/parts/part-{k:05d}.parquet"
 
 
-def save(estimator: Any, place: str) -> str:
-    """Write a fitted estimator to a folder or an address; parts first, and model.json, which names them, last."""
-    from taskveil.estimators.storage import described, sealed_files, write_file
+def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | None], dict[str, bytes]], write: Write) -> str:
+    """Write a fitted estimator to a folder or an address; parts first, and model.json, which names them, last.
 
+    `files`: the contents of the three files, given the parts; `write` puts one into a folder, whole or not at all.
+    """
     fs, root = _file_system(place)
     models, parts = estimator.models_, None
     if isinstance(models, PartitionedModels):
@@ -46,11 +48,11 @@ def save(estimator: Any, place: str) -> str:
         parts = _write_parts(models, estimator.task_names_, place)
     else:
         fs.makedirs(root, exist_ok=True)
-    for name, content in sealed_files(estimator.certificate_, *described(estimator, parts)).items():
+    for name, content in files(parts).items():
         if is_remote(place):
             fs.pipe_file(f"{root}/{name}", content)
         else:
-            write_file(Path(place) / name, content)
+            write(Path(place) / name, content)
     return place
 
 

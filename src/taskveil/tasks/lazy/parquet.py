@@ -43,7 +43,8 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
     check_columns(schema.names, layout)
     (task,), (target,) = layout.task_columns(schema.names), layout.target_columns(schema.names)
     layout = replace(layout, task=task, target=target)
-    shell, labels = _shell(schema, layout, target), None
+    shell = _shell(schema, layout, target)
+    labels: set[Any] | None = None
     if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
         labels = set()
     groups = list(_scanned(urls, task, target, labels))

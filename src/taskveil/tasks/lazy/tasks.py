@@ -144,7 +144,7 @@ class LazyTasks:
             at = np.searchsorted(ends, np.linspace(0, self.n_rows, max(1, int(wanted)) + 1))
             at[0], at[-1] = 0, self.n_tasks
         made = replace(self, cuts=np.unique(at))
-        return made if made.sorted else replace(made, shell=made.shell.with_notes(SPLIT))
+        return made if made.sorted else replace(made, shell=made.shell.with_notes(SPLIT))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"LazyTasks({self.n_tasks} tasks, {self.n_features} features, {self.kind}, {self.n_partitions} partitions)"
@@ -210,7 +210,7 @@ def lazy_from_tasks(tasks: TaskSet, n_partitions: int | None = None) -> LazyTask
 def without_rows(tasks: TaskSet) -> Shell:
     """Everything that is public about tasks, and how many rows each has."""
     kept = {f.name: getattr(tasks, f.name) for f in fields(TaskSet)}
-    empty = {
+    empty: dict[str, Any] = {
         "X": np.empty((0, tasks.n_features), dtype=tasks.X.dtype), "y": tasks.y[:0], "row_index": np.empty(0, np.int64),
         "offsets": np.zeros(tasks.n_tasks + 1, np.int64), "person": None if tasks.person is None else tasks.person[:0],
         "groups": {}, "set_aside": (),
