@@ -79,5 +79,6 @@ def _joined(parts: list[worker.Part]) -> worker.Part:
     models = [p.models for p in parts]
     coef, intercept = (np.concatenate([getattr(m, n) for m in models]) for n in ("coef", "intercept"))
     whole = replace(models[0], coef=coef, intercept=intercept, kept=None, extra={})
-    arrays: dict[str, Any] = {n: np.concatenate([getattr(p.scaling, n) for p in parts]) for n in ("shift", "scale", "y_shift", "y_scale")}
+    names = ("shift", "scale", "y_shift", "y_scale")
+    arrays: dict[str, Any] = {n: np.concatenate([getattr(p.scaling, n) for p in parts]) for n in names}
     return worker.Part(whole, replace(parts[0].scaling, **arrays))
