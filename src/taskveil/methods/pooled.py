@@ -28,6 +28,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
+from taskveil.privacy.partial_sums import Partial, add_up, joined
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
@@ -35,6 +36,7 @@ from taskveil.tasks.block import TaskBlock
 STATISTICS = "statistics"
 RIDGE = 1e-6  # relative to the mean curvature; decides constant columns
 ROUNDS = 12
+CHUNK = 2**22  # numbers of single tasks in memory at once
 
 
 class Pooled(Method):
@@ -107,17 +109,25 @@ class PooledTasks(TaskSide):
         scores = block.scores(W, b)
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
         weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        total = np.zeros((r, d, d + 1))  # summed here: one such array per task would not fit for images
-        for i in range(m):
-            rows = block.rows(i)
-            X = np.asarray(block.X[rows], dtype=float)
-            for k in range(r):
-                bend = weights[rows] * bends[rows, k]
-                weight = bend.sum()
-                centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
-                total[k, :, :d] += (centred * bend[:, None]).T @ centred
-                total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
-        return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, m)}
+        few, partial = max(1, CHUNK // (r * d * (d + 1))), None
+        for first in range(0, m, few):  # summed here: one such array for every task would not fit for images
+            own = np.stack([self._own(i, slopes, bends, weights) for i in range(first, min(first + few, m))])
+            added = Partial((add_up(own, Contribution.unbounded),))
+            partial = added if partial is None else joined([partial, added])
+        return state, {STATISTICS: seal_clipped_sum(VectorSum((r, d, d + 1), Contribution.unbounded), partial, m)}
+
+    def _own(self, i: int, slopes: np.ndarray, bends: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Curvature and gradient of one task, (r, d, d + 1)."""
+        rows, d = self.block.rows(i), self.block.n_features
+        own = np.zeros((self.block.n_outputs, d, d + 1))
+        X = np.asarray(self.block.X[rows], dtype=float)
+        for k in range(len(own)):
+            bend = weights[rows] * bends[rows, k]
+            weight = bend.sum()
+            centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
+            own[k, :, :d] = (centred * bend[:, None]).T @ centred
+            own[k, :, d] = (weights[rows] * slopes[rows, k]) @ X
+        return own
 
     def _together(self, w: np.ndarray) -> np.ndarray:
         """The same for a loss whose rows count together, task by task: every task keeps its own baseline."""
