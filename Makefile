@@ -16,7 +16,7 @@ QUICK := tests/unit/losses tests/unit/structures tests/unit/calculators tests/un
   tests/contract/test_structures.py tests/contract/test_references.py tests/property/test_clipping.py \
   tests/property/test_theory.py tests/integration/test_api.py
 
-.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-network reproduce-quick test-all clean
+.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-engine test-network reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -34,7 +34,7 @@ $(VENV)/.stamp-demo: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.stamp-test: $(VENV)/.stamp-demo
 	@echo "Installing what the tests need (first time: a few minutes)"
-	@$(PIP) -e '.[nn,federated,postgres,report,docs,dev]'
+	@$(PIP) -e '.[nn,federated,dask,postgres,report,docs,dev]'
 	@bash tools/find_chromium.sh install || true
 	@touch $@
 
@@ -76,6 +76,9 @@ test-network: $(VENV)/.stamp-test
 
 faults-network: $(VENV)/.stamp-test
 	@TASKVEIL_REQUIRE=flower $(BIN)/python -m pytest -m network -s tests/integration/test_faults_network.py $(ARGS)
+
+test-engine: $(VENV)/.stamp-test
+	@TASKVEIL_REQUIRE=dask $(BIN)/python -m pytest -m engine -s $(ARGS)
 
 reproduce-quick: $(VENV)/.stamp-test
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/taskveil reproduce all --quick --out test-artefacts/reproduce

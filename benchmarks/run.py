@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.timing import machine, unavailable
 
-MODULES = ("whole", "core", "ledger", "svm", "noise", "secure", "async_", "tables", "neural")
+MODULES = ("whole", "core", "ledger", "svm", "noise", "secure", "async_", "tables", "engine", "neural")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -174,6 +174,19 @@ class Host(Text):
 
 
 @dataclass(frozen=True)
+class Engine(Text):
+    """Where partitions are worked on: dask, or dask: and the address of a scheduler."""
+
+    def accepts(self, value: Any) -> bool:
+        name, colon, address = value.partition(":") if super().accepts(value) else ("", "", "")
+        return name == "dask" and ("://" in address and not any(c.isspace() for c in address) if colon else True)
+
+    @property
+    def allowed(self) -> str:
+        return "dask, or dask: and the address of a scheduler (dask:tcp://HOST:8786)"
+
+
+@dataclass(frozen=True)
 class Name(Rule):
     """A name of a person's choice that will also name files: no separators, no dots in front, nothing unprintable."""
 

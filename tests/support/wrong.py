@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
+from taskveil.checks import AnyOf, Choice, Engine, Entries, Flag, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
 from taskveil.runtime.federation.entries import Address, Inside
 
 DEEP: Any = []
@@ -59,6 +59,7 @@ CANDIDATES: list[tuple[type[Rule], Any]] = [  # the first that fits: special tex
     (Number, _number),
     (Choice, _choice),
     (Flag, lambda rule: [1, 0, "yes", "", None, [True], math.nan]),
+    (Engine, lambda rule: [*_text(rule), "spark", "dask:", "dask:host:8786", "dask:tcp://a b", "Dask"]),
     (Host, lambda rule: ["", "a b", "https://a", "a/b", 3, None, "x\ny"]),
     (Inside, lambda rule: PATHS),
     (Address, lambda rule: ADDRESSES),

@@ -145,7 +145,7 @@ def _plain(message: Message) -> dict[str, Any]:
         if isinstance(raw, RowGradients):
             found |= {f"{name} rows": raw.X, f"{name} slopes": raw.slopes}
         else:
-            found[name] = raw.value if isinstance(raw, Bounded) else raw
+            found[name] = raw.contribution.total(raw) if isinstance(raw, Bounded) else raw
     return found
 
 

@@ -42,7 +42,7 @@ from taskveil.errors import BudgetExceeded, OptionError
     your_table=DATA_PANEL,
     model="--method --loss --set --prior --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
-    results="--out --overwrite --sign --resume --json --help",
+    results="--out --overwrite --sign --resume --engine --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
@@ -68,6 +68,8 @@ from taskveil.errors import BudgetExceeded, OptionError
 @click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
               help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).")
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
+@click.option("--engine", type=flag("--engine"), metavar="dask[:ADDRESS]",
+              help="Train over partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.")
 @json_option
 def command(
     data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, audit_canaries: int | None,
@@ -84,7 +86,7 @@ def command(
     folder = resume or out
     estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
     with progress_bar("each task compares on its own rows"):
-        estimator.gain_ if estimator.method_.linear else None  # noqa: B018  (computed here, kept for page and summary)
+        estimator.gain_ if estimator.method_.linear and not in_partitions(estimator) else None
     if folder:
         write_results(estimator, Path(folder), as_json, key)
     if as_json:
@@ -126,9 +128,12 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     """The estimator these options describe, and the tasks it is for."""
     from taskveil.estimators import estimator_for
 
+    engine = given.get("engine")
+    client = connected(engine, given) if engine else None  # before anything is read
     with progress_bar(f"reading {Path(data).name}"):
         tasks = read(data, given)
-    options = {k: v for k, v in given.items() if k not in READING or k == "exposure"}
+    options = {k: v for k, v in given.items() if (k not in READING or k == "exposure") and k != "engine"}
+    options |= {"runtime": "dask", "client": client} if engine else {}
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
     asked = asked_method(options.pop("method"), options["unit"])
     (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
@@ -140,12 +145,33 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     return kind(method, epsilon=epsilon, run_dir=run_dir, **options), tasks
 
 
+def connected(engine: str, given: dict[str, Any]) -> Any:
+    """A client of the cluster that `--engine` names; refused first is what does not run there."""
+    from taskveil import methods
+    from taskveil.estimators import TaskRegressor
+    from taskveil.estimators.partitioned.fit import check_engine
+    from taskveil.runtime.dask.cluster import connect
+
+    asked = {k: given[k] for k in ("aggregation", "scaling", "variant", "unit")}
+    name = given["method"] if given["method"] != "auto" else "together"
+    check_engine(TaskRegressor(epsilon=read_epsilon(given["epsilon"]), **asked), methods.get(name).under(given["unit"]))
+    client = connect(engine.partition(":")[2] or None)
+    click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
+    return client
+
+
+def in_partitions(estimator: Any) -> bool:
+    """Whether models stayed on a cluster."""
+    return hasattr(estimator.models_, "parts")
+
+
 def read(data: Any, given: dict[str, Any]) -> Any:
     """The tasks of a table, as these options read them."""
     from taskveil.tasks.prepare.step import PrepareRules
 
     rules = PrepareRules(given["unit"], read_epsilon(given["epsilon"]) is not None, given["variant"] == "sound")
-    return load(data, unusable=rules.unusable, loss=given["loss"], **{k: given[k] for k in READING})
+    lazy: dict[str, Any] = {"lazy": True} if given.get("engine") else {}
+    return load(data, unusable=rules.unusable, loss=given["loss"], **lazy, **{k: given[k] for k in READING})
 
 
 def begin(folder: Path, data: str, given: dict[str, Any], overwrite: bool = False) -> None:
@@ -193,9 +219,10 @@ def write_results(estimator: Any, folder: Path, quiet: bool, key: Any = None) ->
 
 def document(estimator: Any) -> dict[str, Any]:
     """What `fit --json` prints."""
-    gain = estimator.gain_.to_dict() if estimator.method_.linear else {}
+    whole = estimator.method_.linear and not in_partitions(estimator)
+    gain = estimator.gain_.to_dict() if whole else {}
     models = {}
-    if estimator.method_.linear:
+    if whole:
         models = {
             name: {"coef": c.tolist(), "intercept": i.tolist()}
             for name, c, i in zip(estimator.task_names_, estimator.coef_, estimator.intercept_)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from taskveil.checks import AnyOf, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
+from taskveil.checks import AnyOf, Engine, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
 
 MOST_ROUNDS = 100_000  # as in methods.options, which this file does not import: the command line starts without it
 SEED = Whole(0, 2**63 - 1)
@@ -39,6 +39,7 @@ FLAGS: dict[str, Rule] = {
     "--rows": Whole(1, 10**12),
     "--port": Whole(1, 65535),
     "--host": Host(253),
+    "--engine": Engine(253),
     "--site": Name(),
     "--name": Name(),
 }

@@ -231,7 +231,8 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
         given["kind"] = by_metric if loss is None else "regression"
     tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
     if any(fact.what == "kind" for fact in tasks.facts):
-        ask_kind(tasks.y, tasks.target_name)
+        if not given.get("lazy"):  # values of lazy tasks are not looked at
+            ask_kind(tasks.y, tasks.target_name)
         click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by the type of the column; --kind changes that", err=True)
     return tasks
 

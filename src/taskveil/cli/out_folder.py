@@ -11,7 +11,7 @@ from taskveil.errors import OptionError
 
 # What commands write; anything else in the folder is the user's and stays.
 OURS = (
-    "arrays.npz", "audit*.json", "certificate.json", "gain.json", "model.json", "report*.html", "results.json", "run",
+    "arrays.npz", "audit*.json", "certificate.json", "gain.json", "model.json", "parts", "report*.html", "results.json", "run",
     "signature.json",
 )  # fmt: skip
 

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
-from taskveil.estimators.gain import Gain, keep_the_better, measure_gain
+from taskveil.estimators.final import settle
+from taskveil.estimators.gain import Gain, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
@@ -25,7 +26,6 @@ from taskveil.estimators.scoring import Scoring
 from taskveil.estimators.unusual import unusual_tasks
 from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
-from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
@@ -87,7 +87,8 @@ class TaskEstimator(Scoring, BaseEstimator):
         insecure_noise_seed: int | None = None,
         ledger: Any = None,
         account: str | None = None,
-        runtime: Literal["in_process", "flower"] = "in_process",
+        runtime: Literal["in_process", "flower", "dask"] = "in_process",
+        client: Any = None,
         run_dir: Any = None,
         progress: Any = None,
     ):
@@ -122,6 +123,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.ledger = ledger
         self.account = account
         self.runtime = runtime
+        self.client = client
         self.run_dir = run_dir
         self.progress = progress
 
@@ -167,13 +169,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         rules = self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
-        X, exposure = self._with_exposure(X)
-        tasks = inputs.tasks_of(
-            X, y, task, self.task_column, self._kind, exposed_bounds(inputs.as_bounds(self.bounds), self.exposure), self.person,
-            rules.unusable, self.missing, exposure,
-        )  # fmt: skip
-        tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
-        weights = row_weights(self, tasks, sample_weight, None if isinstance(X, TaskSet) or y is None else len(np.asarray(y)))
+        tasks, weights, lazy = self._read_tasks(X, y, task, sample_weight, rules)
         method, scaling, notes = common_units.chosen_units(self, tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
@@ -186,12 +182,14 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
-        with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
-            record = self._run(run, block)
-            self.warnings_ += record.warnings
-            if isinstance(method, CommonScale):
-                scaling, block = common_units.settle_units(block, scaling, record)
-            self._keep(method, tasks, scaling, block, record)
+        if self.runtime == "dask":
+            self._fit_partitions(lazy, tasks, run, scaling)
+        else:
+            with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
+                record = self._run(run, block)
+                self.warnings_ += record.warnings
+                scaling, block = settle(method, scaling, block, record)
+                self._keep(method, tasks, scaling, block, record)
         if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
         quiet = {CLIPPED, *(f.note() for f in tasks.facts)}  # taken for granted by every such run; the certificate lists it
@@ -204,11 +202,42 @@ class TaskEstimator(Scoring, BaseEstimator):
     def _loss(self) -> str:
         return self.loss or self._losses[0]
 
+    def _read_tasks(
+        self, X: Any, y: Any, task: Any, sample_weight: Any, rules: PrepareRules
+    ) -> tuple[TaskSet, np.ndarray | None, Any]:
+        """The tasks and the weights of their rows; lazy tasks and what is known of them where the rows are elsewhere."""
+        lazy = self._lazy_tasks(X, (y, task, sample_weight))
+        if lazy is not None:
+            return lazy.shell, None, lazy
+        X, exposure = self._with_exposure(X)
+        tasks = inputs.tasks_of(
+            X, y, task, self.task_column, self._kind, exposed_bounds(inputs.as_bounds(self.bounds), self.exposure), self.person,
+            rules.unusable, self.missing, exposure,
+        )  # fmt: skip
+        tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
+        given = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
+        return tasks, row_weights(self, tasks, sample_weight, given), None
+
     def _with_exposure(self, X: Any) -> tuple[Any, Any]:
         """X without its column of exposures, and the exposures; None where there are none."""
         if self.exposure is not None and self._loss != "poisson":
             raise OptionError(f"exposure is what counts are per: it goes with loss='poisson', not with {self._loss!r}")
         return inputs.split_exposure(X, self.exposure)
+
+    def _lazy_tasks(self, X: Any, given: tuple[Any, ...]) -> Any:
+        """Tasks whose rows are elsewhere; None where they are in memory."""
+        if not inputs.is_lazy(X) and self.runtime != "dask":
+            return None
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        partitioned.check_engine(self, self._method())
+        return partitioned.lazy_tasks(self, X, given)
+
+    def _fit_partitions(self, lazy: Any, tasks: TaskSet, run: Run, scaling: Scaling) -> None:
+        """The run over partitions on a cluster; tasks in memory are cut into some."""
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        partitioned.fit(self, partitioned.in_memory(tasks) if lazy is None else lazy, run, scaling)
 
     def _method(self, tasks: TaskSet | None = None) -> Method:
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
@@ -302,11 +331,11 @@ class TaskEstimator(Scoring, BaseEstimator):
 
             record = thread_grid.run(run, block)
         else:
-            raise OptionError(f"runtime must be 'in_process' or 'flower', got {self.runtime!r}")
+            raise OptionError(f"runtime must be 'in_process', 'flower' or 'dask', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
         return record
 
-    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock) -> Any:
+    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock | str) -> Any:
         if self.run_dir is None:
             return None
         from taskveil.runtime.checkpoint import Checkpoint
@@ -318,12 +347,6 @@ class TaskEstimator(Scoring, BaseEstimator):
     ) -> None:
         """Turn a finished run into fitted attributes."""
         models = record.models
-        private = record.plan.budget.epsilon is not None and record.plan.budget.variant == "sound"
-        # for the public nothing but releases may enter a model
-        public = "public" in certify.observers(method=method, budget=record.plan.budget, own_units=scaling.data_dependent)
-        settled = method.chooses(record.plan.budget) or method.shares_nothing or public or record.rounds == 0
-        if private and method.linear and not settled:
-            models = record.models = keep_the_better(method, block, record)
         self.task_names_ = tasks.task_names
         self.feature_names_ = tasks.feature_names
         self.n_features_in_ = tasks.n_features
@@ -355,6 +378,10 @@ class TaskEstimator(Scoring, BaseEstimator):
         """Per task, from its own rows only: error alone, error shared, which was kept. Private to each task."""
         check_is_fitted(self, "task_names_")
         gain: Gain | None = getattr(self, "_gain", None)
+        if gain is None and getattr(self, "_lazy", None) is not None:
+            from taskveil.estimators.partitioned import fit as partitioned
+
+            gain = self._gain = partitioned.gain(self)
         if gain is None:
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
@@ -394,6 +421,7 @@ class TaskEstimator(Scoring, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: fitted attributes, without training rows and without what tasks remembered in the run."""
         state = dict(super().__getstate__())
+        state.pop("_lazy", None)  # rows on a cluster
         if state.get("_training") is not None:
             if self.method_.linear or "error_alone" in self.models_.extra:
                 state["_gain"] = self.gain_  # needs the rows, so it is measured before they go

@@ -23,6 +23,7 @@ import numpy as np
 from taskveil.errors import CheckFailed, DataError, InputError, OptionError
 from taskveil.estimators import legacy
 from taskveil.estimators.certify import certificate as certificate_of
+from taskveil.estimators.partitioned.storage import changed_parts
 from taskveil.estimators.storage import read_folder, saved_run
 from taskveil.privacy.certificate import Certificate, software_versions
 from taskveil.privacy.seal import broken_seals, is_sealed
@@ -57,6 +58,7 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
     problems = [] if old else _seal_problems(about, arrays, certificate)
     problems += _record_problems(about, arrays, certificate, old, ledger)
+    problems += changed_parts(folder, about)
     problems += _journal_problems(folder / "run", about)
     problems += certificate.verify().problems
     notes = legacy.notes(about) if old and not problems else []

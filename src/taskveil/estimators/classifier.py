@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
 from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.inputs import is_lazy
 
 
 class TaskClassifier(ClassifierMixin, TaskEstimator):
@@ -121,6 +122,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         -------
         ndarray of shape (n_rows,)
         """
+        if is_lazy(X):
+            return self._predict_lazy(X)
         scores = self._scores(X, task)
         if scores.shape[1] == 1:
             top = len(self.classes_) - 1

@@ -28,6 +28,11 @@ def is_table(X: Any) -> bool:
     return hasattr(X, "columns") and hasattr(X, "iloc")
 
 
+def is_lazy(X: Any) -> bool:
+    """Tasks whose rows are elsewhere (tasks/lazy)."""
+    return hasattr(X, "n_partitions")
+
+
 @dataclass(frozen=True)
 class Rows:
     """Feature rows with the task of each."""
@@ -72,7 +77,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
 
 def need_tasks(X: Any, task: Any, task_column: Any) -> None:
     """A private run is told what its tasks are: one task of all rows would be protected against nobody."""
-    if task is None and task_column is None and not isinstance(X, TaskSet | dict):
+    if task is None and task_column is None and not (isinstance(X, TaskSet | dict) or is_lazy(X)):
         raise DataError(
             "a private fit needs to know which task each row belongs to, because it protects tasks from each other: give task= "
             "(one identifier per row) or task_column=; if all rows are one task, say so with task=numpy.zeros(len(X)). "

@@ -36,7 +36,7 @@ PARAMETERS: dict[str, Rule] = {
     "random_state": SEED,
     "insecure_noise_seed": SEED,
     "account": optional(Text(200)),
-    "runtime": Choice("in_process", "flower"),
+    "runtime": Choice("in_process", "flower", "dask"),
 }
 
 

@@ -10,6 +10,7 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators.inputs import is_lazy
 from taskveil.tasks.task import TaskSet
 
 LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that
@@ -94,8 +95,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         Address of the ledger that records spending over all runs, for example "sqlite:///ledger.db".
     account : str or None, default=None
         The account of the ledger that is charged.
-    runtime : {"in_process", "flower"}, default="in_process"
-        Who carries the messages.
+    runtime : {"in_process", "flower", "dask"}, default="in_process"
+        Who carries the messages. "dask" trains over partitions on a cluster; `coef_`, `intercept_` and `gain_` are then lazy.
+    client : distributed.Client, str or None, default=None
+        For runtime="dask": a client, or the address of a scheduler; None starts workers on this machine.
     run_dir : path or None, default=None
         Keep a checkpoint there after every round, so that a killed run can be resumed.
     progress : callable or None, default=None
@@ -142,6 +145,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         Parameters
         ----------
         X : array of shape (n_rows, n_features), DataFrame or TaskSet
+            Of lazy tasks the predictions are lazy too: a dask DataFrame (task, score), made where the rows are.
         task : array of shape (n_rows,), default=None
             The task of each row. Not needed for a TaskSet or with `task_column`.
 
@@ -149,6 +153,8 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         -------
         ndarray of shape (n_rows,)
         """
+        if is_lazy(X):
+            return self._predict_lazy(X)
         if self._loss != "poisson":
             return self._scores(X, task)[:, 0]
         column = self.exposure if isinstance(self.exposure, str) and hasattr(X, "columns") else None

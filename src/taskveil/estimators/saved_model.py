@@ -50,8 +50,9 @@ MODEL: dict[str, Rule] = {
     "randomness": Entries(),
     "seconds": Number(at_least=0),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
+    "parts": ListOf(Entries(entries=(("tasks", SIZE), ("sha256", Text(64))))),
 }  # fmt: skip
-OPTIONAL = ("bounds", "newcomer", "canaries")
+OPTIONAL = ("bounds", "newcomer", "canaries", "parts")
 
 
 def check_description(about: Any, where: str) -> None:
@@ -67,6 +68,8 @@ def check_description(about: Any, where: str) -> None:
             raise DataError(f"{where}: {name} must be different names")
     if len(about["task_names"]) != n_models(about):
         raise DataError(f"{where}: task_names must be {n_models(about)} names, as the sizes say")
+    if "parts" in about and sum(part["tasks"] for part in about["parts"]) != len(about["task_names"]):
+        raise DataError(f"{where}: the tasks of all parts must be those of task_names")
     if len(about["feature_names"]) != about["public"]["n_features"]:
         raise DataError(f"{where}: feature_names must be {about['public']['n_features']} names, as the sizes say")
 
@@ -79,8 +82,10 @@ def n_models(about: Mapping[str, Any]) -> int:
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
     """Every array has the planned shape and holds finite numbers; scales are above zero."""
     m, d, r = len(about["task_names"]), about["public"]["n_features"], about["public"]["n_outputs"]
-    shapes: dict[str, tuple[int, ...]] = {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
-    if linear:
+    shapes: dict[str, tuple[int, ...]] = {}
+    if "parts" not in about:
+        shapes |= {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
+    if linear and shapes:
         shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
     for name, shape in shapes.items():
         if name not in arrays or arrays[name].shape != shape:
@@ -91,7 +96,7 @@ def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], lin
             continue
         if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise DataError(f"{where}: array {name} must hold finite numbers")
-    if not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
+    if shapes and not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
         raise DataError(f"{where}: scales must be above zero")
     if "model/kept" in arrays and arrays["model/kept"].shape != (m,):
         raise DataError(f"{where}: array model/kept must have shape {(m,)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import secrets
@@ -19,14 +20,30 @@ from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.record import RunRecord
 
 
-def save(estimator: Any, directory: str | Path) -> Path:
+def save(estimator: Any, directory: str | Path) -> Any:
     """Write a fitted estimator; the folder is created, files are replaced one by one, each atomically."""
+    from taskveil.estimators.partitioned import storage as partitioned
+
+    def files(parts: list[dict[str, Any]] | None = None) -> dict[str, bytes]:
+        return sealed_files(estimator.certificate_, *described(estimator, parts))
+
+    if hasattr(estimator.models_, "parts") or partitioned.is_remote(directory):
+        return partitioned.save(estimator, str(directory), files, write_file)
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files().items():
+        write_file(folder / name, content)
+    return folder
+
+
+def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """model.json and the arrays beside it; models that are in `parts` are not among them."""
     record: RunRecord = estimator.record_
     method = getattr(estimator.method_, "inner", estimator.method_)  # CommonScale follows from the options
-    arrays = {f"model/{k}": v for k, v in _models(estimator.models_).items()}
-    arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
+    arrays: dict[str, np.ndarray] = {}
+    if parts is None:
+        arrays |= {f"model/{k}": v for k, v in _models(estimator.models_).items()}
+        arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,
@@ -53,19 +70,20 @@ def save(estimator: Any, directory: str | Path) -> Path:
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
         "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
+        **({} if parts is None else {"parts": parts}),
     }
-    _seal_and_write(folder, estimator.certificate_, description, arrays)
-    return folder
+    return description, arrays
 
 
-def _seal_and_write(folder: Path, certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> None:
+def sealed_files(certificate: Certificate, description: dict[str, Any], arrays: dict[str, Any]) -> dict[str, bytes]:
+    """The contents of the three files, in the order in which they are written."""
     model = json.loads(json.dumps(description))
     seal = seal_of(json.loads(certificate.to_json()), model, arrays)
     sealed = replace(certificate, seal=seal)
-    values = {**arrays, SEAL: np.asarray(seal)}
-    _write(folder / "arrays.npz", lambda f: np.savez_compressed(f, **values))
-    _write(folder / "certificate.json", lambda f: f.write(sealed.to_json().encode()))
-    _write(folder / "model.json", lambda f: f.write(json.dumps({**model, SEAL: seal}, indent=1).encode()))
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **{**arrays, SEAL: np.asarray(seal)})
+    about = json.dumps({**model, SEAL: seal}, indent=1).encode()
+    return {"arrays.npz": buffer.getvalue(), "certificate.json": sealed.to_json().encode(), "model.json": about}
 
 
 def _search(record: RunRecord) -> dict[str, Any] | None:
@@ -101,7 +119,7 @@ def _billboards(billboards: list[Billboard], arrays: dict[str, np.ndarray]) -> t
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior"}
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior", "client"}
     dropped |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
     if isinstance(estimator.method_, CommonScale):
@@ -117,11 +135,11 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, writer: Any) -> None:
+def write_file(path: Path, content: bytes) -> None:
     """Write beside, then rename: a reader or a crash never sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with open(temporary, "wb") as file:
-        writer(file)
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
+from taskveil.estimators.scores import gathered_scores
 from taskveil.methods.base import Method, Models
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.prepare.scaling import Scaling
@@ -49,7 +50,17 @@ class Scoring:
             return self._scores_with_unknown(rows, position)
         return self._scores_at(rows.X, position)
 
+    def _predict_lazy(self, tasks: Any) -> Any:
+        """A lazy frame of tasks and scores, for rows that are elsewhere."""
+        from taskveil.estimators.partitioned import fit as partitioned
+
+        check_is_fitted(self, "task_names_")
+        return partitioned.predict_lazy(self, tasks)
+
     def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        if hasattr(self.models_, "parts"):
+            part, place = self.models_.take(position)
+            return np.asarray(part.scores(X, place))
         if not self.method_.linear:
             scaled = self.scaling_._rows(X, position)
             scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
@@ -90,15 +101,3 @@ class Scoring:
             raise DataError(f"feature names differ from those seen in fit ({detail})")
         if not np.all(np.isfinite(rows.X)):
             raise DataError("Input X contains NaN or infinity: every cell must be a finite number")
-
-
-def gathered_scores(
-    X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray
-) -> np.ndarray:
-    """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
-    scores = np.empty((X.shape[0], coef.shape[1]))
-    for start in range(0, X.shape[0], 65536):
-        part = slice(start, start + 65536)
-        of = position[part]
-        scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
-    return scores

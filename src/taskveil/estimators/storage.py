@@ -32,7 +32,6 @@ from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
-from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
 CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold
@@ -50,9 +49,18 @@ def load(directory: str | Path) -> Any:
     TaskRegressor, TaskClassifier or TaskSurvival
         Predicts as before. Training rows are never saved, so `gain_` is not available.
     """
+    from taskveil.estimators.partitioned import storage as partitioned
+
+    if partitioned.is_remote(directory):
+        with partitioned.local_copy(str(directory)) as folder:
+            return _loaded(folder, str(directory))
+    return _loaded(Path(directory), str(directory))
+
+
+def _loaded(folder: Path, place: str) -> Any:
+    """The estimator in a folder; models in partitions are read from `place` when they are needed."""
     import taskveil
 
-    folder = Path(directory)
     about, arrays, certificate = read_folder(folder)
     if about.get("format") not in READABLE or str(about.get("class")) not in CLASSES:
         raise DataError(
@@ -60,7 +68,7 @@ def load(directory: str | Path) -> Any:
             "Use the version of taskveil that wrote it."
         )
     with total(str(folder / "model.json")):
-        method, record, prepared = saved_run(about, arrays, folder)
+        method, record, prepared = saved_run(about, arrays, folder, place)
         asked = method.inner if isinstance(method, CommonScale) else method
         estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": asked})
         check_parameters(estimator)
@@ -73,16 +81,23 @@ def _restore(
     estimator: Any, method: Method, record: RunRecord, prepared: PublicPart, about: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
     """Fitted attributes out of checked content."""
-    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
-    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target, link=link_of(record.public.kind, record.public.loss))
     estimator.task_names_, estimator.feature_names_ = tuple(about["task_names"]), tuple(about["feature_names"])
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = None if about.get("bounds") is None else PublicBounds.from_dict(_wide(about["bounds"]))
     estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
-    estimator.method_, estimator.scaling_, estimator.record_, estimator.models_ = method, scaling, record, record.models
+    estimator.method_, estimator.record_, estimator.models_ = method, record, record.models
     estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
+    if "parts" in about:
+        from taskveil.estimators.partitioned import fit
+
+        estimator.scaling_ = fit.first_scaling(record.models)  # type: ignore[arg-type]
+        fit.set_coefficients(estimator, record.models)  # type: ignore[arg-type]
+        return
+    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
+    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
+    scaling = replace(scaling, own_target=prepared.own_target)
+    estimator.scaling_ = scaling
     estimator._set_coefficients(method, scaling, record.models)
 
 
@@ -93,7 +108,7 @@ def _wide(bounds: dict[str, Any]) -> dict[str, Any]:
 
 
 def saved_run(
-    about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path = Path()
+    about: dict[str, Any], arrays: dict[str, np.ndarray], folder: Path = Path(), place: str | None = None
 ) -> tuple[Method, RunRecord, PublicPart]:
     """The record of a run as its folder describes it; entries and arrays are checked first."""
     from taskveil import methods
@@ -106,7 +121,8 @@ def saved_run(
         method = CommonScale(method, about["options"]["scaling_share"])
     plan = Plan.from_dict(about["plan"])
     record = RunRecord(
-        _models_from(arrays), _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
+        _models_from(about, arrays, str(folder) if place is None else place),
+        _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),
         executed_releases(about["executed"], {p.id: p for p in plan.releases}), about["randomness"], seconds=about["seconds"],
         charged=about.get("charged"), canaries=about.get("canaries", 0),
     )  # fmt: skip
@@ -141,7 +157,11 @@ def read_folder(
     return about, read_arrays(folder / values), certificate
 
 
-def _models_from(arrays: dict[str, np.ndarray]) -> Models:
+def _models_from(about: dict[str, Any], arrays: dict[str, np.ndarray], place: str) -> Any:
+    if "parts" in about:
+        from taskveil.estimators.partitioned import storage as partitioned
+
+        return partitioned.saved_models(about, place)
     extra = {k.removeprefix("model/extra/"): v for k, v in arrays.items() if k.startswith("model/extra/")}
     return Models(arrays["model/coef"], arrays["model/intercept"], arrays.get("model/kept"), extra)
 

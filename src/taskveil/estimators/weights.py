@@ -15,7 +15,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
-__all__ = ["row_weights"]
+__all__ = ["class_weights", "row_weights"]
 
 LARGEST = 1e9
 
@@ -41,7 +41,7 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         weights = _given(sample_weight, tasks.n_rows if n_given is None else n_given, private)
         weights = weights if n_given is None else weights[np.asarray(tasks.row_index)]
     if classes is not None:
-        weights = weights * _of_classes(tasks, classes)
+        weights = weights * class_weights(tasks, classes)
     if not private and not (weights > 0).any():
         raise DataError("every row has sample_weight zero; at least one weight must be above zero")
     exposure = _exposure(tasks, str(estimator.unit))
@@ -78,7 +78,7 @@ def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:
     return weights
 
 
-def _of_classes(tasks: TaskSet, classes: Any) -> np.ndarray:
+def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
     """'balanced' within each task, by its own rows alone; or a weight per label."""
     if tasks.classes is None:
         raise OptionError("class_weight is for TaskClassifier; a regression target has no classes")

@@ -7,14 +7,16 @@ The server takes Newton steps on the pooled loss, a block sends the sum of its t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
+from taskveil.methods.exact_sums import CHUNK, summed
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Request
 from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
@@ -35,46 +37,53 @@ class OwnInterceptTasks(TaskSide):
     def __init__(self, block: TaskBlock, public: PublicInfo):
         self.block, self.public = block, public
         self.loss = LOSSES.get(public.loss)
+        self.weights = np.ones(block.n_rows) if block.weights is None else block.weights
 
     def start(self) -> State:
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        block = self.block
-        m, r, d = block.n_tasks, block.n_outputs, block.n_features
-        W = np.repeat(view["mean"][None], m, axis=0)
-        if not self.loss.rowwise:
-            what = VectorSum((r, d, d + 1), Contribution.unbounded)
-            return state, {STATISTICS: seal_clipped_sum(what, self._together(W[0, 0]), m)}
-        b = best_intercepts(block, W, self.loss, self.public.fit_intercept)
-        scores = block.scores(W, b)
+        block, d = self.block, self.block.n_features
+        own, shape = (self._rowwise if self.loss.rowwise else self._at_risk)(view["mean"]), (block.n_outputs, d, d + 1)
+        few = max(1, CHUNK // math.prod(shape))
+        some = (np.stack([own(i) for i in range(a, min(a + few, block.n_tasks))]) for a in range(0, block.n_tasks, few))
+        return state, {STATISTICS: summed(some, shape, block.n_tasks)}
+
+    def _rowwise(self, mean: np.ndarray) -> Callable[[int], np.ndarray]:
+        """Curvature and gradient of one task, (r, d, d + 1)."""
+        block, d = self.block, self.block.n_features
+        scores = block.scores(mean[None], best_intercepts(block, self._repeated(mean), self.loss, self.public.fit_intercept))
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
-        weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        total = np.zeros((r, d, d + 1))  # summed here: one such array per task would not fit for images
-        for i in range(m):
-            rows = block.rows(i)
+
+        def own(i: int) -> np.ndarray:
+            rows, found = block.rows(i), np.zeros((block.n_outputs, d, d + 1))
             X = np.asarray(block.X[rows], dtype=float)
-            for k in range(r):
-                bend = weights[rows] * bends[rows, k]
+            for k in range(len(found)):
+                bend = self.weights[rows] * bends[rows, k]
                 weight = bend.sum()
                 centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
-                total[k, :, :d] += (centred * bend[:, None]).T @ centred
-                total[k, :, d] += (weights[rows] * slopes[rows, k]) @ X
-        return state, {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, m)}
+                found[k, :, :d] = (centred * bend[:, None]).T @ centred
+                found[k, :, d] = (self.weights[rows] * slopes[rows, k]) @ X
+            return found
 
-    def _together(self, w: np.ndarray) -> np.ndarray:
+        return own
+
+    def _at_risk(self, mean: np.ndarray) -> Callable[[int], np.ndarray]:
         """The same for a loss whose rows count together, task by task: every task keeps its own baseline."""
-        block, d = self.block, self.block.n_features
-        weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        total = np.zeros((1, d, d + 1))
-        for rows in map(block.rows, range(block.n_tasks)):
-            X = np.asarray(block.X[rows], dtype=float)
-            _, gradient, curvature = partial_likelihood(X, block.y[rows, 0], weights[rows], w)
-            total[0] += np.column_stack([curvature, gradient])
-        return total
+
+        def own(i: int) -> np.ndarray:
+            rows = self.block.rows(i)
+            X = np.asarray(self.block.X[rows], dtype=float)
+            _, gradient, curvature = partial_likelihood(X, self.block.y[rows, 0], self.weights[rows], mean[0])
+            return np.column_stack([curvature, gradient])[None]
+
+        return own
+
+    def _repeated(self, mean: np.ndarray) -> np.ndarray:
+        return np.repeat(mean[None], self.block.n_tasks, axis=0)
 
     def finish(self, state: State, view: View) -> Models:
-        W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
+        W = self._repeated(view["mean"])
         return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept))
 
 

@@ -35,9 +35,12 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
+from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
-from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.solvers.padding import Stack, stacks
 from taskveil.tasks.block import TaskBlock
 
 LEVELS = "levels"
@@ -117,24 +120,25 @@ def statistics_request(public: PublicInfo, round: int) -> Request:
     return Request(STATISTICS, round, VectorSum((public.n_outputs, width * (width + 1) + 2), Contribution.unbounded))
 
 
-def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> np.ndarray:
+def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> Bounded:
     """(r, w (w + 1) + 2): H, g, squared slopes and rows of all tasks together, at the model (r, w)."""
-    total = np.zeros((block.n_outputs, model.shape[1] * (model.shape[1] + 1) + 2))
-    for part in block.parts():  # a few rows at a time: no second array of the size of X
-        X = np.asarray(part.X, dtype=float)
-        X = np.column_stack([X, np.ones(len(X))]) if block.constant else X
-        weights = np.ones(len(X)) if part.weights is None else part.weights
-        scores = X @ model.T
-        slopes, bends = loss.derivative(scores, part.y), loss.second_derivative(scores, part.y)
-        for k in range(block.n_outputs):
-            slope = weights * slopes[:, k]
-            curvature = (X * (weights * bends[:, k])[:, None]).T @ X
-            total[k] += np.concatenate([curvature.ravel(), slope @ X, [slope @ slopes[:, k], weights.sum()]])
-    return total
+    r, width = model.shape
+    some = stacks(block, max(1, CHUNK // (r * (width + 1))))
+    return summed((_statistics(stack, model, loss) for stack in some), (r, width * (width + 1) + 2), block.n_tasks)
 
 
-def sealed(total: np.ndarray, n_tasks: int) -> Message:
-    return {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, n_tasks)}
+def _statistics(stack: Stack, model: np.ndarray, loss: Loss) -> np.ndarray:
+    """The same of every task in a stack (k, r, ...)."""
+    X, weights, found = stack.X, stack.weights, []
+    for k, w in enumerate(model):
+        scores, y = X @ w, stack.y[:, :, k]
+        slopes, bends = loss.derivative(scores, y), loss.second_derivative(scores, y)
+        slope = weights * slopes
+        curvature = (X * (weights * bends)[:, :, None]).transpose(0, 2, 1) @ X
+        gradient = (slope[:, None] @ X)[:, 0]
+        sizes = np.stack([(slope * slopes).sum(axis=1), weights.sum(axis=1)], axis=1)
+        found.append(np.concatenate([curvature.reshape(len(X), -1), gradient, sizes], axis=1))
+    return np.stack(found, axis=1)
 
 
 def newton_step(
@@ -192,15 +196,15 @@ class PooledTasks(TaskSide):
             wide, model = replace(self.block, constant=self.public.fit_intercept), view["mean"]
             if self.public.fit_intercept:
                 model = np.column_stack([model, view["intercept"]])
-            return state, sealed(statistics(wide, model, self.loss), self.block.n_tasks)
+            return state, {STATISTICS: statistics(wide, model, self.loss)}
         slope, bend = self._at_level(view, np.zeros((self.block.n_tasks, self.block.n_outputs)))
-        total = np.stack([np.square(slope).sum(axis=0), bend.sum(axis=0), np.square(bend).sum(axis=0)], axis=1)
-        return state, {LEVELS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, self.block.n_tasks)}
+        own = np.stack([np.square(slope), bend, np.square(bend)], axis=2)
+        return state, {LEVELS: summed([own], own.shape[1:], self.block.n_tasks)}
 
     def _at_level(self, view: View, level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(m, r) slope and curvature of every task's summed loss in its level."""
         block = self.block
-        scores = block.X @ view["mean"].T + view["intercept"] + level[block.task_of_row]
+        scores = block.scores(view["mean"][None], view["intercept"] + level)
         counts = block.counts[:, None]
         slope = counts * block.means_by_task(self.loss.derivative(scores, block.y))
         return slope, counts * block.means_by_task(self.loss.second_derivative(scores, block.y))

@@ -53,7 +53,7 @@ from taskveil.methods.base import (
 )
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.own_intercepts import STATISTICS
-from taskveil.methods.pooled import common_level, newton_rounds, newton_step, sealed, statistics, statistics_request
+from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
@@ -254,7 +254,7 @@ class TogetherTasks(TaskSide):
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss = self.public.loss
         if (view.round + 1, STATISTICS) in self.asked:
-            return state, sealed(statistics(self.block, view["model"], LOSSES.get(loss)), self.block.n_tasks)
+            return state, {STATISTICS: statistics(self.block, view["model"], LOSSES.get(loss))}
         message: Message = {}
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)

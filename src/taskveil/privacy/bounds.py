@@ -7,9 +7,8 @@ divided by its largest entry (no overflow, no harmful underflow) by a two-level 
 at most about 2 sqrt(p) units in the last place in any summation order, and the target is shrunk by more
 than that (at least 1e-12 relative).
 
-Not proved: the later sum over units is rounded too (Mironov 2012, arXiv:1206.1868 is about such low bits);
-plans inflate the noise by 1e-9 relative, which covers the rounding of float64 sums of up to some thousand
-units.
+The later sum over units is exact (partial_sums.py): a curator's total is rounded once, when it is read, which the 1e-9 by which
+plans inflate the noise covers many times over.
 """
 
 from __future__ import annotations

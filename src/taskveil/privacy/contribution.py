@@ -14,6 +14,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_rows
+from taskveil.privacy.partial_sums import Partial
 from taskveil.privacy.units import Neighbours, Unit
 
 
@@ -54,8 +55,13 @@ class Contribution(ABC):
         """What is summed, without the shares of tasks (per_task.py)."""
         return self
 
+    def _partial(self, messages: FloatArray) -> Partial:
+        """What these messages add to the total; the messages themselves where they do not add up."""
+        return Partial((messages,), stacked=True)
+
     @abstractmethod
-    def _total(self, messages: FloatArray) -> FloatArray: ...
+    def _total(self, partial: Partial) -> FloatArray:
+        """The total from what all tasks add to it."""
 
     @abstractmethod
     def _each(self, messages: FloatArray) -> FloatArray: ...
@@ -73,15 +79,18 @@ class Contribution(ABC):
 
     def total(self, bounded: Bounded) -> FloatArray:
         """The sum over tasks; zeros when nobody takes part."""
+        partial = self.partial(bounded)
+        return self._total(partial)
+
+    def partial(self, bounded: Bounded) -> Partial:
+        """The sum over these tasks on the public integer grid: those of several blocks add up exactly (`seal_partials`)."""
         self._check_bounded(bounded)
-        if bounded.summed:
-            return np.asarray(bounded.value, dtype=np.float64)
-        return self._total(bounded.value)
+        return bounded.value if isinstance(bounded.value, Partial) else self._partial(bounded.value)
 
     def unclipped_total(self, messages: FloatArray) -> FloatArray:
         """The sum of messages nobody clipped: for a paper's algorithm without a bound; never sealed."""
         self._check_messages(messages)
-        return self._total(messages)
+        return np.asarray(self._each(messages).sum(axis=0))
 
     def each(self, bounded: Bounded) -> FloatArray:
         """Every task's own contribution (k, *total_shape); they add up to `total`."""

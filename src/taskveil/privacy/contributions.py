@@ -26,6 +26,7 @@ Messages are clipped jointly over outputs (Frobenius norm), by `bounds.clip_rows
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -36,13 +37,14 @@ from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
 from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares, joined
 from taskveil.privacy.per_task import Weighted
 from taskveil.privacy.units import Neighbours, Unit
-from taskveil.threads import gram
 
 __all__ = [
     "CONTRIBUTIONS", "Contribution", "DiagonalSum", "MomentSum", "OuterSum", "RowSum", "Sensitivity", "TaskGram", "TaskStack",
     "VectorSum", "Weighted", "contribution_from_dict", "seal_clipped_sum",
+    "seal_partials",
 ]  # fmt: skip
 
 
@@ -72,8 +74,11 @@ class VectorSum(Contribution):
         l2 = factor(neighbours, 1.0, 2.0) * self.bound
         return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
 
-    def _total(self, messages: FloatArray) -> FloatArray:
-        return np.asarray(messages.sum(axis=0))
+    def _partial(self, messages: FloatArray) -> Partial:
+        return Partial((add_up(messages, self.bound),))
+
+    def _total(self, partial: Partial) -> FloatArray:
+        return added_up(partial.parts[0], self.bound)
 
     def _each(self, messages: FloatArray) -> FloatArray:
         return messages
@@ -108,8 +113,11 @@ class OuterSum(_ModelMessage, SymmetricMatrix):
             l2=factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=factor(neighbours, 1.0, 2.0) * square
         )
 
-    def _total(self, messages: FloatArray) -> FloatArray:
-        return np.asarray(gram(messages.reshape(-1, self.n_features)), dtype=np.float64)
+    def _partial(self, messages: FloatArray) -> Partial:
+        return Partial((add_up_squares(messages.reshape(-1, self.n_features), self.bound),))
+
+    def _total(self, partial: Partial) -> FloatArray:
+        return added_up_squares(partial.parts[0], self.bound)
 
     def _each(self, messages: FloatArray) -> FloatArray:
         return np.asarray(np.matmul(messages.transpose(0, 2, 1), messages))
@@ -131,8 +139,11 @@ class DiagonalSum(_ModelMessage):
             l2=factor(neighbours, 1.0, math.sqrt(2)) * square, l1=factor(neighbours, 1.0, 2.0) * square
         )
 
-    def _total(self, messages: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("krd,krd->d", messages, messages))
+    def _partial(self, messages: FloatArray) -> Partial:
+        return Partial((add_up(self._each(messages), self.bound**2),))
+
+    def _total(self, partial: Partial) -> FloatArray:
+        return added_up(partial.parts[0], self.bound**2)
 
     def _each(self, messages: FloatArray) -> FloatArray:
         return np.asarray(np.einsum("krd,krd->kd", messages, messages))
@@ -162,7 +173,8 @@ class TaskGram(SymmetricMatrix):
         nuclear = factor(neighbours, math.sqrt(4 * m - 3), max(4 * math.sqrt(m - 1), 1.0))
         return Sensitivity(l2=frobenius * square, nuclear=nuclear * square)
 
-    def _total(self, messages: FloatArray) -> FloatArray:
+    def _total(self, partial: Partial) -> FloatArray:
+        (messages,) = partial.parts
         if messages.shape[0] != self.n_tasks:
             raise DataError(
                 f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
@@ -204,7 +216,8 @@ class TaskStack(Contribution):
         l2 = factor(neighbours, 1.0, 2.0) * self.bound
         return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
 
-    def _total(self, messages: FloatArray) -> FloatArray:
+    def _total(self, partial: Partial) -> FloatArray:
+        (messages,) = partial.parts
         if messages.shape[0] != self.n_tasks:
             raise DataError(
                 f"task-stack needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
@@ -212,7 +225,7 @@ class TaskStack(Contribution):
         return messages
 
     def _each(self, messages: FloatArray) -> FloatArray:
-        self._total(messages)
+        self._total(self._partial(messages))
         placed = np.zeros((self.n_tasks, *self.total_shape))
         diagonal = np.arange(self.n_tasks)
         placed[diagonal, diagonal] = messages
@@ -267,14 +280,25 @@ def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bo
     unit's message inside the trace. What can be checked is checked: shape, finiteness, and the norm against
     n_units * bound (`n_units` public: tasks for unit task, rows for unit record).
     """
-    total = np.array(value, dtype=np.float64)
+    exact = isinstance(value, Partial)
+    total = contribution._total(value) if exact else np.array(value, dtype=np.float64)
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
         raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
     if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
         raise DataError(
             "the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released"
         )
-    return _seal(total, contribution, summed=True)
+    return _seal(value if exact else Partial((add_up(total[None], contribution.bound),)), contribution, summed=True)
+
+
+def seal_partials(contribution: Contribution, partials: Sequence[Partial]) -> Bounded:
+    """What blocks of tasks add to a total, as one Bounded value; `partials` in the order of the blocks.
+
+    For runtimes whose blocks are elsewhere: the caller states that each was made there by `contribution.partial` of clipped
+    messages.
+    """
+    whole = joined(partials)
+    return _seal(whole.parts[0], contribution) if whole.stacked else _seal(whole, contribution, summed=True)
 
 
 def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:

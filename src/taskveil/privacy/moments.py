@@ -36,6 +36,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, factor, symmetric_matrix, upper_triangle
+from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares
 from taskveil.privacy.units import Neighbours
 
 LARGEST_WEIGHT = 1e6
@@ -98,9 +99,13 @@ class MomentSum(Contribution):
         matrix = symmetric_matrix(flat[size + 1 :], side) / self.moment_weight
         return flat[:size].reshape(self.n_outputs, side) / self.mean_weight, float(flat[size] / self.extra_weight), matrix
 
-    def _total(self, messages: FloatArray) -> FloatArray:
+    def _partial(self, messages: FloatArray) -> Partial:
         models = messages[:, :-1].reshape(-1, self.n_features)
-        return self._joined(messages.sum(axis=0), models.T @ models)
+        return Partial((add_up(messages, 1.0), add_up_squares(models, 1.0)))
+
+    def _total(self, partial: Partial) -> FloatArray:
+        linear, square = partial.parts
+        return self._joined(added_up(linear, 1.0), added_up_squares(square, 1.0))
 
     def _each(self, messages: FloatArray) -> FloatArray:
         models = messages[:, :-1].reshape(len(messages), self.n_outputs, self.n_features)

@@ -32,6 +32,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal
 from taskveil.privacy.contribution import Contribution, Sensitivity
 from taskveil.privacy.guarantees import gaussian_mu
+from taskveil.privacy.partial_sums import Partial
 from taskveil.privacy.units import Neighbours, Unit
 
 OTHERS = "*"
@@ -105,7 +106,8 @@ class Weighted(Contribution):
     def from_vector(self, vector: FloatArray) -> FloatArray:
         return self.inner.from_vector(vector)
 
-    def _total(self, messages: FloatArray) -> FloatArray:
+    def _total(self, partial: Partial) -> FloatArray:
+        (messages,) = partial.parts
         total = np.zeros(self.total_shape)
         step = max(1, CHUNK // max(total.size, 1))
         for start in range(0, len(messages), step):

@@ -73,7 +73,7 @@ def cut(run: Run, audience: Audience) -> Run:
         keep = {
             "task_names": (name,),
             "gain": {k: v for k, v in run.gain.items() if k == name},
-            "coefficients": {k: v for k, v in run.coefficients.items() if k == name},
+            "coefficients": {name: run.coefficients[name]} if run.linear else {},
             "survival": {k: v for k, v in run.survival.items() if k == name},
             "warnings": run.task_warnings.get(name, ()),
             "task_warnings": {},

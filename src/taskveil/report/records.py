@@ -74,6 +74,11 @@ class Run:
     groups: Mapping[str, str] = field(default_factory=dict)  # of tasks, declared by whoever writes the page
 
     @property
+    def linear(self) -> bool:
+        """Whether every task has coefficients."""
+        return bool(self.coefficients) or isinstance(self.coefficients, OneByOne)
+
+    @property
     def holds(self) -> bool:
         return self.certificate is not None and self.certificate.holds
 
@@ -99,7 +104,7 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
         options=settings(estimator),
         gain=gain.get("tasks", {}),
         gain_metric=gain.get("metric", ""),
-        coefficients=dict(zip(map(str, estimator.task_names_), estimator.coef_)) if linear else {},
+        coefficients=_coefficients(estimator) if linear else {},
         survival=_own_curves(estimator),
         warnings=tuple(estimator.warnings_),
         task_warnings=estimator.task_warnings_,
@@ -110,16 +115,36 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
 
 def _own_curves(estimator: Any) -> dict[str, dict[str, np.ndarray]]:
     """Kaplan-Meier curve and times of every task of a survival model."""
-    extra = estimator.models_.extra
+    extra = getattr(estimator.models_, "extra", {})
     if "curve_kaplan_meier" not in extra:
         return {}
     pairs = zip(map(str, estimator.task_names_), extra["curve_times"], extra["curve_kaplan_meier"])
     return {name: {"times": times, "kaplan_meier": curve} for name, times, curve in pairs}
 
 
+def _coefficients(estimator: Any) -> Mapping[str, np.ndarray]:
+    if hasattr(estimator.models_, "parts"):
+        return OneByOne(estimator)
+    return dict(zip(map(str, estimator.task_names_), estimator.coef_))
+
+
+class OneByOne(dict[str, np.ndarray]):
+    """Coefficients of models in partitions: none to look through, and one task's out of its own partition."""
+
+    def __init__(self, estimator: Any):
+        super().__init__()
+        self.estimator = estimator
+
+    def __missing__(self, name: str) -> np.ndarray:
+        position = np.asarray([self.estimator.task_names_.index(name)])
+        return np.squeeze(self.estimator.models_.take(position)[0].coef[0])
+
+
 def settings(estimator: Any) -> dict[str, Any]:
     """Options of the run, all of them public by the certificate's assumptions; the seed of test noise is not shown."""
-    hidden = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column"}
+    hidden = {
+        "method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column", "client",
+    }  # fmt: skip
     hidden |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
@@ -129,7 +154,7 @@ def settings(estimator: Any) -> dict[str, Any]:
 
 def measured_gain(estimator: Any) -> dict[str, Any]:
     """`gain_` as plain data, or nothing for a method that has none."""
-    if not estimator.method_.linear or estimator.method_.shares_nothing:
+    if not estimator.method_.linear or estimator.method_.shares_nothing or hasattr(estimator.models_, "parts"):
         return {}
     gain = estimator.gain_
     return {"metric": gain.metric, "tasks": gain.to_dict()}

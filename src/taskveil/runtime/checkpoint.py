@@ -36,14 +36,14 @@ FORMAT = 1
 
 
 class Checkpoint:
-    """The run directory of one plan on one data set."""
+    """The run directory of one plan on one data set, which is a block or its fingerprint."""
 
-    def __init__(self, folder: str | Path, plan: Plan, public: PublicInfo, block: TaskBlock):
+    def __init__(self, folder: str | Path, plan: Plan, public: PublicInfo, block: TaskBlock | str):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.plan, self.public = plan, public
         self._planned = {p.id: p for p in plan.releases}
-        self._about = {"format": FORMAT, "plan": plan.to_dict(), "data": fingerprint(block)}
+        self._about = {"format": FORMAT, "plan": plan.to_dict(), "data": block if isinstance(block, str) else fingerprint(block)}
         self._check_same_run()
 
     # ------------------------------------------------------------- accounts
@@ -87,7 +87,7 @@ class Checkpoint:
             return Position({}, [], executed) if executed or self._stored() else None
         arrays = read_arrays(path)
         about = json.loads(str(arrays.pop("about")))
-        boards = [self._billboard(i) for i in about["billboards"]]
+        boards = [self.billboard(i) for i in about["billboards"]]
         self._check_journal(executed, len(about["schedule"]))
         return Position(_part(arrays, "server/"), boards, executed, about["schedule"], tasks=_part(arrays, "task/"))
 
@@ -128,7 +128,8 @@ class Checkpoint:
         arrays["about"] = np.asarray(json.dumps(about))
         write_arrays(self.folder / f"billboard-{board.round:05d}.npz", arrays)
 
-    def _billboard(self, number: int) -> Billboard:
+    def billboard(self, number: int) -> Billboard:
+        """What was published after a round."""
         arrays = read_arrays(self.folder / f"billboard-{number:05d}.npz")
         about = json.loads(str(arrays.pop("about")))
         accepted = arrays.pop("accepted", None)

@@ -4,20 +4,87 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from taskveil.errors import BudgetExceeded
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, TaskSide
-from taskveil.privacy.plan import Plan
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.alongside import released_alongside
 from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.round import Position, Round, released, task_step
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
+
+Schedule = list[np.ndarray | None]
+Noisy = dict[str, np.ndarray]
+
+
+class Tasks(Protocol):
+    """Who does the tasks' part of a round: one block in this process, or partitions elsewhere (runtime/dask)."""
+
+    def start(self) -> Any:
+        """The state of all tasks before the first round."""
+
+    def restored(self, state: State, boards: Callable[[int], Billboard], schedule: Schedule) -> Any:
+        """The state after the rounds of `schedule`, from what `stored` gave or from what was published, `boards(round)`."""
+
+    def stored(self, state: Any) -> State:
+        """What a checkpoint keeps of a state."""
+
+    def released(
+        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, made: Counter[str]
+    ) -> tuple[Any, Noisy]:
+        """Steps 2 and 3 of a round: the next state, and the noisy sums of what all tasks send."""
+
+    def finish(self, state: Any, board: Billboard) -> Any:
+        """The personal models."""
+
+    def alone(self) -> Any:
+        """What every task learns by itself."""
+
+    def extra(self) -> dict[str, Any]:
+        """What owners may be told beside their models."""
+
+
+class Block:
+    """All tasks as one block of this process."""
+
+    def __init__(self, run: Run, block: TaskBlock):
+        self.block, self.public = block, run.public
+        self.side, self.clipped = run.method.task_side(block, run.public, run.plan), ClippedShare(block.n_tasks)
+
+    def start(self) -> State:
+        return self.side.start()
+
+    def restored(self, state: State, boards: Callable[[int], Billboard], schedule: Schedule) -> State:
+        return state
+
+    def stored(self, state: State) -> State:
+        return state
+
+    def released(
+        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, made: Counter[str]
+    ) -> tuple[State, Noisy]:
+        view = at.billboards[-1].view(None).asking(active)
+        if self.side.begins_ahead:
+            return released_alongside(rounds, releases, self.side, at.tasks, view, made)
+        state, message = task_step(self.side, at.tasks, view)
+        return state, released(rounds.run, releases, message, active, made=made, clipped=self.clipped)
+
+    def finish(self, state: State, board: Billboard) -> Models:
+        return self.side.finish(state, board.view(None))
+
+    def alone(self) -> Models:
+        return alone_models(self.block, self.public)
+
+    def extra(self) -> dict[str, Any]:
+        return {"clipped": self.clipped.shares()}
 
 
 def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
@@ -29,18 +96,22 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
         from taskveil.runtime import virtual_clock
 
         return virtual_clock.run(run, block)
-    started = time.perf_counter()
     if run.budget.aggregation == "secure":
         from taskveil.runtime import secure
 
         secure.install()
-    rounds, tasks = Round(run), run.method.task_side(block, run.public, run.plan)
+    return run_rounds(run, Block(run, block), checkpoint)
+
+
+def run_rounds(run: Run, tasks: Tasks, checkpoint: Any | None = None) -> RunRecord:
+    """The same wherever the tasks are."""
+    started, rounds = time.perf_counter(), Round(run)
     before = checkpoint.load() if checkpoint is not None else None
-    at = before if before is not None and before.billboards else _begun(rounds, tasks, before)
-    warnings, clipped = [], ClippedShare(block.n_tasks)
+    at = _begun(rounds, tasks, before, checkpoint)
+    warnings = []
     run.account.reserve(run.plan)
     try:
-        _to_the_end(rounds, tasks, at, clipped, checkpoint)
+        _to_the_end(rounds, tasks, at, checkpoint)
     except BudgetExceeded as refusal:
         if before is None:
             raise  # a new run was reserved whole; only a resumed one may end with what it has
@@ -49,43 +120,41 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
         if checkpoint is None:
             run.account.finish()  # nobody can resume: what was never committed was never noised, and goes back
         raise
-    if warnings and at.billboards[-1].round == 0:
-        models = alone_models(block, run.public)  # nothing was shared: every task keeps what it can learn by itself
-    else:
-        models = tasks.finish(at.tasks, at.billboards[-1].view(None))
+    # Where nothing was shared every task keeps what it can learn by itself.
+    nothing = bool(warnings) and at.billboards[-1].round == 0
+    models = tasks.alone() if nothing else tasks.finish(at.tasks, at.billboards[-1])
     run.account.finish()
     if checkpoint is not None:
         at.executed = run.account.executed({p.id: p for p in run.plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
         models, at.billboards, run.plan, run.public, at.executed, run.source.describe(), at.schedule,
-        time.perf_counter() - started, at.tasks, warnings, {"clipped": clipped.shares()},
+        time.perf_counter() - started, tasks.stored(at.tasks), warnings, tasks.extra(),
     )  # fmt: skip
 
 
-def _begun(rounds: Round, tasks: TaskSide, before: Position | None) -> Position:
-    """Before the first round; of a run that was killed in it, what was charged."""
+def _begun(rounds: Round, tasks: Tasks, before: Position | None, checkpoint: Any | None) -> Position:
+    """Where the run goes on; of one that was killed in its first round, what was charged."""
+    if before is not None and before.billboards:
+        assert checkpoint is not None
+        before.tasks = tasks.restored(before.tasks, checkpoint.billboard, before.schedule)
+        return before
     at = rounds.start()
     at.tasks, at.executed = tasks.start(), [] if before is None else before.executed
     return at
 
 
-def _to_the_end(rounds: Round, tasks: TaskSide, at: Position, clipped: ClippedShare, checkpoint: Any | None) -> None:
+def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | None) -> None:
     run, everybody = rounds.run, [slice(None)]
     made = Counter(done.id for done in at.executed)
     for releases in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
         active = rounds.cohort(at, releases)  # 1
-        view = at.billboards[-1].view(None).asking(active)
-        if tasks.begins_ahead:
-            state, noisy = released_alongside(rounds, releases, tasks, at.tasks, view, made)  # 2, 3
-        else:
-            state, message = task_step(tasks, at.tasks, view)
-            noisy = released(run, releases, message, active, made=made, clipped=clipped)  # 2, 3
+        state, noisy = tasks.released(rounds, at, releases, active, made)  # 2, 3
         at.executed += releases
         asked = None if active is None else np.flatnonzero(active)
         rounds.published(at, noisy, rounds.accepted(everybody, active), asked)  # 4, 5
         at.tasks = state
         if checkpoint is not None:
-            checkpoint.save(at)
+            checkpoint.save(replace(at, tasks=tasks.stored(state)))
         if run.progress is not None:
             run.progress(releases[0].round, len(rounds.releases))
         if at.billboards[-1].done:

@@ -50,7 +50,9 @@ def load_tasks(
     bad_rows: str = "error",
     unusable: str = "error",
     seed: int = 0,
-) -> TaskSet:
+    lazy: bool = False,
+    partitions: int | None = None,
+) -> Any:
     """Load tasks from a file, a table, arrays, a dict of (X, y), or a data-set name.
 
     Parameters
@@ -92,11 +94,15 @@ def load_tasks(
         For tasks with infinite or huge values: "set-aside" keeps their place without rows.
     seed : int, default=0
         Of a synthetic data set.
+    lazy : bool, default=False
+        Leave the rows where they are: `source` is a folder, a pattern or an address of Parquet files, for runtime="dask".
+    partitions : int or None, default=None
+        Of a lazy task set, into how many parts of whole tasks it is cut; None: parts of about 32 MiB.
 
     Returns
     -------
     TaskSet
-        Rows grouped by task.
+        Rows grouped by task; a LazyTasks with lazy=True.
 
     Examples
     --------
@@ -124,6 +130,10 @@ def load_tasks(
         bad_rows=bad_rows,
         unusable=unusable,
     )
+    if lazy:
+        from taskveil.tasks.lazy.parquet import lazy_from_parquet
+
+        return lazy_from_parquet(str(source), layout, positive, partitions)
     tasks = _from_any(source, layout, seed)
     return tasks if positive is None else make_binary(tasks, positive)
 

@@ -128,7 +128,7 @@ class TaskSet:
         are clipped first.
         """
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
-        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable == "set-aside"
+        X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable != "error"
         classes = bounds.classes if classes is None and bounds is not None else classes
         given, labels = y, silent and kind == "classification"
         if kind == "survival":
@@ -140,7 +140,7 @@ class TaskSet:
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), _declared_target(y, kind, bounds)
         codes, names = _codes(task, task_names)
-        usable = rows_to_keep(X, y, codes, len(names), lost) if silent else None
+        usable = rows_to_keep(X, y, codes, len(names), lost, others=unusable == "set-aside-all") if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from

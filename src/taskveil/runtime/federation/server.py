@@ -83,7 +83,7 @@ def train(
         write_results(folder / "results", federation, plan, done, source, driver)
 
 
-def finished(at: Progressed, plan: Plan) -> bool:
+def finished(at: Position, plan: Plan) -> bool:
     """Whether all messages are in, and only the end is to be told."""
     rounds = len(plan.rounds())
     return at.billboards[-1].done or len(at.schedule) >= rounds * (len(at.sent) if any(at.sent) else 1)

@@ -19,6 +19,10 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.scaling import Scaling
 
+CLUSTER = (
+    "the cluster's scheduler and workers are part of the curator: workers hold rows and models, the scheduler carries clipped "
+    "sums and billboards; what travels between them is as private as the cluster's own connections"
+)
 __all__ = ["OwnPart", "Prepared", "PublicPart", "ReleasedPart"]
 
 
@@ -36,6 +40,7 @@ class PublicPart:
     person: bool = False
     rows: tuple[int, ...] | None = None
     facts: tuple[Fact, ...] = ()
+    cluster: bool = False  # rows are held by the workers of a cluster
 
     @property
     def own_units(self) -> bool:
@@ -61,7 +66,8 @@ class PublicPart:
             said["none"] = said["private"] = "rates and times are in units of a task's own rate, which is never sent"
         elif self.kind == "classification":
             said["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
-        return [*([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts)]
+        trusted = [CLUSTER] if self.cluster else []
+        return [*([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts), *trusted]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values beside those a saved model holds anyway; `from_dict` reads them back."""
@@ -69,6 +75,7 @@ class PublicPart:
             "kind": self.kind, "target": self.target_name, "scaling": self.scaling, "own_target": self.own_target,
             "declared_labels": self.declared_labels, "person": self.person,
             "rows": None if self.rows is None else list(self.rows), "facts": [[f.what, f.column] for f in self.facts],
+            **({"cluster": True} if self.cluster else {}),
         }  # fmt: skip
 
     @staticmethod
@@ -78,6 +85,7 @@ class PublicPart:
         return PublicPart(
             task_names, feature_names, data["kind"], data["target"], data["scaling"], data["own_target"], data["declared_labels"],
             data["person"], None if rows is None else tuple(rows), tuple(Fact(*f) for f in data["facts"]),
+            bool(data.get("cluster")),
         )  # fmt: skip
 
 

@@ -208,6 +208,8 @@ def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
 def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation per task and column, (m, d) each; two passes, a few tasks at a time."""
     m, d = offsets.size - 1, X.shape[1]
+    if not X.shape[0]:
+        return np.broadcast_to(0.0, (m, d)), np.broadcast_to(1.0, (m, d))
     mean, std = np.zeros((m, d)), np.ones((m, d))
 
     def some(tasks: tuple[int, int]) -> None:

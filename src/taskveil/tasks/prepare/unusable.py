@@ -23,26 +23,29 @@ __all__ = ["HUGE", "SET_ASIDE", "UNUSABLE", "rows_to_keep", "usable_counts", "us
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
-UNUSABLE = ("error", "set-aside")
+UNUSABLE = ("error", "set-aside", "set-aside-all")  # all: there are tasks elsewhere, even where every one here is set aside
 SET_ASIDE = (
     "it holds missing, infinite or huge values, or labels outside the declared ones, and was set aside: it sends nothing and "
     "gets the shared or a constant model. Correct them, or fill missing cells with missing= (--missing)"
 )
 
 
-def rows_to_keep(X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, lost: np.ndarray) -> np.ndarray | None:
+def rows_to_keep(
+    X: np.ndarray, y: np.ndarray, codes: np.ndarray, n_tasks: int, lost: np.ndarray, *, others: bool = False
+) -> np.ndarray | None:
     """Which rows (N,) belong to tasks that can be used; None where nothing is, or must not be, set aside.
 
-    `lost` says which rows have no label that can be used.
+    `lost` says which rows have no label that can be used, `others` that there are tasks elsewhere.
     """
     bad = np.zeros(n_tasks, dtype=bool)
     bad[codes[lost]] = True
+    largest = min(HUGE, float(np.finfo(X.dtype).max)) if X.dtype.kind == "f" else HUGE
     for rows in row_chunks(X.shape[0]):
-        good = (np.abs(X[rows]) <= HUGE).all(axis=1)
+        good = (np.abs(X[rows]) <= largest).all(axis=1)
         if y.dtype.kind == "f":
             good &= np.abs(y[rows]) <= HUGE
         bad[codes[rows][~good]] = True
-    if not bad.any() or bad[np.unique(codes)].all():
+    if not bad.any() or (bad[np.unique(codes)].all() and not others):
         return None
     return ~bad[codes]
 

@@ -1,0 +1,132 @@
+"""Tables beyond memory on a local Dask cluster: rows per second, against reading alone, and two workers against one.
+
+python -m benchmarks.engine [--tasks M] [--rows N] [--features D] [--workers W] [--memory LIMIT] [--method NAME]
+
+prints one JSON document. `python -m benchmarks.run engine` measures a table of a size that any machine has time for;
+`make test-engine` the million tasks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.timing import measured
+
+FILE_TASKS = 25_000
+SMALL = {"tasks": 2_000, "rows": 20, "features": 30}
+
+
+def write_table(folder: Path, tasks: int, rows: int, features: int) -> None:
+    """Parquet files of float32, sorted by task."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    common = rng.standard_normal(features)
+    folder.mkdir(parents=True, exist_ok=True)
+    for k, first in enumerate(range(0, tasks, FILE_TASKS)):
+        names = np.arange(first, min(first + FILE_TASKS, tasks), dtype=np.int64)
+        X = rng.standard_normal((len(names) * rows, features), dtype=np.float32)
+        W = common + 0.3 * rng.standard_normal((len(names), features))
+        y = np.einsum("nd,nd->n", X, np.repeat(W, rows, axis=0)) + rng.standard_normal(len(X))
+        columns = {f"x{j}": X[:, j] for j in range(features)} | {"task": np.repeat(names, rows), "y": y.astype(np.float32)}
+        pq.write_table(pa.table(columns), folder / f"part-{k:04d}.parquet", row_group_size=200_000, use_dictionary=["task"])
+
+
+def read_seconds(folder: Path) -> float:
+    """Seconds in which Arrow alone reads all files, one thread."""
+    import pyarrow.parquet as pq
+
+    start = time.perf_counter()
+    for path in sorted(folder.glob("*.parquet")):
+        file = pq.ParquetFile(path)
+        for number in range(file.metadata.num_row_groups):  # one at a time: the peak of this process is measured
+            file.read_row_group(number, use_threads=False)
+    return time.perf_counter() - start
+
+
+def fit(folder: Path, workers: int, memory: str, method: str) -> dict:
+    """The whole way from files to saved models; what it took of time and memory."""
+    from distributed import Client, LocalCluster
+
+    import taskveil as tv
+
+    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None)
+    with cluster, Client(cluster) as client, tempfile.TemporaryDirectory() as out:
+        pids = set(client.run(os.getpid).values())
+        start = time.perf_counter()
+        tasks = tv.load_tasks(folder, task="task", target="y", lazy=True)
+        est = tv.TaskRegressor(method, epsilon=1.0, runtime="dask", client=client).fit(tasks)
+        est.save(Path(out) / "model")
+        seconds = time.perf_counter() - start
+        peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        survived = set(client.run(os.getpid).values()) == pids
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {
+            "seconds": seconds, "rows_per_second": tasks.n_rows / seconds, "partitions": tasks.n_partitions, "epsilon":
+            est.certificate_.statements[0].epsilon, "holds": est.certificate_.holds, "driver_peak_mib": own / 1024,
+            "worker_peaks_mib": [peak / 1024 for peak in peaks.values()], "no_worker_died": survived,
+            "released": len(est.record_.executed), "rounds": est.n_iter_,
+        }  # fmt: skip
+
+
+def in_a_process(tasks: int, rows: int, features: int, folder: str = "", **more: object) -> dict:
+    """The command line above: the driver's peak memory is that of a process which does nothing else."""
+    options = {"tasks": tasks, "rows": rows, "features": features, **({"folder": folder} if folder else {}), **more}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    done = subprocess.run([sys.executable, "-m", "benchmarks.engine", *words], stdout=subprocess.PIPE, check=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def two_workers_over_one(repeats: int) -> dict:
+    """Rows per second of two workers over those of one."""
+    with tempfile.TemporaryDirectory() as place:
+        write_table(Path(place) / "table", **SMALL)
+        found = {w: in_a_process(**SMALL, folder=place, workers=w) for w in (1, 2)}
+    ratio = found[2]["rows_per_second"] / found[1]["rows_per_second"]
+    return measured(ratio, at_least=1.7, one=found[1], two=found[2])
+
+
+def driver_memory(repeats: int) -> dict:
+    """Peak of the driver in GiB."""
+    found = in_a_process(**SMALL)
+    return measured(found["driver_peak_mib"] / 1024, at_most=1.0, **found)
+
+
+BENCHMARKS = {"two workers over one": two_workers_over_one, "driver memory": driver_memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__.splitlines()[0])
+    for name, value in (SMALL | {"workers": 2}).items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--memory", default="2GiB")
+    parser.add_argument("--method", default="together")
+    parser.add_argument("--folder", help="where the table is, or will be; a temporary one otherwise")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        table = Path(given.folder or temporary) / "table"
+        if not table.exists():  # elsewhere: the peak of this process is measured
+            writer = get_context("spawn").Process(target=write_table, args=(table, given.tasks, given.rows, given.features))
+            writer.start()
+            writer.join()
+        size, reading = sum(p.stat().st_size for p in table.iterdir()), read_seconds(table)
+        found = fit(table, given.workers, given.memory, given.method)
+    about = {"tasks": given.tasks, "rows": given.rows, "features": given.features, "workers": given.workers, "bytes": size}
+    share = {"arrow_seconds": reading, "share_of_reading": reading / found["seconds"]}
+    print(json.dumps({**about, **found, **share}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Fit over partitions: the same plan, loop and certificate as in memory; rows and models stay on the workers."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.estimators import certify, inputs
+from taskveil.estimators.partitioned import worker
+from taskveil.estimators.partitioned.models import PartitionedModels
+from taskveil.methods.base import Method
+from taskveil.methods.common_scale import CommonScale
+from taskveil.privacy.plan import Plan
+from taskveil.runtime.dask import worker as rounds
+from taskveil.runtime.dask.cluster import cluster_errors, connect
+from taskveil.runtime.dask.partitions import Partitions, read_partitions
+from taskveil.runtime.in_process import run_rounds
+from taskveil.runtime.run import Run
+from taskveil.tasks.lazy.tasks import LazyTasks, lazy_from_tasks
+from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.unusable import SET_ASIDE
+
+
+def check_engine(estimator: Any, method: Method) -> None:
+    """Refuse what does not run on partitions, before anything is read."""
+    reasons = {
+        f"method {method.name!r} is neural and needs all its tasks in one process": not method.linear,
+        f"method {method.name!r} is asynchronous": method.schedule == "asynchronous",
+        f"aggregation {estimator.aggregation!r} (a cluster is a curator's)": estimator.aggregation != "curator",
+        "scaling 'pooled-standard', a statistic of all rows at once": estimator.scaling == "pooled-standard",
+        f"variant {estimator.variant!r}": estimator.variant != "sound" and estimator.epsilon is not None,
+        "class_weight with unit='record'": estimator.class_weight is not None and str(estimator.unit) == "record",
+        f"loss {estimator._loss!r}": estimator._loss not in ("squared", "logistic"),
+        "person=, whose rows may be in several partitions": estimator.person is not None,
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise OptionError(f"runtime 'dask' does not run {reason}; use runtime='in_process'")
+
+
+def lazy_tasks(estimator: Any, X: Any, given: tuple[Any, ...]) -> LazyTasks | None:
+    """The tasks of a run over partitions, or None for a run in memory. `given`: y, task and sample_weight."""
+    if given[2] is not None:
+        raise OptionError("runtime 'dask' takes no sample_weight; use class_weight=, or runtime='in_process'")
+    if not isinstance(X, LazyTasks):
+        return None
+    if estimator.runtime != "dask":
+        raise OptionError("tasks loaded with lazy=True are trained with runtime='dask'; or load them into memory")
+    if any(value is not None for value in given):
+        raise OptionError("fit(tasks) takes lazy tasks alone: they hold targets and tasks, and rows have no weights of their own")
+    if estimator.bounds is not None:
+        raise OptionError("declare bounds where lazy tasks are loaded: load_tasks(..., bounds=..., lazy=True)")
+    if X.kind != estimator._kind:
+        raise OptionError(f"these tasks are {X.kind}; load them with kind={estimator._kind!r}, or use another estimator")
+    check_engine(estimator, estimator._method(X.shell))
+    return X
+
+
+def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
+    """Run the plan over the partitions and keep what came of it as fitted attributes."""
+    client, journalled = connect(estimator.client), estimator.run_dir is not None
+    method, public, plan = run.method, run.public, run.plan
+    rules, bought = estimator._rules(), isinstance(method, CommonScale)
+    common = rounds.Common(method, public, plan)
+    with cluster_errors():
+        read = read_partitions(client, tasks)
+        owns = [client.submit(worker.prepare, t, rules, bought, estimator.class_weight, pure=False) for t in read]
+        del read
+        found = client.gather([client.submit(rounds.about, own, journalled, pure=False) for own in owns])
+    _note_aside(estimator, [name for aside, _ in found for name in aside])
+    account, source = estimator._account(plan, method), estimator._source()
+    data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
+    checkpoint = estimator._checkpoint(plan, public, data)
+    journal = account if checkpoint is None else checkpoint.account(account)
+    bar = None if estimator.progress is None else Bar(estimator.progress, plan, tasks.n_partitions)
+    partitions = Partitions(client, owns, tasks.cuts, common, None if bar is None else bar.answered)
+    record = run_rounds(run.paid_by(journal, source, bar), partitions, checkpoint)
+    record.charged = getattr(account, "charged", None)
+    boards = client.submit(_same, record.billboards, pure=False)
+    made: Any = record.models  # a future for each partition
+    each = zip(owns, made, partitions.first, strict=True)
+    parts = [client.submit(worker.settle, own, m, partitions.common, boards, first, pure=False) for own, m, first in each]
+    with cluster_errors():
+        client.gather([client.submit(_nothing, part, pure=False) for part in parts])
+    models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
+    record.models = models  # type: ignore[assignment]
+    estimator._lazy = (client, owns, partitions.common, boards, partitions.first, tasks)
+    keep(estimator, tasks, method, record, models)
+
+
+class Bar:
+    """One bar over partitions and rounds."""
+
+    def __init__(self, show: Any, plan: Plan, n_partitions: int):
+        self.show, self.size, self.total, self.over = show, n_partitions, len(plan.rounds()), 0
+        if plan.budget.epsilon is not None and hasattr(show, "follow"):
+            show.follow(lambda done: plan.spent_after(done // n_partitions))
+
+    def __call__(self, done: int, total: int) -> None:
+        self.over = done
+        self.show(done * self.size, total * self.size)
+
+    def answered(self, partitions: int) -> None:
+        """So many partitions have answered in the round that is going on."""
+        self.show(self.over * self.size + min(partitions, self.size - 1), self.total * self.size)
+
+
+def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: PartitionedModels) -> None:
+    """Fitted attributes; arrays over tasks are lazy."""
+    shell = tasks.shell
+    estimator.warnings_ += record.warnings
+    estimator.task_names_, estimator.feature_names_ = shell.task_names, shell.feature_names
+    estimator.n_features_in_, estimator.classes_, estimator.bounds_ = shell.n_features, shell.classes, shell.bounds
+    estimator.method_, estimator.record_, estimator.models_ = method, record, models
+    estimator.scaling_ = first_scaling(models)  # of one task: which units there are
+    estimator.n_iter_, estimator._gain, estimator._training = record.rounds, None, None
+    scaling = estimator.scaling_
+    prepared = estimator.preparation_
+    estimator.preparation_ = replace(prepared, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
+    estimator.certificate_ = certify.certificate(method, record, estimator.preparation_)
+    set_coefficients(estimator, models)
+
+
+def first_scaling(models: PartitionedModels) -> Scaling:
+    """The units of the first task."""
+    return models.take(np.asarray([0]))[0].scaling
+
+
+def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
+    """coef_ and intercept_ as dask arrays."""
+    _, r, d = models.shape
+    single = r == 1
+    estimator.coef_ = models.lazy(_coef_single if single else _coef, (d,) if single else (r, d))
+    estimator.intercept_ = models.lazy(_intercept_single if single else _intercept, () if single else (r,))
+
+
+def gain(estimator: Any) -> Any:
+    """Per task, as a lazy frame; each partition measures its own tasks."""
+    import dask
+    import dask.dataframe as dd
+
+    client, owns, common, boards, firsts, tasks = estimator._lazy
+    each = enumerate(zip(owns, estimator.models_.parts, firsts, strict=True))
+    frames = [
+        client.submit(worker.gain, own, part, common, boards, first, tasks.names_of(k), pure=False)
+        for k, (own, part, first) in each
+    ]
+    return dd.from_delayed([dask.delayed(f) for f in frames], meta=client.submit(_head, frames[0], pure=False).result())
+
+
+def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
+    """A lazy frame with the task and the score of every row of lazy tasks, made where the rows are."""
+    import dask
+    import dask.dataframe as dd
+
+    models = estimator.models_
+    if not isinstance(models, PartitionedModels):
+        raise OptionError("lazy tasks are predicted by models in partitions (runtime='dask'); load the table into memory")
+    client = models.client or connect(estimator.client)
+    position = inputs.task_positions(np.asarray(tasks.task_names, dtype=object), estimator.task_names_)
+    if (position < 0).any():
+        raise OptionError("some tasks of this table were not there in fit; predict them from memory, or adapt them")
+    frames = []
+    for k, own in enumerate(read_partitions(client, tasks)):
+        at = position[tasks.cuts[k] : tasks.cuts[k + 1]]
+        needed = np.unique(np.searchsorted(models.cuts, at, side="right") - 1)
+        cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
+        parts = [_part(client, models.parts[j]) for j in needed]
+        frames.append(client.submit(worker.predicted, own, at, estimator.classes_, cuts, *parts, pure=False))
+    return dd.from_delayed([dask.delayed(f) for f in frames], meta=client.submit(_head, frames[0], pure=False).result())
+
+
+def _part(client: Any, part: Any) -> Any:
+    return client.submit(_read_file, part, pure=False) if hasattr(part, "read") else part
+
+
+def _note_aside(estimator: Any, names: list[str]) -> None:
+    estimator.task_warnings_ = dict.fromkeys(names, (SET_ASIDE,))
+    if names:
+        estimator.warnings_.append(f"{len(names)} task(s): {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}: {SET_ASIDE}")
+
+
+def in_memory(X: Any, n_partitions: int | None = None) -> LazyTasks:
+    """Tasks of this process for a cluster."""
+    return lazy_from_tasks(X, n_partitions)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _nothing(part: Any) -> None:
+    return None
+
+
+def _read_file(part: Any) -> Any:
+    return part.read()
+
+
+def _head(frame: Any) -> Any:
+    return frame.iloc[:0]
+
+
+def _coef(part: worker.Part) -> np.ndarray:
+    return part.coef
+
+
+def _coef_single(part: worker.Part) -> np.ndarray:
+    return part.coef[:, 0]
+
+
+def _intercept(part: worker.Part) -> np.ndarray:
+    return part.intercept
+
+
+def _intercept_single(part: worker.Part) -> np.ndarray:
+    return part.intercept[:, 0]

@@ -1,0 +1,113 @@
+"""Saved models in partitions, at any address fsspec reaches.
+
+    model/
+      model.json, arrays.npz, certificate.json   as always (estimators/storage.py); arrays.npz holds billboards only
+      parts/part-00000.parquet                   models and units of a partition's tasks, a row each
+
+model.json lists the hash of every part, so the seal over the three files covers the parts too. Workers write their own parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError, EnvironmentMissing
+from taskveil.estimators.partitioned import worker
+from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
+from taskveil.runtime.dask.cluster import cluster_errors
+
+FILES = ("model.json", "arrays.npz", "certificate.json")
+Write = Callable[[Path, bytes], None]
+
+
+def is_remote(place: str | Path) -> bool:
+    """Whether this is an address rather than a folder."""
+    return "://" in str(place)
+
+
+def part_url(place: str, k: int) -> str:
+    return f"{place.rstrip('/')}/parts/part-{k:05d}.parquet"
+
+
+def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | None], dict[str, bytes]], write: Write) -> str:
+    """Write a fitted estimator to a folder or an address; parts first, and model.json, which names them, last.
+
+    `files`: the contents of the three files, given the parts; `write` puts one into a folder, whole or not at all.
+    """
+    fs, root = _file_system(place)
+    models, parts = estimator.models_, None
+    if isinstance(models, PartitionedModels):
+        fs.makedirs(f"{root}/parts", exist_ok=True)
+        parts = _write_parts(models, estimator.task_names_, place)
+    else:
+        fs.makedirs(root, exist_ok=True)
+    for name, content in files(parts).items():
+        if is_remote(place):
+            fs.pipe_file(f"{root}/{name}", content)
+        else:
+            write(Path(place) / name, content)
+    return place
+
+
+def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) -> list[dict[str, Any]]:
+    written = []
+    for k, part in enumerate(models.parts):
+        own, url = names[models.cuts[k] : models.cuts[k + 1]], part_url(place, k)
+        if isinstance(part, PartFile):
+            written.append(worker.write_part(part.read(), own, url))
+        else:
+            written.append(models.client.submit(worker.write_part, part, own, url, pure=False))
+    with cluster_errors():
+        hashes = models.client.gather(written) if models.client is not None else written
+    sizes = np.diff(models.cuts)
+    return [{"tasks": int(n), "sha256": sha} for n, sha in zip(sizes, hashes, strict=True)]
+
+
+def saved_models(about: Mapping[str, Any], place: str) -> PartitionedModels:
+    """The models of a saved run; files are read when they are needed."""
+    cuts = np.concatenate([[0], np.cumsum([part["tasks"] for part in about["parts"]])])
+    names, sizes = tuple(about["task_names"]), about["public"]
+    files = [
+        PartFile(part_url(place, k), sizes["n_outputs"], names[cuts[k] : cuts[k + 1]], part["sha256"])
+        for k, part in enumerate(about["parts"])
+    ]
+    return PartitionedModels(files, cuts, (len(names), sizes["n_outputs"], sizes["n_features"]))
+
+
+def changed_parts(folder: Path, about: Mapping[str, Any]) -> list[str]:
+    """Parts that are not those model.json lists; empty where all are."""
+    changed = []
+    for k, part in enumerate(about.get("parts", ())):
+        file = Path(part_url(str(folder), k))
+        if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != part["sha256"]:
+            changed.append(f"{file.name} is not the part of the model that was saved")
+    return changed
+
+
+@contextmanager
+def local_copy(place: str) -> Iterator[Path]:
+    """The three small files of a saved model at an address, in a folder."""
+    fs, root = _file_system(place)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in FILES:
+            try:
+                (Path(folder) / name).write_bytes(fs.cat_file(f"{root}/{name}"))
+            except OSError:
+                raise DataError(f"{place} is not a saved model: {name} is missing") from None
+        yield Path(folder)
+
+
+def _file_system(place: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        return fsspec.core.url_to_fs(place)
+    except (ImportError, ValueError) as error:
+        raise EnvironmentMissing(f"cannot write to or read from {place!r}: {error}. The extra 'dask' brings fsspec") from None

@@ -1,0 +1,193 @@
+"""What workers do before the first round and after the last: prepare rows, settle models, measure gain, write, predict."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.estimators import common_units, final
+from taskveil.estimators.gain import Gain, measure_gain
+from taskveil.estimators.scores import gathered_scores
+from taskveil.estimators.weights import class_weights
+from taskveil.methods.base import Billboard, Models
+from taskveil.runtime.dask.worker import Common, Own, own_part
+from taskveil.runtime.record import RunRecord
+from taskveil.structures.blas import small_matrix_threads
+from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
+from taskveil.tasks.task import TaskSet
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The personal models of a partition, in the scaled units methods work in, and the way back."""
+
+    models: Models
+    scaling: Scaling
+
+    @property
+    def coef(self) -> np.ndarray:
+        """In the user's units, (tasks, outputs, features)."""
+        return self.scaling.coef_back(self.models.coef, self.models.intercept)[0]
+
+    @property
+    def intercept(self) -> np.ndarray:
+        return self.scaling.coef_back(self.models.coef, self.models.intercept)[1]
+
+    def scores(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Scores (rows, outputs) of rows X (N, d) of the tasks at `position` (N,), in the user's units."""
+        coef, intercept = self.scaling.coef_back(self.models.coef, self.models.intercept)
+        return gathered_scores(self.scaling.inputs(X, position), coef, intercept, position)
+
+
+def prepare(tasks: TaskSet, rules: PrepareRules, bought: bool, class_weight: Any) -> Own:
+    """Rows in the units they are worked on; `bought`: common units will be released."""
+    weights = None if class_weight is None else class_weights(tasks, class_weight)
+    if bought:
+        scaling = common_units.outer_scaling(tasks, rules.unit, rules.private)
+    else:
+        scaling = choose_scaling(tasks, rules, weights)
+    block = scaling.apply(tasks)
+    block = block if weights is None else replace(block, weights=weights)
+    return Own(block, _packed(scaling), tasks.set_aside)
+
+
+def _packed(scaling: Scaling) -> Scaling:
+    """Without copies of what is the same for all tasks."""
+    same = scaling.shift.strides[0] == 0 and len(scaling.shift) > 0
+    return replace(scaling, shift=scaling.shift[:1].copy(), scale=scaling.scale[:1].copy()) if same else scaling
+
+
+def unpacked(scaling: Scaling, n_tasks: int) -> Scaling:
+    shape = n_tasks, scaling.shift.shape[1]
+    return replace(scaling, shift=np.broadcast_to(scaling.shift, shape), scale=np.broadcast_to(scaling.scale, shape))
+
+
+def _record(common: Common, boards: list[Billboard], models: Models, first: int) -> RunRecord:
+    own = own_part(boards, first, len(models.coef))
+    return RunRecord(models, own, common.plan, common.public, [], {})
+
+
+def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Part:
+    """What the tasks of a partition keep."""
+    record = _record(common, boards, models, first)
+    with small_matrix_threads(own.block.n_features):
+        scaling, _ = final.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
+    return Part(record.models, scaling)
+
+
+def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: int, names: tuple[str, ...]) -> Any:
+    """The gain of a partition's tasks, as a frame."""
+    record = _record(common, boards, part.models, first)
+    block = own.block
+    if part.scaling.mode == "private":
+        _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
+    found: Gain = measure_gain(common.method, block, record, part.models, names)
+    if block.kind == "regression":
+        found = replace(found, target_scale=part.scaling.y_scale)
+    return found.to_frame()
+
+
+def take(part: Part, at: np.ndarray) -> Part:
+    """Some tasks of a partition."""
+    kept = None if part.models.kept is None else part.models.kept[at]
+    extra = {k: v[at] for k, v in part.models.extra.items()}
+    return Part(Models(part.models.coef[at], part.models.intercept[at], kept, extra), part.scaling.take(at))
+
+
+def predicted(tasks: TaskSet, positions: np.ndarray, classes: Any, cuts: list[tuple[int, int]], *parts: Part) -> Any:
+    """A frame of tasks, scores and labels, for the rows of a partition; `positions`: of its tasks among the model's."""
+    import pandas as pd
+
+    of_row = positions[tasks.task_of_row()]
+    out = np.empty((tasks.n_rows, parts[0].models.coef.shape[1]))
+    for (first, end), part in zip(cuts, parts, strict=True):
+        mine = (of_row >= first) & (of_row < end)
+        out[mine] = part.scores(tasks.X[mine], of_row[mine] - first)
+    names = np.asarray(tasks.task_names, dtype=object)[tasks.task_of_row()]
+    scores = {"score" if out.shape[1] == 1 else f"score {k}": out[:, k] for k in range(out.shape[1])}
+    if classes is not None:
+        best = (out[:, 0] > 0).astype(int) if out.shape[1] == 1 else out.argmax(axis=1)
+        scores["label"] = np.asarray(classes)[best]
+    return pd.DataFrame({"task": names, **scores})
+
+
+# ------------------------------------------------------------------ files
+
+
+def write_part(part: Part, names: tuple[str, ...], url: str) -> str:
+    """One Parquet file with a row for each task; returns its SHA-256."""
+    import fsspec
+
+    content = part_bytes(part, names)
+    with fsspec.open(url, "wb") as file:
+        file.write(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def part_bytes(part: Part, names: tuple[str, ...]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    m, r, d = part.models.coef.shape
+    scaling = unpacked(part.scaling, m)
+    columns: dict[str, Any] = {
+        "task": pa.array(names, pa.string()), "coef": _lists(part.models.coef.reshape(m, r * d)),
+        "intercept": _lists(part.models.intercept), "shift": _lists(scaling.shift), "scale": _lists(scaling.scale),
+        "y_shift": pa.array(scaling.y_shift), "y_scale": pa.array(scaling.y_scale),
+    }  # fmt: skip
+    if part.models.kept is not None:
+        columns["kept"] = pa.array(np.asarray(part.models.kept, dtype=bool))
+    columns |= {f"extra/{k}": pa.array(v) for k, v in part.models.extra.items() if v.ndim == 1}
+    about = {b"mode": part.scaling.mode.encode(), b"normalise": (part.scaling.normalise or "").encode(),
+             b"own_target": str(int(part.scaling.own_target)).encode()}  # fmt: skip
+    table = pa.table(columns).replace_schema_metadata(about)
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def _lists(values: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel()), values.shape[1])
+
+
+def read_part(url: str, n_outputs: int, names: tuple[str, ...], sha256: str) -> Part:
+    """What `write_part` wrote; refused where it was changed or belongs to other tasks."""
+    import fsspec
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from taskveil.errors import DataError
+
+    try:
+        with fsspec.open(url, "rb") as file:
+            content = file.read()
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise DataError(f"{url.rsplit('/', 1)[-1]} is not the file that was saved; restore it, or fit again")
+        table = pq.read_table(io.BytesIO(content))
+    except (OSError, pa.ArrowException):
+        raise DataError(f"{url.rsplit('/', 1)[-1]} is missing or damaged; restore it, or fit again") from None
+    values = {n: _array(table.column(n)) for n in table.column_names if n != "task"}
+    m, about = table.num_rows, table.schema.metadata or {}
+    if table.column("task").to_pylist() != list(names):
+        raise DataError(f"{url.rsplit('/', 1)[-1]} holds other tasks than model.json says")
+    scaling = Scaling(
+        about[b"mode"].decode(), values["shift"], values["scale"], values["y_shift"], values["y_scale"],
+        about[b"normalise"].decode() or None, about[b"own_target"] == b"1",
+    )  # fmt: skip
+    extra = {k.removeprefix("extra/"): v for k, v in values.items() if k.startswith("extra/")}
+    coef = values["coef"].reshape(m, n_outputs, -1)
+    return Part(Models(coef, values["intercept"].reshape(m, n_outputs), values.get("kept"), extra), scaling)
+
+
+def _array(column: Any) -> np.ndarray:
+    whole = column.combine_chunks()
+    if hasattr(whole, "flatten") and hasattr(whole.type, "list_size"):
+        return np.asarray(whole.flatten()).reshape(len(whole), whole.type.list_size)
+    return np.asarray(whole)

@@ -1,0 +1,119 @@
+"""`Tasks` of the loop on a cluster: states stay on the workers, sums come back through a tree.
+
+Every result is a function of rows in storage and of public things, so the scheduler computes again what a dead worker held. A
+round's sums reach the driver once, are charged and noised there, and are forgotten: nothing makes a second release of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from taskveil.methods.base import Billboard, State
+from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contributions import seal_partials
+from taskveil.privacy.plan import PlannedRelease
+from taskveil.privacy.randomness import again
+from taskveil.runtime.dask import worker
+from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.runtime.dask.worker import Common, Wanted
+from taskveil.runtime.in_process import Noisy, Schedule
+from taskveil.runtime.round import Position, Round, released
+from taskveil.tasks.lazy.tasks import LazyTasks
+
+FAN_IN = 8
+
+
+def read_partitions(client: Any, tasks: LazyTasks) -> list[Any]:
+    """The tasks of every partition, on the workers; pieces that several partitions share are split there."""
+    submit, layout = client.submit, tasks.layout
+    tables: list[list[Any]] = [[] for _ in range(tasks.n_partitions)]
+    for piece, readers in zip(tasks.pieces, tasks.readers, strict=True):
+        rows = submit(worker.read_piece, piece, layout, pure=False)
+        if len(readers) == 1:
+            tables[readers[0]].append(rows)
+            continue
+        owners = {tasks.task_names[t]: int(np.searchsorted(tasks.cuts, t, side="right") - 1) for t in piece.tasks}
+        parts = submit(worker.split, rows, tasks.layout.task, owners, pure=False)
+        for k in readers:
+            tables[k].append(submit(worker.pick, parts, k, pure=False))
+    return [submit(worker.assemble, tasks.reader(k), *tables[k], pure=False) for k in range(tasks.n_partitions)]
+
+
+class Partitions:
+    """All tasks, as blocks on workers; `first[k]` is the place of the first task of block k."""
+
+    def __init__(
+        self, client: Any, blocks: list[Any], cuts: np.ndarray, common: Common, tick: Callable[[int], None] | None = None
+    ):
+        """`tick`: told how many partitions have answered in a round."""
+        self.tick = tick
+        self.client, self.blocks = client, blocks
+        self.first, self.ends, self.n_tasks = [int(c) for c in cuts[:-1]], [int(c) for c in cuts[1:]], int(cuts[-1])
+        self.common = client.submit(_same, common, pure=False)
+
+    def start(self) -> list[Any]:
+        return [None] * len(self.blocks)
+
+    def restored(self, state: State, boards: Callable[[int], Billboard], schedule: Schedule) -> list[Any]:
+        """States are functions of rows and of what was published: they are computed again, and nothing is sent."""
+        states = self.start()
+        for number, drawn in enumerate(schedule):
+            active = None if drawn is None else np.isin(np.arange(self.n_tasks), drawn)
+            states, _ = self._asked(states, boards(number), active, [])
+        return states
+
+    def stored(self, state: Any) -> State:
+        return {}
+
+    def released(
+        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, made: Counter[str]
+    ) -> tuple[Any, Noisy]:
+        wanted = [(planned, again(rounds.run.source, made[planned.id])) for planned in releases]
+        states, sums = self._answer(at.tasks, at.billboards[-1], active, wanted)
+        message = {planned.name: total for planned, total in zip(releases, sums, strict=True)}
+        return states, released(rounds.run, releases, message, made=made)
+
+    def extra(self) -> dict[str, Any]:
+        return {}
+
+    def _answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
+        with cluster_errors():
+            states, sums = self._asked(state, board, active, wanted)
+            if self.tick is not None:
+                for done, _ in enumerate(self._completed(sums), 1):
+                    self.tick(done)
+            while len(sums) > 1:
+                sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
+            totals = sums[0].result()
+        return states, [seal_partials(planned.contribution, [total]) for (planned, _), total in zip(wanted, totals, strict=True)]
+
+    def finish(self, state: Any, board: Billboard) -> list[Any]:
+        shown = self._submit(_same, board)
+        each = zip(self.blocks, state, self.first, strict=True)
+        return [self._submit(worker.finish, block, own, self.common, shown, first) for block, own, first in each]
+
+    def alone(self) -> list[Any]:
+        return [self._submit(worker.alone, block, self.common) for block in self.blocks]
+
+    def _asked(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
+        shown, answers = self._submit(_same, board), []
+        for block, own, first, end in zip(self.blocks, states, self.first, self.ends, strict=True):
+            asked = None if active is None else active[first:end]
+            answers.append(self._submit(worker.step, block, own, self.common, shown, asked, wanted, first))
+        return [self._submit(worker.state_of, a) for a in answers], [self._submit(worker.sums_of, a) for a in answers]
+
+    def _completed(self, futures: list[Any]) -> Any:
+        from distributed import as_completed
+
+        return as_completed(futures, loop=self.client.loop)
+
+    def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
+        return self.client.submit(work, *given, pure=False)
+
+
+def _same(value: Any) -> Any:
+    return value

@@ -1,0 +1,120 @@
+"""What runs on workers: plain functions of a partition's rows and public things, so a lost result is computed again alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.methods.alone import alone_models
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.privacy.partial_sums import Partial, joined
+from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.randomness import NoiseSource
+from taskveil.runtime.checkpoint import fingerprint
+from taskveil.runtime.round import bounded, task_step
+from taskveil.structures.blas import small_matrix_threads
+from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.lazy.tasks import Reader
+from taskveil.tasks.task import TaskSet
+
+Wanted = list[tuple[PlannedRelease, NoiseSource]]  # the releases of a round, and who draws rows' coins and noise for each
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """What all partitions need to know of a run: public."""
+
+    method: Method
+    public: PublicInfo
+    plan: Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Rows of a partition as they are worked on, their units, and the tasks that were set aside."""
+
+    block: TaskBlock
+    scaling: Any
+    aside: tuple[str, ...] = ()
+
+
+def read_piece(piece: Any, layout: Any) -> Any:
+    """Rows of a piece."""
+    return piece.read(layout)
+
+
+def split(table: Any, column: str, owners: dict[str, int]) -> dict[int, Any]:
+    """The rows of a piece by partition, in their order; `owners`: partition of every task in it."""
+    from taskveil.tasks.grouping import factorize
+
+    codes, names = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
+    owner = np.asarray([owners[name] for name in names])[codes]
+    return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}
+
+
+def pick(pieces: dict[int, Any], k: int) -> Any:
+    """The rows of one partition."""
+    return pieces[k]
+
+
+def assemble(reader: Reader, *tables: Any) -> TaskSet:
+    """The tasks of a partition."""
+    return tables[0] if isinstance(tables[0], TaskSet) else reader.tasks(tables)
+
+
+def step(
+    own: Own, state: State | None, common: Common, board: Billboard, active: np.ndarray | None, wanted: Wanted, first: int
+) -> tuple[State, list[Partial]]:
+    """One round of a partition whose first task has the place `first`: the next state, and clipped sums on the integer grid."""
+    block = own.block
+    with small_matrix_threads(block.n_features):
+        side = common.method.task_side(block, common.public, common.plan)
+        view = board.view(np.arange(first, first + block.n_tasks)).asking(active)
+        new, message = task_step(side, side.start() if state is None else state, view)
+        places = range(first, first + block.n_tasks)
+        clipped = [(planned, bounded(planned, message[planned.name], active, source, places)) for planned, source in wanted]
+    return new, [planned.contribution.partial(one) for planned, one in clipped]
+
+
+def state_of(answer: tuple[State, list[Partial]]) -> State:
+    return answer[0]
+
+
+def sums_of(answer: tuple[State, list[Partial]]) -> list[Partial]:
+    return answer[1]
+
+
+def add(*answers: list[Partial]) -> list[Partial]:
+    """A node of the tree: what several partitions add to each release, in their order."""
+    return [joined(partials) for partials in zip(*answers, strict=True)]
+
+
+def finish(own: Own, state: State | None, common: Common, board: Billboard, first: int) -> Models:
+    """The personal models of a partition."""
+    block = own.block
+    with small_matrix_threads(block.n_features):
+        side = common.method.task_side(block, common.public, common.plan)
+        view = board.view(np.arange(first, first + block.n_tasks))
+        return side.finish(side.start() if state is None else state, view)
+
+
+def alone(own: Own, common: Common) -> Models:
+    """What every task of a partition learns by itself."""
+    return alone_models(own.block, common.public)
+
+
+def own_part(boards: Sequence[Billboard], first: int, n_tasks: int) -> list[Billboard]:
+    """Billboards as the tasks of one partition see them."""
+    cut = []
+    for board in boards:
+        view = board.view(np.arange(first, first + n_tasks))
+        cut.append(replace(board, values=view.values, accepted=view.accepted, per_task=frozenset()))
+    return cut
+
+
+def about(own: Own, fingerprinted: bool) -> tuple[tuple[str, ...], str]:
+    """The tasks of a partition that were set aside, and a fingerprint of its rows where a run may be resumed."""
+    return own.aside, fingerprint(own.block) if fingerprinted else ""

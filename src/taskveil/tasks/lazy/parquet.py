@@ -1,0 +1,201 @@
+"""Parquet files, wherever fsspec reaches, as lazy tasks: only footers and the column of tasks are read here.
+
+A folder stands for all its .parquet files, in the order of their names; a pattern for those it matches. All files must have the
+same columns of the same types. A damaged file is refused by name before anything is charged; so is one without rows, which
+usually was not written to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.tasks.grouping import factorize
+from taskveil.tasks.lazy.tasks import LazyTasks, Shell, without_rows
+from taskveil.tasks.prepare.labels import as_target, label_set, make_binary, target_values
+from taskveil.tasks.table import Layout, check_columns, tasks_from_frame
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroup:
+    """One row group of a Parquet file."""
+
+    url: str
+    number: int
+    tasks: np.ndarray
+
+    def read(self, layout: Layout) -> Any:
+        """Its rows as a pyarrow table, with the columns the layout needs."""
+        with _opened(self.url) as file:
+            return _read(file, self.number, self.url, _needed(file.schema_arrow.names, layout))
+
+
+def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_partitions: int | None = None) -> LazyTasks:
+    """The tasks of a folder, a pattern or a file of Parquet."""
+    if layout.targets is not None or layout.person is not None or layout.groups:
+        raise OptionError("lazy=True reads one target and no person or group columns; load such a table into memory")
+    urls = _files(source)
+    schema = _same_schema(urls)
+    check_columns(schema.names, layout)
+    (task,), (target,) = layout.task_columns(schema.names), layout.target_columns(schema.names)
+    layout = replace(layout, task=task, target=target)
+    shell = _shell(schema, layout, target)
+    labels: set[Any] | None = None
+    if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
+        labels = set()
+    groups = list(_scanned(urls, task, target, labels))
+    ids = np.concatenate([ids for _, _, ids, _ in groups])
+    codes, names = factorize(ids, what="task")
+    pieces, sizes, start = [], np.zeros(len(names), dtype=np.int64), 0
+    for url, number, own, counts in groups:
+        at = codes[start : start + len(own)]
+        start += len(own)
+        np.add.at(sizes, at, counts)
+        pieces.append(RowGroup(url, number, np.unique(at)))
+    shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64), counts=sizes)
+    if labels is not None:
+        found = as_target(np.asarray(sorted(labels)), "classification")
+        shell = replace(shell, classes=label_set(found, None), y=found[:0])
+    classes = shell.classes
+    if positive is not None:
+        shell = make_binary(shell, positive)  # type: ignore[assignment]
+    whole = LazyTasks(shell, layout, tuple(pieces), np.asarray([0, len(names)]), positive, classes)
+    return whole.partitioned(n_partitions)
+
+
+def _shell(schema: Any, layout: Layout, target: str) -> Shell:
+    """What follows from columns, types and declarations: the preparation of one made-up row of these types."""
+    bounds = layout.bounds
+    made_up = {name: _made_up(schema.field(name).type) for name in _needed(schema.names, layout)}
+    if bounds is not None:
+        made_up |= {name: levels[0] for name, levels in bounds.levels.items() if name in made_up}
+        if bounds.classes is not None:
+            made_up[target] = bounds.classes[0]
+    import pyarrow as pa
+
+    table = pa.Table.from_pydict({name: [value] for name, value in made_up.items()})
+    free = target if bounds is not None and bounds.classes is not None else None
+    return without_rows(tasks_from_frame(_typed(table, schema, free), layout))
+
+
+def _typed(table: Any, schema: Any, free: str | None) -> Any:
+    """The made-up row with the types of the files; a target with declared labels keeps the type of its label."""
+    fields = [schema.field(n) for n in table.column_names]
+    for i, field in enumerate(fields):
+        if field.name != free:
+            table = table.set_column(i, field.name, table.column(i).cast(field.type, safe=False))
+    return table.to_pandas()
+
+
+def _made_up(type_: Any) -> Any:
+    import pyarrow.types as kinds
+
+    inner = type_.value_type if kinds.is_dictionary(type_) else type_
+    if kinds.is_boolean(inner):
+        return False
+    return "a" if kinds.is_string(inner) or kinds.is_large_string(inner) else 0
+
+
+def _needed(have: list[str], layout: Layout) -> list[str]:
+    """The columns that are read at all."""
+    fixed = (*layout.task_columns(have), *layout.target_columns(have))
+    features = layout.features or tuple(n for n in have if n not in layout.leave_out and n not in fixed)
+    return [n for n in have if n in fixed or n in features]
+
+
+def _scanned(
+    urls: list[str], task: str, target: str, labels: set[Any] | None
+) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
+    """(file, row group, its tasks, rows of each), reading the column of tasks; and of labels where they are not declared."""
+    import pandas as pd
+
+    for url in urls:
+        with _opened(url) as file:
+            for number in range(file.metadata.num_row_groups):
+                frame = _read(file, number, url, [task] if labels is None else [task, target]).to_pandas()
+                if frame[task].isna().any():
+                    raise DataError(f"the task column {task!r} has missing values; every row needs its task. Fill them first.")
+                counted = pd.Series(frame[task].to_numpy()).value_counts(sort=False)
+                if labels is not None:
+                    labels |= set(np.unique(target_values(frame[target].dropna(), target, "classification")).tolist())
+                yield url, number, counted.index.to_numpy(), counted.to_numpy()
+
+
+def _files(source: str) -> list[str]:
+    """All files of a folder or a pattern, as addresses."""
+    fsspec = _fsspec()
+    try:
+        fs, path = fsspec.core.url_to_fs(source)
+    except (ImportError, ValueError) as error:
+        raise EnvironmentMissing(f"cannot reach {source!r}: {error}") from None
+    if fs.isdir(path):
+        path = path.rstrip("/") + "/*.parquet"
+    found = sorted(fs.glob(path)) if any(c in path for c in "*?[") else [path] * fs.exists(path)
+    if not found:
+        raise DataError(f"there is no Parquet file {source!r}; give a folder, a pattern like 'folder/*.parquet', or a file")
+    return [fs.unstrip_protocol(p) for p in found]
+
+
+def _same_schema(urls: list[str]) -> Any:
+    """The columns of all files, which must agree."""
+    first = None
+    for url in urls:
+        with _opened(url) as file:
+            schema, rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+        if rows == 0:
+            raise DataError(f"{_name(url)} holds no rows; was it written to its end? Write it again, or take it away")
+        if first is None:
+            first = schema
+        elif schema.names != first.names:
+            odd = sorted(set(schema.names) ^ set(first.names)) or ["the same columns in another order"]
+            raise DataError(f"{_name(url)} has other columns than {_name(urls[0])} ({odd[0]}); all files need the same columns")
+        elif schema != first:
+            odd = next(n for n in first.names if schema.field(n).type != first.field(n).type)
+            here, there = _name(url), _name(urls[0])
+            raise DataError(f"the column {odd!r} has another type in {here} than in {there}; write it alike in all files")
+    return first
+
+
+class _opened:
+    """A Parquet file by its address, with our errors."""
+
+    def __init__(self, url: str):
+        self.url = url
+
+    def __enter__(self) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            self.file = _fsspec().open(self.url, "rb").open()
+            return pq.ParquetFile(self.file)
+        except (pa.ArrowException, OSError, ValueError):
+            raise DataError(f"{_name(self.url)} is damaged, truncated or not a Parquet file; write it again") from None
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+
+def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return file.read_row_group(number, columns=columns, use_threads=False)
+    except (pa.ArrowException, OSError, ValueError):
+        raise DataError(f"row group {number} of {_name(url)} is damaged; write the file again") from None
+
+
+def _name(url: str) -> str:
+    return url.rsplit("/", 1)[-1]
+
+
+def _fsspec() -> Any:
+    try:
+        import fsspec
+    except ImportError:
+        raise EnvironmentMissing("lazy tables need the extra 'dask': pip install 'taskveil[dask]'") from None
+    return fsspec

@@ -1,0 +1,205 @@
+"""On a Dask cluster every method gives the models it gives in process, bit for bit, whatever the partitions and who dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from tests.support.partitions import FEATURES, cluster, table, written
+from tests.support.require import require
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.errors import DataError, EnvironmentMissing, OptionError
+
+COLUMNS = {"task": "task", "target": "y"}
+EXACT = ["together", "subspace", "mean", "low-rank", "group-sparse", "pooled", "relationship"]
+
+
+@pytest.fixture(scope="module")
+def client():
+    require("dask")
+    with cluster() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return table()
+
+
+@pytest.fixture(scope="module")
+def folder(frame, tmp_path_factory):
+    return written(frame, tmp_path_factory.mktemp("table"))
+
+
+def estimator(name, epsilon=2.0, kind=tv.TaskRegressor, **more):
+    noise = None if epsilon is None else 3
+    return kind(methods.get(name), **{"epsilon": epsilon, "delta": 1e-3, "seed": 0, "insecure_noise_seed": noise, **more})
+
+
+def lazy(folder, partitions=3, **more):
+    return tv.load_tasks(folder, **COLUMNS, lazy=True, partitions=partitions, **more)
+
+
+def bits(here, there) -> None:
+    np.testing.assert_array_equal(here.coef_, there.coef_.compute())
+    np.testing.assert_array_equal(here.intercept_, there.intercept_.compute())
+    for a, b in zip(here.record_.billboards, there.record_.billboards, strict=True):
+        assert all(np.array_equal(a.values[name], b.values[name]) for name in a.values)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_a_method_gives_the_same_bits_in_process_and_on_a_cluster(name, frame, folder, client):
+    here = estimator(name).fit(tv.load_tasks(frame, **COLUMNS))
+    for partitions in (1, 5):
+        bits(here, estimator(name, runtime="dask", client=client).fit(lazy(folder, partitions)))
+
+
+@pytest.mark.parametrize("name", ["pooled", "mean"])
+def test_without_noise_too(name, frame, folder, client):
+    here = estimator(name, epsilon=None).fit(tv.load_tasks(frame, **COLUMNS))
+    bits(here, estimator(name, epsilon=None, runtime="dask", client=client).fit(lazy(folder)))
+
+
+def test_records_and_their_coins_too(frame, folder, client):
+    bounds = {"features": {c: [-4, 4] for c in FEATURES}, "target": [-10, 10]}
+    options = {"unit": "record", "delta": 1e-6}
+    method = methods.get("mean", rounds=2)
+    options |= {"epsilon": 2.0, "insecure_noise_seed": 3}
+    here = tv.TaskRegressor(method, **options).fit(tv.load_tasks(frame, **COLUMNS, bounds=bounds))
+    there = tv.TaskRegressor(method, runtime="dask", client=client, **options)
+    bits(here, there.fit(lazy(folder, bounds=bounds)))
+
+
+def test_classes_and_unsorted_files_too(client, tmp_path):
+    frame = table(kind="classification", shuffled=True, classes=3)
+    here = estimator("mean", kind=tv.TaskClassifier).fit(tv.load_tasks(frame, **COLUMNS))
+    there = estimator("mean", kind=tv.TaskClassifier, runtime="dask", client=client).fit(lazy(written(frame, tmp_path), 6))
+    bits(here, there)
+    assert any("not sorted by task" in note for note in there.warnings_)
+
+
+def test_a_planted_sum_in_floats_is_noticed(frame, folder, client, monkeypatch):
+    """The twin: without the integer grid the number of partitions shows in the last bits."""
+    from taskveil.privacy import contributions
+    from taskveil.privacy.partial_sums import Partial
+
+    monkeypatch.setattr(contributions.VectorSum, "_partial", lambda self, messages: Partial((messages.sum(axis=0),)))
+    monkeypatch.setattr(contributions.VectorSum, "_total", lambda self, partial: np.asarray(partial.parts[0]))
+    what, rng = contributions.VectorSum((5,), 1.0), np.random.default_rng(0)
+    messages = what.clip(rng.standard_normal((1000, 5))).value
+    totals = [
+        what.total(contributions.seal_partials(what, [what.partial(what.clip(part)) for part in np.array_split(messages, k)]))
+        for k in range(1, 12)
+    ]
+    assert any(not np.array_equal(total, totals[0]) for total in totals)
+
+
+def test_tasks_in_memory_are_cut_into_partitions(frame, client):
+    tasks = tv.load_tasks(frame, **COLUMNS)
+    bits(estimator("subspace").fit(tasks), estimator("subspace", runtime="dask", client=client).fit(tasks))
+
+
+def kill_one(client) -> int:
+    """SIGKILL for a worker that is alive; its nanny starts another."""
+    while True:
+        alive = client.run(os.getpid, on_error="ignore")
+        if alive:
+            pid = next(iter(alive.values()))
+            os.kill(pid, signal.SIGKILL)
+            return pid
+        time.sleep(0.2)
+
+
+@pytest.mark.kills
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.faults)])
+def test_a_worker_killed_in_every_round_changes_and_charges_nothing(rounds, frame, folder, tmp_path):
+    require("dask")
+    from taskveil.privacy.ledger import Book, Key
+
+    url, killed = f"sqlite:///{tmp_path / 'budget.db'}", []
+    book = Book(url)
+    book.set_limit(Key("wards"), 2.0, 1e-3)
+    method = methods.get("low-rank", rounds=rounds, local_steps=1)
+    options = {"epsilon": 2.0, "delta": 1e-3, "insecure_noise_seed": 3}
+    here = tv.TaskRegressor(method, **options).fit(tv.load_tasks(frame, **COLUMNS))
+    with cluster() as client:
+
+        def kill(done, total):
+            if done % 4 == 1:  # the first of 4 partitions has answered: the round is going on
+                killed.append(kill_one(client))
+
+        there = tv.TaskRegressor(
+            method, runtime="dask", client=client, ledger=url, account="wards", progress=kill, **options
+        ).fit(lazy(folder, 4))  # fmt: skip
+        bits(here, there)
+    assert len(killed) >= rounds and len(set(killed)) == len(killed)
+    (row,) = book.accounts()
+    commits = [e for e in book.rows(row.id) if e.kind == "commit"]
+    assert len(commits) == len(here.record_.plan.releases) == rounds
+
+
+def test_models_stay_in_partitions_when_saved_loaded_and_asked(frame, folder, client, tmp_path):
+    here = estimator("mean").fit(tv.load_tasks(frame, **COLUMNS))
+    there = estimator("mean", runtime="dask", client=client).fit(lazy(folder))
+    for place in (str(tmp_path / "model"), f"file://{tmp_path}/address"):
+        there.save(place)
+        again = tv.load(place)
+        np.testing.assert_array_equal(again.coef_.compute(), here.coef_)
+        asked = frame[FEATURES], frame.task
+        np.testing.assert_array_equal(again.predict(*asked), here.predict(*asked))
+    assert sorted(p.name for p in (tmp_path / "model" / "parts").iterdir()) == [f"part-{k:05d}.parquet" for k in range(3)]
+    gain = there.gain_.compute()
+    np.testing.assert_array_equal(gain.error_shared, here.gain_.to_frame().error_shared)
+    assert "scheduler and workers are part of the curator" in " ".join(there.certificate_.assumptions)
+    check_certificate(tmp_path / "model")
+
+
+def check_certificate(folder):
+    """A saved run in partitions is checked like any other; a changed part is noticed."""
+    from taskveil.estimators.check_folder import check_folder
+
+    assert not [p for p in check_folder(folder).problems if "seed" not in p and "noise" not in p]
+    part = folder / "parts" / "part-00001.parquet"
+    part.write_bytes(part.read_bytes()[:-8] + b"00000000")
+    assert any("part-00001.parquet" in p for p in check_folder(folder).problems)
+    with pytest.raises(DataError, match="part-00001"):
+        tv.load(folder).coef_.compute()
+
+
+def test_lazy_tasks_are_predicted_where_they_are(frame, folder, client):
+    there = estimator("mean", runtime="dask", client=client).fit(lazy(folder))
+    found = there.predict(lazy(folder, 4)).compute()
+    whole = tv.load_tasks(frame, **COLUMNS)
+    np.testing.assert_array_equal(found.score.to_numpy(), there.predict(whole))
+
+
+def test_models_can_be_saved_to_an_address(frame, folder):
+    require("dask")
+    with cluster(processes=False) as client:  # memory:// lives in one process
+        there = estimator("mean", runtime="dask", client=client).fit(lazy(folder))
+        there.save("memory://models/one")
+        np.testing.assert_array_equal(tv.load("memory://models/one").coef_.compute(), there.coef_.compute())
+    with pytest.raises(DataError, match="not a saved model"):
+        tv.load("memory://models/two")
+
+
+@pytest.mark.parametrize(("name", "more"), [
+    ("async", {}), ("fedavg", {}), ("subspace", {"aggregation": "local"}), ("low-rank", {"variant": "paper"}),
+])  # fmt: skip
+def test_what_does_not_run_on_a_cluster_says_so_before_anything_is_read(name, more, folder):
+    require("dask")
+    with pytest.raises(OptionError, match="runtime 'dask' does not run"):
+        estimator(name, runtime="dask", client="tcp://127.0.0.1:1", unit=methods.get(name).units[0], **more).fit(lazy(folder))
+
+
+def test_a_scheduler_that_is_not_there_is_one_line(folder, monkeypatch):
+    require("dask")
+    monkeypatch.setattr("taskveil.runtime.dask.cluster.PATIENCE", "1s")
+    with pytest.raises(EnvironmentMissing, match="no Dask scheduler answers"):
+        estimator("mean", runtime="dask", client="tcp://127.0.0.1:1").fit(lazy(folder))

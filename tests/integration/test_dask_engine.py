@@ -1,0 +1,150 @@
+"""The engine as a whole: a table of 200 MB under a memory limit, a driver killed at random points, errors of the command line.
+
+The million tasks are in `make test-engine`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.engine import in_a_process, write_table
+from tests.support.partitions import cluster, table, written
+from tests.support.require import require
+
+import taskveil as tv
+from taskveil.estimators.storage import load
+from taskveil.privacy.ledger import Book, Key
+
+GIB = 1024
+
+
+@pytest.fixture(autouse=True)
+def dask_is_here():
+    require("dask")
+
+
+@pytest.mark.timeout(900)
+def test_two_hundred_megabytes_fit_under_a_memory_limit(tmp_path):
+    """1.66 million rows x 30 float32 in 200 tasks; a worker holds its partitions, the driver none."""
+    size = {"tasks": 200, "rows": 8300, "features": 30}
+    write_table(tmp_path / "table", **size)
+    assert sum(p.stat().st_size for p in (tmp_path / "table").iterdir()) > 195e6
+    found = in_a_process(**size, folder=str(tmp_path), workers=2, memory="1GiB", method="subspace")
+    assert found["no_worker_died"] and found["holds"] and found["driver_peak_mib"] < GIB
+    assert max(found["worker_peaks_mib"]) < GIB
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(4 * 3600)
+def test_a_million_tasks_under_two_gibibytes_each(tmp_path):
+    size = {"tasks": int(os.environ.get("TASKVEIL_ENGINE_TASKS", "1000000")), "rows": 20, "features": 30}
+    found = in_a_process(**size, folder=str(tmp_path), workers=2, memory="2GiB")
+    print(json.dumps(found, indent=1))
+    assert found["no_worker_died"] and found["holds"] and found["epsilon"] <= 1.0 + 1e-9
+    assert found["driver_peak_mib"] < GIB and max(found["worker_peaks_mib"]) < 2 * GIB
+
+
+@pytest.mark.engine
+@pytest.mark.timeout(3600)
+def test_two_workers_are_nearly_twice_as_fast_as_one():
+    from benchmarks.engine import two_workers_over_one
+
+    found = two_workers_over_one(1)
+    print(json.dumps(found, indent=1))
+    assert found["holds"]
+
+
+DRIVER = """
+import sys
+import taskveil as tv
+if __name__ == "__main__":
+    folder, table, scheduler = sys.argv[1:]
+    est = tv.TaskRegressor(
+        tv.methods.get("low-rank", rounds=3, local_steps=1), epsilon=1.0, delta=1e-5, insecure_noise_seed=5, runtime="dask",
+        client=scheduler, ledger=f"sqlite:///{folder}/budget.db", account="wards", run_dir=f"{folder}/run",
+    ).fit(tv.load_tasks(table, task="task", target="y", lazy=True, partitions=3))
+    est.save(f"{folder}/model")
+"""
+
+
+def drive(folder: Path, table_folder: Path, scheduler: str, **more: str) -> bool:
+    """Run the driver in a process; whether it came to its end rather than being killed."""
+    words = [sys.executable, "-c", DRIVER, str(folder), str(table_folder), scheduler]
+    done = subprocess.run(words, env={**os.environ, **more}, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode == 0
+
+
+def killed_and_resumed(points: int, tmp_path: Path) -> None:
+    """Every point is drawn anew; the test says which one it was."""
+    rng, folder = np.random.default_rng(), written(table(n_tasks=10, rows=(6, 8)), tmp_path / "table")
+    with cluster() as client:
+        scheduler, log = client.scheduler.address, tmp_path / "points.log"
+        _limited(tmp_path / "whole")
+        assert drive(tmp_path / "whole", folder, scheduler, TASKVEIL_KILL_LOG=str(log))
+        passed = len(log.read_text().splitlines())
+        for k in range(points):
+            own = tmp_path / f"run-{k}"
+            _limited(own)
+            at = int(rng.integers(1, passed + 1))
+            assert not drive(own, folder, scheduler, TASKVEIL_KILL_AT=str(at)), f"point {at} was not passed"
+            assert drive(own, folder, scheduler), f"not resumed after point {at}"
+            _check(own, at)
+
+
+def _limited(folder: Path) -> None:
+    folder.mkdir()
+    book = Book(f"sqlite:///{folder / 'budget.db'}")
+    book.set_limit(Key("wards"), 2.0, 1e-5)
+    book.close()
+
+
+def _check(folder: Path, at: int) -> None:
+    """What stands on disk was committed; the limit holds; the certificate says what the ledger says."""
+    book = Book(f"sqlite:///{folder / 'budget.db'}")
+    (row,) = book.accounts()
+    commits = [e for e in book.rows(row.id) if e.kind == "commit"]
+    spent, limit = book.spent(Key("wards"))
+    saved = load(folder / "model")
+    assert len(saved.record_.executed) == len(commits) >= 3, f"point {at}"
+    assert max(s.epsilon for s in saved.certificate_.statements) <= 2.0 and spent <= limit, f"point {at}"
+    assert np.isfinite(saved.coef_.compute()).all()
+    book.close()
+
+
+@pytest.mark.faults
+@pytest.mark.kills
+@pytest.mark.timeout(3600)
+def test_a_driver_killed_at_twenty_random_points_never_exceeds_its_budget(tmp_path):
+    killed_and_resumed(20, tmp_path)
+
+
+def command(*words: str) -> subprocess.CompletedProcess:
+    line = [sys.executable, "-m", "taskveil.cli", *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=280, check=False)
+
+
+def test_the_command_line_refuses_in_one_line_and_charges_nothing(tmp_path):
+    folder = written(table(), tmp_path / "table")
+    (folder / "part-1.parquet").write_bytes((folder / "part-1.parquet").read_bytes()[:100])
+    fit = ["fit", str(folder), "--task", "task", "--target", "y", "--method", "mean"]
+    for words, code, said in (
+        (["--engine", "dask:tcp://127.0.0.1:1"], 4, "no Dask scheduler answers"),
+        (["--engine", "dask", "--aggregation", "local"], 2, "runtime 'dask' does not run"),
+        (["--engine", "spark"], 2, "dask:tcp://HOST:8786"),
+    ):
+        done = command(*fit, *words)
+        assert done.returncode == code and said in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_lazy_tasks_without_the_engine_are_told_apart(tmp_path):
+    lazy = tv.load_tasks(written(table(), tmp_path), task="task", target="y", lazy=True)
+    assert "LazyTasks(23 tasks" in repr(lazy)

@@ -1,0 +1,67 @@
+"""Totals on the integer grid: the same bits however tasks are grouped and ordered; a float sum would not be."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from taskveil.privacy.bounds import clip_rows
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_partials
+from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.partial_sums import add_up, added_up
+
+TASKS = 1000
+SUMS = [
+    VectorSum((2, 5), 0.7), VectorSum((5,), 1e12), OuterSum(5, 1.0, 2), OuterSum(5, 1e12), DiagonalSum(5, 3.0),
+    MomentSum(5, 0.3, 0.2, 0.6),
+]  # fmt: skip
+
+
+def clipped(contribution, seed=0):
+    raw = np.random.default_rng(seed).standard_normal((TASKS, *contribution.message_shape))
+    return contribution.clip(raw / np.sqrt(raw[0].size)).value
+
+
+def total(contribution, messages, cuts):
+    partials = [contribution.partial(contribution.clip(part)) for part in np.split(messages, cuts)]
+    return contribution.total(seal_partials(contribution, partials))
+
+
+@pytest.mark.parametrize("contribution", SUMS, ids=lambda c: f"{c.kind}-{c.bound:g}")
+def test_a_total_is_the_same_bits_in_any_order_and_any_blocks(contribution):
+    messages, rng = clipped(contribution), np.random.default_rng(1)
+    whole = contribution.total(contribution.clip(messages))
+    for cuts in ([1], [10, 11, 500], sorted(rng.integers(0, TASKS, 20))):
+        assert np.array_equal(total(contribution, messages, cuts), whole)
+        assert np.array_equal(total(contribution, rng.permutation(messages), cuts), whole)
+    np.testing.assert_allclose(whole, contribution.each(contribution.clip(messages)).sum(axis=0), rtol=0, atol=1e-10)
+
+
+def test_a_float_sum_depends_on_the_order():
+    """The twin: what the grid is there for."""
+    messages, rng = clipped(SUMS[0]), np.random.default_rng(1)
+    assert any(not np.array_equal(rng.permutation(messages).sum(axis=0), messages.sum(axis=0)) for _ in range(20))
+
+
+def test_a_total_is_the_exact_sum_of_its_messages_to_the_last_digit():
+    """Fractions are the reference; 2^-56 of a message is what cutting may take."""
+    messages = clip_rows(np.random.default_rng(2).standard_normal((200, 3)), 1.0)
+    exact = [sum(Fraction(float(v)) for v in column) for column in messages.T]
+    found = added_up(add_up(messages, 1.0), 1.0)
+    cut, rounded = 200 * Fraction(1, 2**56), Fraction(1, 2**53)
+    assert all(abs(Fraction(float(f)) - e) <= cut + abs(e) * rounded for f, e in zip(found, exact))
+
+
+def test_no_message_becomes_longer_on_the_grid():
+    rows = clip_rows(np.random.default_rng(3).standard_normal((500, 4)) * 10, 1.0)
+    on_grid = np.stack([added_up(add_up(row[None], 1.0), 1.0) for row in rows])
+    assert (np.abs(on_grid) <= np.abs(rows)).all()
+
+
+def test_stacks_are_joined_in_order():
+    stack = TaskStack(TASKS, (2,), 1.0)
+    messages = clipped(stack)
+    assert np.array_equal(total(stack, messages, [3, 400]), messages)
+    assert not np.array_equal(total(stack, messages[::-1], [3, 400]), messages)
