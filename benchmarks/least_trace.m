@@ -1,5 +1,5 @@
 % Trace-norm multi-task least squares as MALSAR computes it: accelerated proximal gradient with a doubling line search, a loop
-% over tasks for every gradient and value, a thin SVD for every proximal step. Our own plain text of the published algorithm
+% over tasks for every gradient and value, a thin SVD for every proximal step, the objective after each. Our own plain text of the published algorithm
 % (Ji & Ye 2009; Zhou, Chen, Ye 2011). Prints the seconds of one call.
 %   octave-cli --quiet least_trace.m TASKS ROWS FEATURES ITERATIONS PENALTY
 1;
@@ -34,7 +34,7 @@ for i = 1:tasks
   y{i} = sum(X{i}(:, 1:3), 2) + randn(rows, 1);
 end
 tic;
-W = zeros(features, tasks); before = W; t = 1; t_before = 0; gamma = 1;
+W = zeros(features, tasks); before = W; t = 1; t_before = 0; gamma = 1; objective = zeros(iterations, 1);
 for k = 1:iterations
   Z = W + (t_before - 1) / t * (W - before);
   [value, gradient] = loss_at(X, y, Z);
@@ -47,6 +47,7 @@ for k = 1:iterations
     end
     gamma = 2 * gamma;
   end
+  objective(k) = loss_of(X, y, W) + penalty * sum(svd(W));
   t_before = t; t = (1 + sqrt(1 + 4 * t^2)) / 2;
 end
 printf('%.3f\n', toc);
