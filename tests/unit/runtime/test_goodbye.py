@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from taskveil.methods.base import Billboard
-from taskveil.runtime.round import Position
 from taskveil.runtime.federation import join, server
 from taskveil.runtime.federation.processes import Child, environment
+from taskveil.runtime.round import Position
 
 
 @pytest.fixture
