@@ -31,6 +31,7 @@ from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve, charges_of
+from taskveil.runtime.run import Run
 
 TRIALS = 1600
 SELECTION = 0.35  # of the runs: learned scores need more of them than a threshold does
@@ -56,7 +57,7 @@ class World:
 
     def run(self, noise_seed: int) -> np.ndarray:
         self.estimator.insecure_noise_seed = noise_seed
-        self.estimator._run(self.spy, self.log.block, self.log.public, self.log.plan)
+        self.estimator._run(Run(self.spy, self.log.public, self.log.plan), self.log.block)
         return self.transcript.vector()
 
 

@@ -41,6 +41,7 @@ from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve
+from taskveil.runtime.run import Run
 from taskveil.tasks.task import TaskSet
 
 ROWS = 4
@@ -160,12 +161,12 @@ def _audited(
     logs: list[RunLog] = []
     expected: list[Outlook] = []
 
-    def run(method: Any, block: Any, public: Any, plan: Plan) -> Any:
-        expected.append(expect(plan, public, len(joined.coins), alarm, known))
+    def run(run: Run, block: Any) -> Any:
+        expected.append(expect(run.plan, run.public, len(joined.coins), alarm, known))
         if announce is not None:
             announce(expected[0].words())
-        logs.append(RunLog(method, block, public, plan))
-        return type(est)._run(est, logged(method, logs[0]), block, public, plan)
+        logs.append(RunLog(run.method, block, run.public, run.plan))
+        return type(est)._run(est, replace(run, method=logged(run.method, logs[0])), block)
 
     est._run = run  # this fit only
     try:
