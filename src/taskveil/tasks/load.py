@@ -97,7 +97,7 @@ def load_tasks(
     lazy : bool, default=False
         Leave the rows where they are: `source` is a folder, a pattern or an address of Parquet files, for runtime="dask".
     partitions : int or None, default=None
-        Of a lazy task set, into how many parts of whole tasks it is cut; None: parts of about 32 MiB.
+        Of a lazy task set, into how many parts of whole tasks it is cut; None: eight, or more of about 32 MiB.
 
     Returns
     -------
