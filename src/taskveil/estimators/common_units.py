@@ -76,8 +76,8 @@ def chosen_units(estimator: Any, tasks: TaskSet, weights: np.ndarray | None = No
         method = method.in_own_units()
     if estimator.scaling != "private":
         scaling = estimator._scaling(tasks, weights)
-        open_question = estimator.scaling == "auto" and estimator.prior is None and scaling.mode in ("own", "declared")
-        if open_question and method.common_units:
+        free = estimator.scaling == "auto" and estimator.prior is None and str(estimator.unit) == "task"
+        if free and scaling.mode in ("own", "declared") and method.common_units:
             return _in_best_units(estimator, method, scaling, tasks)
         return method.in_own_units() if scaling.mode == "own" else method, scaling, []
     if estimator.normalise is not None:

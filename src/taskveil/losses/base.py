@@ -33,7 +33,8 @@ class Loss(ABC):
     kernel        number of its branch in solvers/kernels.py, or None: the solvers then use NumPy
     quadratic     whether its second derivative is 1 everywhere
     strengths     centre and width, in decades, of what is believed of signal-to-noise ratios beforehand
-    prior_rows    what the belief in noise variance one is worth, in rows
+    likelihood    whether minus the loss is a row's log likelihood, with no noise variance to be estimated
+    prior_rows    else what the belief in noise variance one is worth, in rows
     step_size     length at which a step from the public model is cut off, in common units
     rowwise       whether a task's loss is a sum over its rows; if not, `working` is its own and solvers/cox.py minimises it
     score_range   working scores further from zero do not change a row's weight further: separable tasks stay finite
@@ -46,6 +47,7 @@ class Loss(ABC):
     kernel: int | None = None
     quadratic: bool = False
     strengths: tuple[float, float] = (0.0, 2.0)
+    likelihood: bool = False
     prior_rows: float = 0.0
     step_size: float = 1.0
     score_range: float = SCORE_RANGE

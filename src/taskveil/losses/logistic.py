@@ -22,7 +22,8 @@ STEPS = 50
 class Logistic(Loss):
     """Negative log-likelihood of a Bernoulli label; smooth with constant 1/4, Lipschitz with constant 1.
 
-    Labels say little about the scale of a score: signal-to-noise ratios are believed to be around three, within one decade.
+    Labels say little about the scale of a score: signal-to-noise ratios are believed to be around one, within one decade (a wider
+    belief, or one around three, makes rare classes overconfident).
     """
 
     name = "logistic"
@@ -30,8 +31,8 @@ class Logistic(Loss):
     smoothness = 0.25
     lipschitz = 1.0
     kernel = 1
-    strengths = (0.5, 1.0)
-    prior_rows = 30.0
+    strengths = (0.0, 1.0)
+    likelihood = True
     step_size = 2.0
 
     def value(self, scores: Array, y: Array) -> Array:

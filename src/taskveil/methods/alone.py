@@ -1,8 +1,8 @@
 """Learning alone: what every task can do without anybody, and what sharing has to beat.
 
 Each task weighs the strengths of its ridge penalty by their evidence on its own rows (solvers/evidence.py), or picks its
-l1 penalty by cross-validation. One-row and one-class tasks get a constant
-model. Nothing here is ever sent.
+l1 penalty by cross-validation. Tasks whose rows tell little keep a constant, their own mean or smoothed class shares: a
+slope from two rows, in units of their own spread, is no knowledge. Nothing here is ever sent.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from taskveil.tasks.block import TaskBlock
 
 L1_STRENGTHS = np.geomspace(1.0, 1e-2, 9)  # share of the strength at which all weights vanish
 FOLDS = 5
+FEW_ROWS = {"squared": 5.0, "logistic": 8.0}  # worth fewer rows than this, a task keeps a constant; other losses keep slopes
 
 
 def alone_models(
@@ -38,8 +39,17 @@ def _ridge(
 
     if strength is not None:
         return minimise_local(block, loss, strength, fit_intercept=fit_intercept)
-    W, _ = averaged_models(block, [Prior()], loss.name, fit_intercept)
+    few = tells_little(block, loss.name) & fit_intercept
+    W, _ = averaged_models(block, [Prior()], loss.name, fit_intercept, constant=few)
     return W, best_intercepts(block, W, loss, fit_intercept)
+
+
+def tells_little(block: TaskBlock, loss: str) -> np.ndarray:
+    """(m, r) whether a task has too few rows for a slope of its own; labels count by their variance, 4 n p (1 - p) rows."""
+    rows = np.repeat(block.counts[:, None], block.n_outputs, axis=1).astype(float)
+    if LOSSES.get(loss).labels:
+        rows = rows * (1.0 - np.square(block.means_by_task(block.y)))
+    return rows < FEW_ROWS.get(loss, 0.0)
 
 
 def _lasso(

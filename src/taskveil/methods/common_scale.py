@@ -171,6 +171,7 @@ class CommonScaleTasks(TaskSide):
 
     def __init__(self, inner: Method, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.inner, self.block, self.public, self.plan = inner, block, public, own_plan(plan)
+        self.whole_plan = plan
         self.units = units_for(plan.budget)
         self._made: tuple[bytes, TaskSide, Scaling] | None = None
 
@@ -179,7 +180,7 @@ class CommonScaleTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if view.round < self.units.rounds:
-            return state, self.units.message(self.block, view)
+            return state, self.units.message(self.block, view, self.public, self.whole_plan)
         side, _ = self._side(view)
         state = state or side.start()
         new, message = side.step(state, self._own(view))

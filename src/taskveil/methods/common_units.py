@@ -38,7 +38,7 @@ class Units(ABC):
         """Whether their noise is small enough to be of use: from public sizes alone."""
 
     @abstractmethod
-    def message(self, block: TaskBlock, view: View) -> Message:
+    def message(self, block: TaskBlock, view: View, public: PublicInfo, plan: Plan) -> Message:
         """What tasks send in the round after this view."""
 
     @abstractmethod

@@ -1,19 +1,27 @@
-"""One model for all rows of all tasks, with each task's own intercept: what sharing everything would give.
+"""One model for all rows of all tasks, with a level of its own for each task: what sharing everything would give.
 
-Without privacy the server takes Newton steps on the pooled loss: one for squared loss, several for logistic loss. A
-block sends the sum of its tasks' curvatures and gradients.
+Without privacy this is a ridge or logistic regression on all rows in common units: exact sums of curvature and gradient, Newton
+steps at the server (one is enough for squared loss), and a penalty on the slopes by their evidence (MacKay 1992), as tuned as a
+cross-validated one. Tasks differ by a level around the common intercept, shrunk by how much levels really differ:
 
-In a private run the shared weights are learnt by noisy gradient rounds, see methods/mean.py, and used as they are.
+    "statistics"  curvature H, gradient g, sum of squared slopes, number of rows, at the public model       VectorSum, no bound
+    "levels"      sums of U^2, V, V^2 over tasks, U and V the slope and curvature of a task's loss in its     VectorSum, no bound
+                  level (last round): E U^2 = s^2 V + t^2 V^2 for levels of variance t^2, s^2 = 1 for classes
+
+Counts, times and wild numbers keep an intercept or baseline of every task's own: see own_intercepts.py.
+
+In a private run the shared weights are learnt by noisy rounds, see methods/mean.py, and used as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts
+from taskveil.losses.base import Loss
 from taskveil.methods.base import (
     ANY_KIND,
     ANY_LOSS,
@@ -27,20 +35,19 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
+from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
 from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
-from taskveil.privacy.partial_sums import Partial, add_up, joined
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
 
-STATISTICS = "statistics"
-RIDGE = 1e-6  # relative to the mean curvature; decides constant columns
-ROUNDS = 12
-CHUNK = 2**22  # numbers of single tasks in memory at once
+LEVELS = "levels"
+RIDGE = 1e-9  # relative to the mean curvature; decides constant columns
+ROUNDS = 12  # but for squared loss
+LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
 
 class Pooled(Method):
-    """One common weight vector for all tasks, own intercepts.
+    """One common weight vector for all tasks, and a level of its own for each.
 
     rounds    Newton rounds without privacy (1 suffices for squared loss); noisy gradient rounds with it
     """
@@ -48,17 +55,24 @@ class Pooled(Method):
     name = "pooled"
     kinds, losses = ANY_KIND, ANY_LOSS
     units = ("task", "record")
+    common_units = True
     reference = "the pooled baseline of all five papers"
 
     def __init__(self, rounds: int | None = None):
         self.rounds = rounds
 
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Without noise they cost nothing; with it directions are sent, which need none."""
+        return budget.epsilon is None and common_level(public)
+
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         if budget.epsilon is not None:
             return self._noisy().requests(public, budget)
-        rounds = 1 if public.loss == "squared" else (self.rounds or ROUNDS)
-        shape = (public.n_outputs, public.n_features, public.n_features + 1)
-        return [Request(STATISTICS, t + 1, VectorSum(shape, Contribution.unbounded)) for t in range(rounds)]
+        rounds = newton_rounds(public, self.rounds)
+        if not common_level(public):
+            return own_intercept_requests(public, rounds)
+        levels = Request(LEVELS, rounds + 1, VectorSum((public.n_outputs, 3), Contribution.unbounded))
+        return [*(statistics_request(public, t + 1) for t in range(rounds)), *([levels] if public.fit_intercept else [])]
 
     def _noisy(self) -> Method:
         from taskveil.methods.mean import Mean
@@ -68,12 +82,12 @@ class Pooled(Method):
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.epsilon is not None:
             return self._noisy().task_side(block, public, plan)
-        return PooledTasks(block, public)
+        return PooledTasks(block, public, plan) if common_level(public) else OwnInterceptTasks(block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if plan.budget.epsilon is not None:
             return self._noisy().server_side(public, plan)
-        return PooledServer(public)
+        return PooledServer(public) if common_level(public) else OwnInterceptServer(public)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self._noisy().ranges(public)
@@ -85,64 +99,124 @@ class Pooled(Method):
         return False
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
-        return Models(billboard.values["mean"][None], np.zeros((1, public.n_outputs)))
+        intercept = billboard.values.get("intercept", np.zeros(public.n_outputs))
+        return Models(billboard.values["mean"][None], np.asarray(intercept)[None])
+
+
+def common_level(public: PublicInfo) -> bool:
+    """Whether one intercept serves all tasks, around which each has a level."""
+    return public.loss in ("squared", "logistic")
+
+
+def newton_rounds(public: PublicInfo, asked: int | None) -> int:
+    return 1 if public.loss == "squared" else int(asked or ROUNDS)
+
+
+def statistics_request(public: PublicInfo, round: int) -> Request:
+    width = public.n_features + int(public.fit_intercept)
+    return Request(STATISTICS, round, VectorSum((public.n_outputs, width * (width + 1) + 2), Contribution.unbounded))
+
+
+def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> np.ndarray:
+    """(r, w (w + 1) + 2): H, g, squared slopes and rows of all tasks together, at the model (r, w)."""
+    total = np.zeros((block.n_outputs, model.shape[1] * (model.shape[1] + 1) + 2))
+    for part in block.parts():  # a few rows at a time: no second array of the size of X
+        X = np.asarray(part.X, dtype=float)
+        X = np.column_stack([X, np.ones(len(X))]) if block.constant else X
+        weights = np.ones(len(X)) if part.weights is None else part.weights
+        scores = X @ model.T
+        slopes, bends = loss.derivative(scores, part.y), loss.second_derivative(scores, part.y)
+        for k in range(block.n_outputs):
+            slope = weights * slopes[:, k]
+            curvature = (X * (weights * bends[:, k])[:, None]).T @ X
+            total[k] += np.concatenate([curvature.ravel(), slope @ X, [slope @ slopes[:, k], weights.sum()]])
+    return total
+
+
+def sealed(total: np.ndarray, n_tasks: int) -> Message:
+    return {STATISTICS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, n_tasks)}
+
+
+def newton_step(
+    total: np.ndarray, model: np.ndarray, strength: np.ndarray, loss: str, free: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The next model (r, w), its penalty and the noise variance (r,); the last `free` columns are not penalised.
+
+    The penalty is s^2 g / |w|^2, with g = tr (H + penalty)^-1 H the parameters that the rows determine: the evidence is largest
+    there. With one quadratic for all strengths (squared loss) it is iterated, else it moves with the steps.
+    """
+    found = [_step_of(*_unpacked(total[k], model.shape[1]), model[k], float(strength[k]), loss, free) for k in range(len(model))]
+    return np.stack([f[0] for f in found]), np.array([f[1] for f in found]), np.array([f[2] for f in found])
+
+
+def _unpacked(total: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    square = width * width
+    return total[:square].reshape(width, width), total[square : square + width], float(total[-2]), float(total[-1])
+
+
+def _step_of(
+    H: np.ndarray, g: np.ndarray, squares: float, rows: float, model: np.ndarray, strength: float, loss: str, free: int
+) -> tuple[np.ndarray, float, float]:
+    width = len(model)
+    size = max(float(np.trace(H)) / width, 1e-300)
+    penalised = np.ones(width)
+    penalised[width - free :] = 0.0
+    move, variance = np.zeros(width), 1.0
+    for _ in range(20 if loss == "squared" else 1):
+        regular = H + np.diag(strength * penalised + RIDGE * size)
+        solved = np.linalg.solve(regular, np.column_stack([-g - strength * penalised * model, H]))
+        move, determined = solved[:, 0], float(np.trace(solved[:, 1:]))
+        if loss == "squared":
+            left = squares + 2.0 * g @ move + move @ H @ move
+            variance = max(left, 1e-12 * squares) / max(rows - determined, 1.0)
+        long = float(np.square((model + move) * penalised).sum())
+        strength = float(np.clip(variance * max(determined - free, 0.0) / max(long, 1e-300), 0.0, 1e3 * size))
+    if loss != "squared":
+        move = move * min(1.0, LONGEST_STEP / max(float(np.linalg.norm(move)), 1e-300))
+    return model + move, strength, variance
 
 
 class PooledTasks(TaskSide):
-    """Curvature and gradient of the summed loss at the billboard's weights and the task's own best intercept."""
+    """Sums of exact statistics; in the end the common model with a level of its own."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo):
+    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.block, self.public = block, public
         self.loss = LOSSES.get(public.loss)
+        self.asked = {(p.round, p.name) for p in plan.releases}
 
     def start(self) -> State:
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
+        if (view.round + 1, STATISTICS) in self.asked:
+            wide, model = replace(self.block, constant=self.public.fit_intercept), view["mean"]
+            if self.public.fit_intercept:
+                model = np.column_stack([model, view["intercept"]])
+            return state, sealed(statistics(wide, model, self.loss), self.block.n_tasks)
+        slope, bend = self._at_level(view, np.zeros((self.block.n_tasks, self.block.n_outputs)))
+        total = np.stack([np.square(slope).sum(axis=0), bend.sum(axis=0), np.square(bend).sum(axis=0)], axis=1)
+        return state, {LEVELS: seal_clipped_sum(VectorSum(total.shape, Contribution.unbounded), total, self.block.n_tasks)}
+
+    def _at_level(self, view: View, level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(m, r) slope and curvature of every task's summed loss in its level."""
         block = self.block
-        m, r, d = block.n_tasks, block.n_outputs, block.n_features
-        W = np.repeat(view["mean"][None], m, axis=0)
-        if not self.loss.rowwise:
-            what = VectorSum((r, d, d + 1), Contribution.unbounded)
-            return state, {STATISTICS: seal_clipped_sum(what, self._together(W[0, 0]), m)}
-        b = best_intercepts(block, W, self.loss, self.public.fit_intercept)
-        scores = block.scores(W, b)
-        slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
-        weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        few, partial = max(1, CHUNK // (r * d * (d + 1))), None
-        for first in range(0, m, few):  # summed here: one such array for every task would not fit for images
-            own = np.stack([self._own(i, slopes, bends, weights) for i in range(first, min(first + few, m))])
-            added = Partial((add_up(own, Contribution.unbounded),))
-            partial = added if partial is None else joined([partial, added])
-        return state, {STATISTICS: seal_clipped_sum(VectorSum((r, d, d + 1), Contribution.unbounded), partial, m)}
-
-    def _own(self, i: int, slopes: np.ndarray, bends: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Curvature and gradient of one task, (r, d, d + 1)."""
-        rows, d = self.block.rows(i), self.block.n_features
-        own = np.zeros((self.block.n_outputs, d, d + 1))
-        X = np.asarray(self.block.X[rows], dtype=float)
-        for k in range(len(own)):
-            bend = weights[rows] * bends[rows, k]
-            weight = bend.sum()
-            centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
-            own[k, :, :d] = (centred * bend[:, None]).T @ centred
-            own[k, :, d] = (weights[rows] * slopes[rows, k]) @ X
-        return own
-
-    def _together(self, w: np.ndarray) -> np.ndarray:
-        """The same for a loss whose rows count together, task by task: every task keeps its own baseline."""
-        block, d = self.block, self.block.n_features
-        weights = np.ones(block.n_rows) if block.weights is None else block.weights
-        total = np.zeros((1, d, d + 1))
-        for rows in map(block.rows, range(block.n_tasks)):
-            X = np.asarray(block.X[rows], dtype=float)
-            _, gradient, curvature = partial_likelihood(X, block.y[rows, 0], weights[rows], w)
-            total[0] += np.column_stack([curvature, gradient])
-        return total
+        scores = block.X @ view["mean"].T + view["intercept"] + level[block.task_of_row]
+        counts = block.counts[:, None]
+        slope = counts * block.means_by_task(self.loss.derivative(scores, block.y))
+        return slope, counts * block.means_by_task(self.loss.second_derivative(scores, block.y))
 
     def finish(self, state: State, view: View) -> Models:
+        if "level_spread" not in view:  # written by an earlier version, in units of every task's own
+            return OwnInterceptTasks(self.block, self.public).finish(state, view)
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
-        return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept))
+        level = np.zeros(W.shape[:2])
+        spread = view["level_spread"]
+        if self.public.fit_intercept and np.any(spread > 0.0):
+            pull = 1.0 / np.maximum(spread, 1e-9)
+            for _ in range(1 if self.public.loss == "squared" else 20):
+                slope, bend = self._at_level(view, level)
+                level = level - np.clip((slope + pull * level) / (bend + pull), -2.0, 2.0)
+        return Models(W, view["intercept"] + level)
 
 
 class PooledServer(ServerSide):
@@ -150,19 +224,28 @@ class PooledServer(ServerSide):
         self.public = public
 
     def start(self) -> tuple[State, Billboard]:
-        mean = np.zeros((self.public.n_outputs, self.public.n_features))
-        return {"mean": mean, "round": np.array(0)}, Billboard(0, {"mean": mean})
+        r, d = self.public.n_outputs, self.public.n_features
+        state = {
+            "round": np.array(0), "mean": np.zeros((r, d)), "intercept": np.zeros(r), "level_spread": np.zeros(r),
+            "strength": np.zeros(r), "variance": np.ones(r),
+        }  # fmt: skip
+        return state, self._billboard(state, None)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
-        t, d = int(state["round"]) + 1, self.public.n_features
-        curvature, gradient = releases[STATISTICS][:, :, :d], releases[STATISTICS][:, :, d]
-        ridge = RIDGE * np.trace(curvature, axis1=1, axis2=2) / d + 1e-300
-        regular = curvature + ridge[:, None, None] * np.eye(d)
-        move = np.linalg.solve(regular, (gradient + ridge[:, None] * state["mean"])[:, :, None])[:, :, 0]
-        length = np.linalg.norm(move, axis=1, keepdims=True)
-        longest = 10.0 / np.maximum(length, 1e-300) if self.public.loss != "squared" else 1.0
-        mean = state["mean"] - move * np.minimum(1.0, longest)
-        still = bool(np.abs(move).max() < 1e-9)
-        return {"mean": mean, "round": np.array(t)}, Billboard(t, {"mean": mean}, accepted=accepted, done=still)
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+        new, d, free = {**state, "round": state["round"] + 1}, self.public.n_features, int(self.public.fit_intercept)
+        if STATISTICS in releases:
+            model = np.column_stack([state["mean"], state["intercept"]]) if free else state["mean"]
+            model, new["strength"], new["variance"] = newton_step(
+                releases[STATISTICS], model, state["strength"], self.public.loss, free
+            )
+            new["mean"] = model[:, :d]
+            new["intercept"] = model[:, d] if free else state["intercept"]
+        if LEVELS in releases:
+            slopes, bends, squared = releases[LEVELS].T
+            variance = state["variance"]
+            new["level_spread"] = np.maximum(slopes - variance * bends, 0.0) / np.maximum(squared, 1e-300) / variance
+        return new, self._billboard(new, accepted)
+
+    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
+        values = {name: state[name] for name in ("mean", "intercept", "level_spread")}
+        return Billboard(int(state["round"]), values, accepted=accepted)

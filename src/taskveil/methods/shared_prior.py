@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts
+from taskveil.methods.alone import best_intercepts, tells_little
 from taskveil.methods.base import Models, PublicInfo, View
 from taskveil.methods.common_units import CommonUnits
 from taskveil.privacy.mechanisms.base import gaussian_tail
@@ -199,10 +199,11 @@ def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *
     theirs says nothing here.
     """
     options = options + stated_priors(public)
-    W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=own_scale)
+    little = tells_little(block, public.loss) & public.fit_intercept
+    W, weights = averaged_models(block, options, public.loss, public.fit_intercept, own_scale=own_scale, constant=little)
     few = block.counts < FEW_ROWS
     if few.any() and not (isinstance(block, CommonUnits) or public.declared_bounds or public.unit_rows):
-        alone, _ = averaged_models(block, options[:1], public.loss, public.fit_intercept, own_scale=own_scale)
+        alone, _ = averaged_models(block, options[:1], public.loss, public.fit_intercept, constant=little)
         W, weights = np.where(few[:, None, None], alone, W), np.where(few[:, None], np.eye(len(options))[0], weights)
     b = best_intercepts(block, W, LOSSES.get(public.loss), public.fit_intercept)
     return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})

@@ -5,7 +5,7 @@ constant column, so that a task of one row, or of one class, still says somethin
 
     "base"      mean label of every task (classification only, round 1)               VectorSum, bound 1
     "score"     a ridge step of every task from the public model, in units of the     VectorSum, bound 1
-                longest: for few rows its gradient, for many its solution
+                longest: for few rows its gradient, for many its solution (numbers and labels without noise: pooled.py)
     "moment"    second moment of what is left of a task's model, of length one        OuterSum, bound 1
     "strength"  what its rows say (log evidence) of each way to differ from the       VectorSum, bound 1
                 public model, and by how much (last round)
@@ -13,7 +13,8 @@ constant column, so that a task of one row, or of one class, still says somethin
     task        averages over ways and strengths, by that belief and the evidence of its own rows
 
 Steps for logistic loss are those of Boehning & Lindsay (1988), with curvature 1/4 everywhere: linear in the labels, so that they
-add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that.
+add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that. The server
+makes up for it: it divides by 4 p (1 - p) at the base rate, which bounds the mean curvature wherever classes stay as rare.
 
 **Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
 
@@ -51,6 +52,8 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.common_units import CommonUnits
+from taskveil.methods.own_intercepts import STATISTICS
+from taskveil.methods.pooled import common_level, newton_rounds, newton_step, sealed, statistics, statistics_request
 from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
@@ -70,11 +73,14 @@ BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
 STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are taken
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
-NOISE_PER_ROUND = 0.12  # rounds = this over the noise of one release, norm over number of tasks
+NOISE_PER_ROUND, OF_LABELS = 0.12, 0.06  # rounds = this over the noise of one release, norm over number of tasks
+MOST_NOISE = 0.12  # of one release, times the root of the number of features: above it directions are sent
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
 WAYS = 7
 PUBLISHED = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
+LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
+FURTHER = 1.8  # and further still: penalties shorten them, and below two such a walk converges
 CLEAR = 4.0  # deviations of noise by which one sum must be ahead of another
 HEARD = 0.15  # nats a task must be ahead on average to be heard: more noise, and nobody is asked
 SURE = 12.0  # nats by which what all tasks say may speak against a way or a strength
@@ -116,6 +122,8 @@ class Together(Method):
         self.check(public, budget)
         if not self.gains_by_common_units(public, budget):
             return self._directions().requests(public, budget)
+        if budget.epsilon is None and common_level(public):
+            return self._exact_requests(public)
         rounds, strength = self._sizes(public, budget)
         return self._requests(public, rounds, private=budget.epsilon is not None, strength=strength)
 
@@ -123,10 +131,19 @@ class Together(Method):
         """Whether scores are sent: a public question."""
         if self.messages is not None or budget.epsilon is None:
             return self.messages != "directions"
-        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= NOISE_PER_ROUND
+        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= MOST_NOISE
 
     def _directions(self) -> Subspace:
         return Subspace(self.rounds)
+
+    def _exact_requests(self, public: PublicInfo) -> list[Request]:
+        """Without noise: the model of all rows from exact statistics, then what is left of each task's, then strengths."""
+        rounds, width = newton_rounds(public, self.rounds), public.n_features + int(public.fit_intercept)
+        asked = [statistics_request(public, t + 1) for t in range(rounds)]
+        if self.moment_share > 0.0:
+            rounds += 1
+            asked.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
+        return [*asked, Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded))]
 
     def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
@@ -146,8 +163,8 @@ class Together(Method):
         """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
         if budget.epsilon is None:
             return int(self.rounds or PLAIN_ROUNDS), True
-        noise = self._noise(public, budget)
-        return int(self.rounds or np.clip(NOISE_PER_ROUND / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
+        noise, enough = self._noise(public, budget), OF_LABELS if LOSSES.get(public.loss).labels else NOISE_PER_ROUND
+        return int(self.rounds or np.clip(enough / noise[SCORE], 1, MOST_ROUNDS)), noise[STRENGTH] <= HEARD
 
     def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
         """Norm of the noise of one score, and what noise hides in a release of the strength, over the number of tasks."""
@@ -179,7 +196,7 @@ class Together(Method):
 
 
 def scored(plan: Plan) -> bool:
-    return any(p.name == SCORE for p in plan.releases)
+    return any(p.name in (SCORE, STATISTICS) for p in plan.releases)
 
 
 def based(public: PublicInfo) -> bool:
@@ -236,6 +253,8 @@ class TogetherTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss = self.public.loss
+        if (view.round + 1, STATISTICS) in self.asked:
+            return state, sealed(statistics(self.block, view["model"], LOSSES.get(loss)), self.block.n_tasks)
         message: Message = {}
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
@@ -274,13 +293,17 @@ def finite(messages: np.ndarray) -> np.ndarray:
     return np.where(usable, messages, 0.0)
 
 
-def without_noise(mean: np.ndarray, deviation: float) -> tuple[np.ndarray, float]:
-    """A noisy mean, zero where it may be noise, else shrunk by the noise's share of its length (James-Stein); its log doubt."""
+def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
+    """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
+
+    Zero where it may be noise, unless it is `known` that there is something: shrinking alone then costs nothing on average, and
+    the small steps near the right model count.
+    """
     length, noise = float(np.square(mean).sum()), mean.size * deviation**2
     if noise == 0.0:
         return mean, 0.0
     chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
-    if chance > CHANCE:
+    if chance > CHANCE and not known:
         return np.zeros_like(mean), 0.0
     return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))
 
@@ -295,24 +318,33 @@ class TogetherServer(ServerSide):
         state = {
             "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
             "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
-            "belief": np.zeros((WAYS, len(SENT))),
+            "belief": np.zeros((WAYS, len(SENT))), "strength": np.zeros(self.public.n_outputs),
+            "bend": np.ones(self.public.n_outputs), "unheard": np.zeros((self.public.n_outputs, width)), "waited": np.array(0),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
         new = {**state, "round": np.array(t)}
+        if STATISTICS in releases:
+            found = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
+            new["model"], new["strength"], _ = newton_step(*found)
         if BASE in releases:
             deviation = self._deviation(self.planned[t, BASE]) * math.sqrt(r) / m
             share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)
             least = max(2.0 * deviation, 1.0 / m)
             model = state["model"].copy()
-            model[:, -1] = 2.0 * np.arctanh(np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share)
-            new["model"] = model
+            share = np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share
+            model[:, -1] = 2.0 * np.arctanh(share)
+            new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:
-            move, doubt = without_noise(releases[SCORE] / m, self._deviation(self.planned[t, SCORE]) / m)
-            new["model"] = state["model"] + LOSSES.get(self.public.loss).step_size * move
-            new["model_doubt"] = np.array(doubt)
+            known = bool(np.any(state["model"][:, : self.public.n_features]))
+            total, k = releases[SCORE] + state["unheard"], int(state["waited"]) + 1  # steps from one model add up
+            move, doubt = without_noise(total / (k * m), self._deviation(self.planned[t, SCORE]) / (math.sqrt(k) * m), known)
+            wait = not known and not np.any(move)
+            new["unheard"], new["waited"] = (total, np.array(k)) if wait else (np.zeros_like(total), np.array(0))
+            new["model"] = state["model"] + LOSSES.get(self.public.loss).step_size * move / state["bend"][:, None]
+            new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if known else doubt)  # of the clearest step
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
             new["share"], new["basis"], unsure = common_directions(releases[MOMENT], deviation, m, r)

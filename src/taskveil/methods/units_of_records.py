@@ -43,7 +43,7 @@ class RecordUnits(Units):
     def worth_buying(self, plan: Plan, public: PublicInfo) -> bool:
         return noise_of_a_mean(plan, public) <= MOST_NOISE
 
-    def message(self, block: TaskBlock, view: View) -> Message:
+    def message(self, block: TaskBlock, view: View, public: PublicInfo, plan: Plan) -> Message:
         x = columns_of(block)
         rows = np.hstack([x, np.square(np.clip(x, -1.0, 1.0))]) / math.sqrt(2 * x.shape[1])
         slopes = np.ones((len(x), 1)) if block.weights is None else block.weights[:, None]

@@ -6,6 +6,8 @@
     round 2  "common-centre"  per column the task's mean over (R scale), clipped to [-1, 1]; VectorSum, bound 1
     server   centre = R scale mean, unless it lies close to the end of that range or drowns in noise
 
+R is public: as large as the noise of a centre allows, three tenths of a scale, or ten scales.
+
 Where nothing common was found a task uses its own centre or scale: they are its own business, since the unit is the task and only
 clipped messages leave it. l is corrected for its bias in tasks of few rows, E log s^2 = log sigma^2 + digamma(v/2) - log(v/2)
 with v = rows - 1 (normal rows).
@@ -33,12 +35,13 @@ from taskveil.threads import each
 
 SCALE, CENTRE = "common-scale", "common-centre"
 DECADES = 4.0  # B: deviations from 1e-4 to 1e4 of the user's units are told apart; others count as the nearest of these
-RANGE = 10.0  # R: centres up to ten deviations from zero are found; a task's own is used beyond
+RANGE, LARGEST_RANGE = 10.0, 1e4  # R: centres up to that many deviations from zero are found; a task's own is used beyond
+CENTRE_NOISE = 0.3  # of a scale: what a centre may be wrong by
 SCALE_PART = 0.7  # of what is spent on units; the rest is for centres
 VALUE_PART = 0.8  # of a scale message's squared length; the rest says whether there is a value
 MOST_NOISE = 0.2  # of a log10 scale; above it a common scale is not worth buying
 CLEAR = 4.0  # deviations of noise by which a count must stand out
-NEAR_END = 0.8  # of RANGE: a centre further out may have been clipped
+NEAR_END = 0.9  # of RANGE: a centre further out may have been clipped
 
 
 class TaskUnits(Units):
@@ -56,13 +59,15 @@ class TaskUnits(Units):
     def worth_buying(self, plan: Plan, public: PublicInfo) -> bool:
         return decades_of_noise(plan, public, public.n_tasks) <= MOST_NOISE
 
-    def message(self, block: TaskBlock, view: View) -> Message:
-        return {SCALE: scale_message(block)} if view.round == 0 else {CENTRE: centre_message(block, view)}
+    def message(self, block: TaskBlock, view: View, public: PublicInfo, plan: Plan) -> Message:
+        if view.round == 0:
+            return {SCALE: scale_message(block)}
+        return {CENTRE: centre_message(block, view, _reach(_deviation(CENTRE, public, plan), public))}
 
     def publish(self, releases: Mapping[str, np.ndarray], values: State, public: PublicInfo, plan: Plan) -> State:
         if SCALE in releases:
             return {**values, **_scales(releases[SCALE], _deviation(SCALE, public, plan))}
-        return {**values, **_centres(releases[CENTRE], values, _deviation(CENTRE, public, plan), public.n_tasks)}
+        return {**values, **_centres(releases[CENTRE], values, _deviation(CENTRE, public, plan), public)}
 
     def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
         mean, deviation, seen = own_statistics(block)
@@ -103,10 +108,10 @@ def scale_message(block: TaskBlock) -> np.ndarray:
     return np.stack(weighted, axis=1) / math.sqrt(seen.shape[1])
 
 
-def centre_message(block: TaskBlock, view: View) -> np.ndarray:
-    """(m, columns): means in units of R scales; zero where the column has no common scale."""
+def centre_message(block: TaskBlock, view: View, reach: float = RANGE) -> np.ndarray:
+    """(m, columns): means in units of R = `reach` scales; zero where the column has no common scale."""
     mean, _, _ = own_statistics(block)
-    places = np.clip(mean / (RANGE * view["common/scale"]), -1.0, 1.0) * view["common/scaled"]
+    places = np.clip(mean / (reach * view["common/scale"]), -1.0, 1.0) * view["common/scaled"]
     return places / math.sqrt(mean.shape[1])
 
 
@@ -120,12 +125,18 @@ def _scales(total: np.ndarray, deviation: float) -> State:
     return {"common/scale": np.where(clear, 10.0**logs, 1.0), "common/scaled": clear.astype(np.float64)}
 
 
-def _centres(total: np.ndarray, values: State, deviation: float, n_tasks: int) -> State:
-    spread = math.sqrt(total.size) / n_tasks
+def _reach(deviation: float, public: PublicInfo) -> float:
+    """R, from the noise of a sum of centres."""
+    noise = deviation * math.sqrt(n_columns(public)) / public.n_tasks
+    return float(np.clip(CENTRE_NOISE / max(noise, 1e-300), RANGE, LARGEST_RANGE))
+
+
+def _centres(total: np.ndarray, values: State, deviation: float, public: PublicInfo) -> State:
+    spread, reach = math.sqrt(total.size) / public.n_tasks, _reach(deviation, public)
     places = np.clip(total * spread, -1.0, 1.0)
-    precise = deviation * spread * RANGE <= 1.0
+    precise = deviation * spread * reach <= 1.0
     found = (np.abs(places) <= NEAR_END) & (values["common/scaled"] > 0) & precise
-    centre = np.where(found, places * RANGE * values["common/scale"], 0.0)
+    centre = np.where(found, places * reach * values["common/scale"], 0.0)
     return {"common/centre": centre, "common/centred": found.astype(np.float64)}
 
 

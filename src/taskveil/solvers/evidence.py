@@ -6,9 +6,15 @@ Minka 2000):
 
     log p(y | C, t) = -1/2 sum_j log(1 + t e_j) - (n_i - 1)/2 log(residual) + a constant of the task
 
-For any other loss y is replaced by its working response (iteratively reweighted least squares: the Laplace
-approximation around the averaged model; `Loss.working`). Its noise variance is one if labels follow a logistic model and
-less where they can be separated; it is estimated like the other, with a prior worth `prior_rows` rows at one.
+For any other loss y is replaced by its working response (iteratively reweighted least squares around the averaged model;
+`Loss.working`), which gives the posterior mean w_t of every strength. Where the loss is a likelihood (labels) the evidence is
+Laplace's, with the true one:
+
+    log p(y | C, t) = sum_k log p(y_k | x_k'w_t) - 1/2 (w_t - c)'C^-1 (w_t - c)/t - 1/2 sum_j log(1 + t e_j)
+
+The likelihood of working responses takes surprising labels for outliers of many deviations, and every task for a special one:
+for nine hits in ten rows of a rare class it is five nats off. Counts, times and wild numbers, whose spread is unknown, keep it:
+their noise variance is estimated like that of numbers, with a prior worth `prior_rows` rows at one.
 
 Strengths are compared as signal-to-noise ratios, t times the mean of e_j per row, with a log-normal prior that each loss
 states (`Loss.strengths`). Without a proper prior six rows and fourteen features make every interpolation plausible.
@@ -30,6 +36,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from taskveil.losses import LOSSES
+from taskveil.losses.base import Loss
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
 from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
@@ -39,6 +46,7 @@ from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each
 
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
 LOG_PRIOR = {
     name: log_softmax(-0.5 * np.square((np.log10(SIGNAL_TO_NOISE) - centre) / width))
@@ -49,7 +57,8 @@ REWEIGHTINGS = 6
 ORDINARY = 1e100  # features between this and its inverse can be squared and added up
 SMALLEST = 1e-150
 
-Solve = Callable[[CentredRows], Array]
+Likelihood = Callable[[Array], Array]  # scores (k, n, g) of rows, as they are weighed -> log likelihood (k, g)
+Solve = Callable[[CentredRows, Likelihood | None], Array]
 
 
 def averaged_models(
@@ -61,19 +70,21 @@ def averaged_models(
     own_scale: bool = True,
     log_prior: Array | None = None,
     leave_out: int = 0,
+    constant: Mask | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
     `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is. `log_prior` (number of priors,
     strengths): what is believed of each prior and strength beforehand; None: the law of strengths above. `leave_out`: so many of
-    the first priors are weighed, but left out of the models.
+    the first priors are weighed, but left out of the models. `constant` (m, r): where the first prior, learning alone, stands for
+    no slope at all.
     """
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 
     def keep(tasks: NDArray[np.int64], output: int, logs: Array) -> None:
         weights[tasks, output] = np.exp(logs).sum(axis=2)
 
-    coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out)
+    coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out, constant)
     return coef, weights.mean(axis=1)
 
 
@@ -107,7 +118,7 @@ def log_evidence(
 
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
-    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0,
+    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0, constant: Mask | None = None,
 ) -> Array:  # fmt: skip
     """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
@@ -119,10 +130,11 @@ def _averaged(
         for o in range(r):
             found: list[Array] = []
 
-            def solve(rows: CentredRows, o: int = o, found: list[Array] = found) -> Array:
-                w, logs = _average(rows, here, o, loss, size * _scale(rows, loss, own_scale), beforehand, leave_out)
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, found: list[Array] = found) -> Array:
+                middles = [p.centre_of(o, size * _scale(rows, loss, own_scale)) for p in here]
+                seen, logs = _weighed(rows, here, middles, loss, beforehand, likely)
                 found[:] = [logs]
-                return w
+                return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
             keep(stack.tasks, o, found[0])
@@ -154,7 +166,7 @@ def residual_models(
         stack, size = _of_ordinary_size(stack)
         for o in range(r):
 
-            def solve(rows: CentredRows, o: int = o) -> Array:
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o) -> Array:
                 return posterior_mean(rows, prior.centre_of(o, size * _scale(rows, loss, own_scale)), signal_to_noise)
 
             w = _fit(stack, o, loss, fit_intercept, solve)
@@ -211,7 +223,7 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     """`solve` on the rows of one output; but for squared loss on its working responses, a few times."""
     y, rule = stack.y[:, :, output], LOSSES.get(loss)
     if rule.quadratic:
-        return solve(centred_rows(stack, y, stack.weights, fit_intercept))
+        return solve(centred_rows(stack, y, stack.weights, fit_intercept), None)
     first = rule.first_scores(y, stack.weights) if fit_intercept else np.zeros(len(y))
     scores = np.repeat(first[:, None], y.shape[1], axis=1)
     w: Array = np.zeros((len(y), stack.X.shape[2]))
@@ -219,9 +231,24 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     for _ in range(REWEIGHTINGS):
         weight, target = rule.working(scores, y, stack.weights)
         target = np.where(silent, scores, target)
-        w = solve(centred_rows(stack, target, weight, fit_intercept))
+        likely = _likelihood(stack, y, target, weight, fit_intercept, rule) if rule.likelihood else None
+        w = solve(centred_rows(stack, target, weight, fit_intercept), likely)
         scores = np.clip(_scores(stack, w, target, weight, fit_intercept), -rule.score_range, rule.score_range)
     return w
+
+
+def _likelihood(stack: Stack, y: Array, target: Array, weight: Array, fit_intercept: bool, rule: Loss) -> Likelihood:
+    """The true log likelihood of targets y under scores that were fitted to weighed, centred working responses."""
+    usable = weight > 0.0  # not where a score is no number
+    weight, target = np.where(usable, weight, 0.0), np.where(usable, target, 0.0)
+    root = np.where(usable, np.sqrt(weight), 1.0)
+    middle = np.einsum("kn,kn->k", weight, target) / np.maximum(weight.sum(axis=1), 1e-300) * fit_intercept
+
+    def likely(scores: Array) -> Array:
+        plain = middle[:, None, None] + scores / root[:, :, None]
+        return -np.einsum("kn,kng->kg", np.where(usable, stack.weights, 0.0), rule.value(plain, y[:, :, None]))
+
+    return likely
 
 
 def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept: bool) -> Array:
@@ -233,19 +260,25 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
     return scores + (np.einsum("kn,kn->k", weight, target - scores) / total)[:, None]
 
 
-def _average(
-    rows: CentredRows, priors: Sequence[Prior], output: int, loss: str, scale: Array, beforehand: Array, leave_out: int = 0
-) -> tuple[Array, Array]:
-    """Posterior mean (k, d) over priors and strengths, those left out aside, and the log weights (k, K, g) of all."""
+def _weighed(
+    rows: CentredRows, priors: Sequence[Prior], centres: Sequence[Array | None], loss: str, beforehand: Array,
+    likely: Likelihood | None,
+) -> tuple[list[Posterior], Array]:  # fmt: skip
+    """What rows say of every prior around its centre (k, d), and the log weights (k, K, g) of priors and strengths."""
     found = reduced(rows)
-    seen = [posterior(found, p, p.centre_of(output, scale), SIGNAL_TO_NOISE) for p in priors]
-    logs = np.stack([_log_evidence(s, rows.free, loss) + s.prior.log_weight for s in seen], axis=1)
+    seen = [posterior(found, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
+    logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
-    logs -= _log_sums(logs)
+    return seen, logs - _log_sums(logs)
+
+
+def _average(seen: Sequence[Posterior], logs: Array, leave_out: int, constant: Mask | None) -> Array:
+    """Posterior mean (k, d) over priors and strengths, those left out aside; the first without a slope where `constant` (k,)."""
     counted = logs[:, leave_out:]
     weights = np.exp(counted - _log_sums(counted) if leave_out else counted)
-    w = sum(s.mean(weights[:, j]) for j, s in enumerate(seen[leave_out:]))
-    return np.asarray(w), logs
+    if constant is not None:
+        weights[constant, 0] = 0.0
+    return np.asarray(sum(s.mean(weights[:, j]) for j, s in enumerate(seen[leave_out:])))
 
 
 def _log_sums(logs: Array) -> Array:
@@ -254,8 +287,11 @@ def _log_sums(logs: Array) -> Array:
     return np.asarray(top + np.log(np.exp(logs - top).sum(axis=(1, 2), keepdims=True)))
 
 
-def _log_evidence(seen: Posterior, free: Array, loss: str) -> Array:
+def _log_evidence(seen: Posterior, rows: CentredRows, loss: str, likely: Likelihood | None) -> Array:
     """(k, g), up to a constant per task."""
-    least = 1e-12 * seen.total[:, None] + 1e-300
-    rows = LOSSES.get(loss).prior_rows
-    return -seen.determinant - 0.5 * (free[:, None] + rows) * np.log(rows + np.maximum(seen.residual, least))
+    if likely is None:
+        least, prior_rows = 1e-12 * seen.total[:, None] + 1e-300, LOSSES.get(loss).prior_rows
+        return -seen.determinant - 0.5 * (rows.free[:, None] + prior_rows) * np.log(prior_rows + np.maximum(seen.residual, least))
+    scores = seen.scores()
+    penalty = seen.residual - np.square(rows.y[:, :, None] - scores).sum(axis=1)
+    return likely(scores) - 0.5 * np.maximum(penalty, 0.0) - seen.determinant

@@ -58,9 +58,15 @@ class Posterior:
     prior: Prior
     centre: Array | None
 
+    def scores(self) -> Array:
+        """(k, n, g) what the posterior mean of every strength says of the rows."""
+        v, B = self.found.models(self.steps), self.prior.directions
+        w = self.prior.floor * v if B is None else self.prior.floor * v + B @ (B.T @ v)
+        return self.found.rows.X @ (w if self.centre is None else w + self.centre[:, :, None])
+
     def mean(self, weights: Array) -> Array:
         """(k, d) sum over strengths of weight times posterior mean, for weights (k, g)."""
-        v = self.found.model(np.einsum("kg,kpg->kp", weights, self.steps))
+        v = self.found.models(np.einsum("kg,kpg->kp", weights, self.steps)[:, :, None])[:, :, 0]
         w, B = self.prior.floor * v, self.prior.directions
         if B is not None:
             w += np.einsum("kq,dq->kd", np.einsum("kd,dq->kq", v, B), B)  # task by task: how many stand here must not show

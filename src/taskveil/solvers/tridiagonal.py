@@ -49,11 +49,11 @@ class Reduced:
         """Q' columns (k, p, q)."""
         return self.turns.transpose(0, 2, 1) @ columns if self.whole else self._turned(columns, back=False)
 
-    def model(self, steps: Array) -> Array:
-        """(k, d) the model that steps (k, p) along the basis add up to."""
-        v = self.turns @ steps[:, :, None] if self.whole else self._turned(steps[:, :, None], back=True)
+    def models(self, steps: Array) -> Array:
+        """(k, d, g) the models that steps (k, p, g) along the basis add up to."""
+        v = self.turns @ steps if self.whole else self._turned(steps, back=True)
         v = self.rows.X.transpose(0, 2, 1) @ v / self.unit[:, None, None] if self.dual else v
-        return v[:, :, 0] / self.unit[:, None]
+        return v / self.unit[:, None, None]
 
     def _turned(self, columns: Array, back: bool) -> Array:
         from taskveil.solvers import kernels_tridiagonal

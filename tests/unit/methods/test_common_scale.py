@@ -260,7 +260,7 @@ def test_one_row_moves_one_bounded_summand_of_the_record_message():
     plan = make_plan(CommonScale(methods.get("mean")).requests(public, b := Budget(1.0, 1e-6, unit="record")), b)
     sums = []
     for X_ in (rows, other):
-        sent = RecordUnits().message(block_of(X_, y / 2000, [5] * 4), view_of(0, columns=4))[MOMENTS]
+        sent = RecordUnits().message(block_of(X_, y / 2000, [5] * 4), view_of(0, columns=4), None, None)[MOMENTS]
         sums.append(plan.releases[0].contribution.sum_factored_rows(sent.X, sent.slopes, sent.offsets).value)
     moved = np.linalg.norm(np.reshape(sums[0] - sums[1], (4, -1)), axis=1)
     assert moved[[0, 2, 3]].max() == 0.0 and 0 < moved[1] <= 2.0

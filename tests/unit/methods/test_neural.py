@@ -337,6 +337,31 @@ def test_pp_sgd_adds_a_private_and_a_shared_part():
     np.testing.assert_allclose(found[:, 1:], alone, atol=1e-2)
 
 
+def pp_sgd_over_alone(personalise):
+    """Log loss of pp-sgd at epsilon 1 over that of learning alone, on new rows of 40 tasks that share little."""
+    rng = np.random.default_rng(0)
+    W, task = rng.standard_normal((40, 4)), np.repeat(np.arange(40), 60)
+    X = rng.standard_normal((len(task), 4))
+    y = (np.einsum("nd,nd->n", X, W[task]) + rng.logistic(size=len(task)) > 0).astype(int)
+    old = np.arange(len(task)) % 60 < 30
+
+    def loss(method):
+        est = TaskClassifier(method, epsilon=1.0, delta=1e-5, insecure_noise_seed=0).fit(X[old], y[old], task=task[old])
+        chance = est.predict_proba(X[~old], task=task[~old])[:, 1]
+        return -np.mean(np.log(np.where(y[~old] == 1, chance, 1.0 - chance)))
+
+    return loss(methods.get("pp-sgd", personalise=personalise)) / loss("local")
+
+
+def test_pp_sgd_is_not_worse_than_alone():
+    assert pp_sgd_over_alone(None) <= 1.02
+
+
+def test_its_unfinished_walk_would_be():
+    """The twin: w + theta_i as the rounds left them."""
+    assert pp_sgd_over_alone("none") > 1.05
+
+
 def test_naive_client_noise_hides_every_personal_model_from_the_public():
     from experiments.hu_2023.naive_dp import NaiveDP
 

@@ -11,6 +11,7 @@ from taskveil.solvers.evidence import (
     LOG_PRIOR,
     SIGNAL_TO_NOISE,
     averaged_models,
+    log_evidence,
     residual_models,
     target_scales,
 )
@@ -101,6 +102,37 @@ def test_tasks_that_say_nothing_stay_at_zero_alone_and_at_the_centre_around_it(l
     assert np.isfinite(around).all()
     left = residual_models(block, np.zeros((1, 3)), 3.0, loss)
     np.testing.assert_allclose(left, 0.0, atol=1e-12)
+
+
+def evidence_gap(rows, hits):
+    """Nats between our evidence of a level around a rare class and its integral by quadrature, over strengths 1e-2 to 1e1."""
+    y = np.where(np.arange(rows) < hits, 1.0, -1.0)
+    block = TaskBlock(np.ones((rows, 1)), y, np.array([0, rows]), kind="classification")
+    around = Prior(0.0, np.ones((1, 1)), np.array([[-2.0]]))
+    found = log_evidence(block, [around], "logistic", False)[0, 0]
+    p = 1.0 / (1.0 + np.exp(-averaged_models(block, [around], "logistic", False)[0][0, 0, 0]))
+    level = np.linspace(-40.0, 40.0, 8001)
+    likely = -(hits * np.logaddexp(0.0, -level + 2.0) + (rows - hits) * np.logaddexp(0.0, level - 2.0))
+    variances = SIGNAL_TO_NOISE[:, None] / (p * (1.0 - p))
+    exact = np.log(np.trapezoid(np.exp(likely - 0.5 * level**2 / variances) / np.sqrt(2 * np.pi * variances), level, axis=1))
+    gap = (found - exact)[(SIGNAL_TO_NOISE >= 1e-2) & (SIGNAL_TO_NOISE <= 1e1)]
+    return gap.max() - gap.min()
+
+
+@pytest.mark.parametrize(("rows", "hits", "nats"), [(2, 1, 0.1), (20, 2, 0.15), (10, 9, 0.8), (3, 0, 1.3)])
+def test_evidence_of_labels_is_close_to_the_integral_written_out(rows, hits, nats):
+    """Laplace's formula; with one class it speaks against strong priors, by a nat."""
+    assert evidence_gap(rows, hits) < nats
+
+
+def test_evidence_of_working_responses_is_not(monkeypatch):
+    """The twin: surprising labels taken for normal numbers, their variance estimated with a prior worth 30 rows at one."""
+
+    def of_working_responses(seen, rows, loss, likely):
+        return -seen.determinant - 0.5 * (rows.free[:, None] + 30.0) * np.log(30.0 + seen.residual)
+
+    monkeypatch.setattr(evidence, "_log_evidence", of_working_responses)
+    assert evidence_gap(10, 9) > 3.0
 
 
 def test_separable_labels_give_finite_models():
