@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.core import MANY, WIDE, make_rows
+from benchmarks.core import MANY, WIDE, default_penalty, make_rows
 from benchmarks.timing import measured, take_turns_with_processor, unavailable
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ def low_rank_fit(repeats: int) -> dict:
     fit = low_rank_call()
     fit()
     ours = np.array([seconds_of(fit) for _ in range(min(repeats, 3))])
-    sizes = [str(value) for value in (*WIDE, ROUNDS, 300)]
+    sizes = [str(value) for value in (*WIDE, ROUNDS, WIDE[1] * default_penalty(make_rows(*WIDE)))]
     done = subprocess.run(
         [octave, "--quiet", "--no-init-file", str(HERE / "least_trace.m"), *sizes], capture_output=True, text=True, check=True
     )

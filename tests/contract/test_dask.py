@@ -59,7 +59,7 @@ def test_a_method_gives_the_same_bits_in_process_and_on_a_cluster(name, frame, f
         bits(here, estimator(name, runtime="dask", client=client).fit(lazy(folder, partitions)))
 
 
-@pytest.mark.parametrize("name", ["pooled", "mean"])
+@pytest.mark.parametrize("name", ["pooled", "together", "mean"])
 def test_without_noise_too(name, frame, folder, client):
     here = estimator(name, epsilon=None).fit(tv.load_tasks(frame, **COLUMNS))
     bits(here, estimator(name, epsilon=None, runtime="dask", client=client).fit(lazy(folder)))

@@ -27,6 +27,7 @@ from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, Tas
 from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.guarantees import gaussian_epsilon
 from taskveil.privacy.plan import Plan
+from taskveil.runtime.run import Run
 
 SCORES = 4000  # of each neighbour: more tell little more
 ALARM = 1e-7  # of the verdict's 1e-6
@@ -63,7 +64,7 @@ def _scores(worlds: Sequence[Any], world: int, runs: int, key: int) -> np.ndarra
     method = with_other_worlds(here.method, there.block, on_release)
     for number in range(runs):
         estimator.insecure_noise_seed = 2 * (key * 1_000_003 + number) + world
-        estimator._run(method, here.block, here.public, here.plan)
+        estimator._run(Run(method, here.public, here.plan), here.block)
     return np.asarray(seen).reshape(runs, -1)
 
 

@@ -34,6 +34,7 @@ from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve, charges_of
+from taskveil.runtime.run import Run
 from taskveil.tasks.public_bounds import PublicBounds
 
 TRIALS = 1600
@@ -60,7 +61,7 @@ class World:
 
     def run(self, noise_seed: int) -> np.ndarray:
         self.estimator.insecure_noise_seed = noise_seed
-        self.estimator._run(self.spy, self.log.block, self.log.public, self.log.plan)
+        self.estimator._run(Run(self.spy, self.log.public, self.log.plan), self.log.block)
         return self.transcript.vector()
 
 

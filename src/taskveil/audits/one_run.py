@@ -43,6 +43,7 @@ from taskveil.estimators.canary_run import without_canaries
 from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve
+from taskveil.runtime.run import Run
 from taskveil.tasks.task import TaskSet
 
 ALARM = 0.05  # of a rehearsal, which can be repeated
@@ -162,15 +163,15 @@ def _tasks(est: Any, data: Any) -> TaskSet:
 class _Prepared(Exception):
     """No error: it carries what a run would begin with."""
 
-    def __init__(self, method: Any, block: Any, public: Any, plan: Plan):
-        self.method, self.block, self.public, self.plan = method, block, public, plan
+    def __init__(self, run: Run, block: Any):
+        self.method, self.block, self.public, self.plan = run.method, block, run.public, run.plan
 
 
 def prepared(est: Any, tasks: TaskSet) -> _Prepared:
     """What `fit` would run on this table; nothing is run, charged or released."""
 
-    def stop(*run: Any) -> Any:
-        raise _Prepared(*run)
+    def stop(run: Run, block: Any) -> Any:
+        raise _Prepared(run, block)
 
     est._run = stop
     try:
@@ -194,8 +195,9 @@ def _audited(at: Attempt) -> AuditResult:
     others = prepared(est, canaries.flipped().join(at.tasks)).block
     scores = Scores(at.tasks.n_tasks)
 
-    def run(method: Any, block: Any, public: Any, plan: Plan) -> Any:
-        return type(est)._run(est, with_other_worlds(method, others, scores.on_release), block, public, plan)
+    def run(run: Run, block: Any) -> Any:
+        watched = with_other_worlds(run.method, others, scores.on_release)
+        return type(est)._run(est, replace(run, method=watched), block)
 
     est._run = run  # this fit only
     try:

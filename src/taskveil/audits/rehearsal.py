@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan
+from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
 
 
@@ -82,11 +83,12 @@ def _observed(estimator: Any, logs: list[RunLog], script: list[RunLog] | None, a
     kind = type(estimator)
 
     class Observed(kind):  # type: ignore[misc, valid-type]
-        def _run(self, method: Method, block: TaskBlock, public: Any, plan: Plan) -> Any:
+        def _run(self, run: Run, block: TaskBlock) -> Any:
             told = script[len(logs)].boards if script is not None and len(logs) < len(script) else None
-            log = RunLog(method, block, public, plan, told, absent)
+            log = RunLog(run.method, block, run.public, run.plan, told, absent)
             logs.append(log)
-            return super()._run(logged(without_canary(method) if absent else method, log), block, public, plan)
+            watched = logged(without_canary(run.method) if absent else run.method, log)
+            return super()._run(replace(run, method=watched), block)
 
     Observed.__name__ = kind.__name__
     return Observed(**estimator.get_params(deep=False))

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.scores import gathered_scores
-from taskveil.methods.base import Method, Models
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.prepare.scaling import Scaling
 
@@ -22,10 +21,10 @@ class Scoring:
     task_names_: tuple[str, ...]
     feature_names_: tuple[str, ...]
     n_features_in_: int
-    method_: Method
+    method_: Any
     scaling_: Scaling
     record_: RunRecord
-    models_: Models
+    models_: Any  # Models, or models in partitions
     coef_: np.ndarray
     intercept_: np.ndarray
     task_column: Any

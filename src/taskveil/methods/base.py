@@ -255,6 +255,10 @@ class Method(WithOptions):
         """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
         return None
 
+    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
+        raise NotImplementedError
+
     def chooses(self, budget: Budget) -> bool:
         """Whether finish() already picks shared or alone for each task in such a run."""
         return self.chooses_locally

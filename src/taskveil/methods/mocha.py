@@ -17,7 +17,7 @@ certificate says "none". With epsilon, private_mocha.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,7 +87,7 @@ class Mocha(Method):
         self.clip = clip
 
     # what it shares with `svm`: the loss, the intercept, the class weights
-    has_intercept = Svm.has_intercept
+    has_intercept: Callable[..., bool] = Svm.has_intercept
     loss_of = Svm.loss_of
     class_factors = Svm.class_factors
     mask = None

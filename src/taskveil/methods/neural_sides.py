@@ -63,13 +63,13 @@ class NeuralTasks(TaskSide):
             state, wait = self.begin(state, view)
             return state, wait()
         clients, member = self._asked(view.active), self._member(view)
-        models, raw = self.clients.each_message(*self._work(state, view), bound=self.method.clip)
+        models, raw = self.clients.each_message(*(*self._work(state, view), self.method.clip))
         message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
         return self._after(state, models, clients), {RELEASE: message}
 
     def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
         what, clients = self.plan.releases[0].contribution, self._asked(view.active)
-        models, wait = self.clients.begin_sum(*self._work(state, view), bound=self.method.clip, scale=self._scale(view))
+        models, wait = self.clients.begin_sum(*(*self._work(state, view), self.method.clip, self._scale(view)))
         return self._after(state, models, clients), lambda: {
             RELEASE: seal_clipped_sum(what, wait().reshape(what.total_shape), clients.size)
         }

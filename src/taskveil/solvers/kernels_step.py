@@ -11,6 +11,17 @@ from taskveil.solvers.kernels_curvature import curvature_times
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
+def extrapolate(W, before, beta, mean, z):  # pragma: no cover - compiled
+    """z becomes W + beta (W - before); returns mean'z, in a loop of its own (kernels.py says why)."""
+    for j in range(z.size):
+        z[j] = W[j] + beta * (W[j] - before[j])
+    shift = 0.0
+    for j in range(z.size):
+        shift += mean[j] * z[j]
+    return shift
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
 def accelerated_step(
     X, y, weights, offsets, W, before, c, c_before, beta, mean_x, mean_y, free, steps, c_step, ridge, code,
     where, packed, lengths, anchors, slopes_there, from_rows, first, last, new, new_c,
@@ -25,10 +36,7 @@ def accelerated_step(
     v, product = np.zeros(d + BAND - 1, np.float32), np.empty(d + BAND - 1, np.float32)
     for i in range(first, last):
         zc = c[i, 0] + beta * (c[i, 0] - c_before[i, 0])
-        shift = 0.0
-        for j in range(d):
-            z[j] = W[i, 0, j] + beta * (W[i, 0, j] - before[i, 0, j])
-            shift += mean_x[i, j] * z[j]
+        shift = extrapolate(W[i, 0], before[i, 0], beta, mean_x[i], z)
         if from_rows or where[i] < 0:
             total, slopes, _value = task_pass(X, y, weights, offsets[i], offsets[i + 1], z, zc - shift, code, g)
             scale = 1.0 / total if total > 0.0 else 0.0

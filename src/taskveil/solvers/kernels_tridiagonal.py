@@ -7,6 +7,7 @@ was. Strengths are the innermost index: they are independent, so that a processo
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,7 +17,7 @@ from taskveil.solvers.kernels import FAST
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
 PIVOTS = 8  # multiplied before a logarithm is taken
 # Dividing by zero is no exception, which would be a word about somebody's rows and keeps loops from being vectorised.
-COMPILED = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
+COMPILED: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
 
 
 @njit(**COMPILED)

@@ -105,7 +105,7 @@ def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: flo
     turned, left = X.transpose(0, 2, 1), around[:, :, None]
     n, d = X.shape[1:]
     if n < d:
-        w = t * (turned @ np.linalg.solve(np.eye(n) + t * (X @ turned), left))
+        w: Array = t * (turned @ np.linalg.solve(np.eye(n) + t * (X @ turned), left))
     else:
         w = np.linalg.solve(np.eye(d) + t * (turned @ X), t * (turned @ left))
     return w[:, :, 0] if centre is None else w[:, :, 0] + centre

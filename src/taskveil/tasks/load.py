@@ -97,7 +97,7 @@ def load_tasks(
     lazy : bool, default=False
         Leave the rows where they are: `source` is a folder, a pattern or an address of Parquet files, for runtime="dask".
     partitions : int or None, default=None
-        Of a lazy task set, into how many parts of whole tasks it is cut; None: parts of about 32 MiB.
+        Of a lazy task set, into how many parts of whole tasks it is cut; None: eight, or more of about 32 MiB.
 
     Returns
     -------
@@ -139,7 +139,9 @@ def load_tasks(
 
 
 def _kind(kind: str | None, positive: Any, event: str | None, table: bool) -> str | None:
-    if (event is not None and kind not in (None, "survival")) or (event is None and kind == "survival" and table):
+    if event is not None and kind not in (None, "survival"):
+        raise OptionError(f"event= (--event) makes a survival target, no {kind}: leave out --kind and --loss, or --event")
+    if event is None and kind == "survival" and table:
         raise OptionError("survival needs a time and an event: --kind survival --target TIME --event EVENT (event=COLUMN)")
     if event is not None and positive is not None:
         raise OptionError("positive= names a label; a survival target has none")

@@ -6,9 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from tests.support import audit_faults as faults
 
 import taskveil as tv
-from taskveil.audits import audit_estimator, faults
+from taskveil.audits import audit_estimator
 from taskveil.audits.gallery import attacks
 from taskveil.audits.methods import prepare, simulation_of
 from taskveil.audits.one_run import audit_one_run

@@ -61,7 +61,7 @@ def test_no_message_becomes_longer_on_the_grid():
 
 
 def test_stacks_are_joined_in_order():
-    stack = TaskStack(TASKS, (2,), 1.0)
-    messages = clipped(stack)
-    assert np.array_equal(total(stack, messages, [3, 400]), messages)
-    assert not np.array_equal(total(stack, messages[::-1], [3, 400]), messages)
+    stack, raw = TaskStack(TASKS, (2,), 1.0), np.random.default_rng(4).standard_normal((TASKS, 2))
+    messages = stack.clip(raw).value
+    assert np.array_equal(total(stack, raw, [3, 400]), messages)
+    assert not np.array_equal(total(stack, raw[::-1], [3, 400]), messages)

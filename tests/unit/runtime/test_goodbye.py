@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from taskveil.methods.base import Billboard
-from taskveil.runtime.driver import Progressed
 from taskveil.runtime.federation import join, server
 from taskveil.runtime.federation.processes import Child, environment
+from taskveil.runtime.round import Position
 
 
 @pytest.fixture
@@ -86,4 +86,4 @@ def test_a_server_restarted_after_the_last_round_waits_for_nobody():
     board = Billboard(1, {"w": np.zeros(2)})
     for schedule, sent, over in (([None] * 3, [0, 0], True), ([None] * 2, [0, 0], False), ([0, 1, 0], [2, 1], False),
                                  ([0, 1] * 3, [3, 3], True)):  # fmt: skip
-        assert server.finished(Progressed({}, [board], schedule=schedule, sent=sent), Plan()) is over
+        assert server.finished(Position({}, [board], schedule=schedule, sent=sent), Plan()) is over

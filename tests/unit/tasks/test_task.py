@@ -232,3 +232,13 @@ def test_values_out_of_reach_are_cut_off_one_by_one_and_others_are_not_touched()
     assert within_reach(plain) is plain
     cut = within_reach(np.array([[1e149, -2.0], [1e-160, -1e40]]))
     np.testing.assert_array_equal(cut, [[REACH, -2.0], [0.0, -REACH]])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_task_with_an_infinite_or_missing_value_is_set_aside_in_any_precision(dtype, value):
+    X, y = np.ones((6, 2), dtype=dtype), np.arange(6.0)
+    X[4, 1] = value
+    tasks = TaskSet.from_arrays(X, y, np.repeat(["a", "b", "c"], 2), unusable="set-aside")
+    assert tasks.set_aside == ("c",)

@@ -23,6 +23,7 @@ from taskveil.tasks.table import Layout, tasks_from_frame
 from taskveil.tasks.task import TaskSet
 
 PARTITION_BYTES = 2**25  # of features: some such partitions and what is computed from them fit into a small worker
+FEWEST = 8  # partitions, where there are as many tasks: something to do for several workers
 SPLIT = "files are not sorted by task: rows are brought together by task on the workers before the first round"
 
 
@@ -135,8 +136,8 @@ class LazyTasks:
         return Reader(layout, self.names_of(k), self.labels, self.positive)
 
     def partitioned(self, n_partitions: int | None = None) -> LazyTasks:
-        """The same tasks in so many partitions of about equally many rows; None: of about 32 MiB of features."""
-        wanted = n_partitions or -(-self.n_rows * self.n_features * 4 // PARTITION_BYTES)
+        """The same tasks in so many partitions of about equally many rows; None: eight, or more of about 32 MiB of features."""
+        wanted = n_partitions or max(FEWEST, -(-self.n_rows * self.n_features * 4 // PARTITION_BYTES))
         if wanted >= self.n_tasks:
             at = np.arange(self.n_tasks + 1)
         else:

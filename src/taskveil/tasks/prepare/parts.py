@@ -67,7 +67,7 @@ class PublicPart:
         elif self.kind == "classification":
             said["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
         trusted = [CLUSTER] if self.cluster else []
-        return [*([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts), *trusted]
+        return [*trusted, *([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values beside those a saved model holds anyway; `from_dict` reads them back."""

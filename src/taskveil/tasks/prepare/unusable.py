@@ -39,11 +39,10 @@ def rows_to_keep(
     """
     bad = np.zeros(n_tasks, dtype=bool)
     bad[codes[lost]] = True
-    largest = min(HUGE, float(np.finfo(X.dtype).max)) if X.dtype.kind == "f" else HUGE
     for rows in row_chunks(X.shape[0]):
-        good = (np.abs(X[rows]) <= largest).all(axis=1)
+        good = np.abs(X[rows]).max(axis=1).astype(np.float64) <= HUGE  # in single precision HUGE is infinity, and no limit
         if y.dtype.kind == "f":
-            good &= np.abs(y[rows]) <= HUGE
+            good &= np.abs(y[rows]).astype(np.float64) <= HUGE
         bad[codes[rows][~good]] = True
     if not bad.any() or (bad[np.unique(codes)].all() and not others):
         return None
