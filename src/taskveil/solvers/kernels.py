@@ -3,6 +3,10 @@
 Every kernel reads each row of X once from memory: the score and the gradient of a row are formed while it is
 in cache. Sums are accumulated in double precision whatever the type of X. `fastmath` allows reordered sums
 (needed to vectorise a dot product) but neither assumes finite input nor drops NaN.
+
+A loop that sums stores nothing but what it updates in place. The compiler guards a vectorised loop that stores by a look at
+addresses, and where arrays lie close takes a scalar loop, whose sums have another order: a task's last bits would hang on where
+its arrays lie. For what is updated in place the guard asks for a true overlap, which there never is.
 """
 
 from __future__ import annotations

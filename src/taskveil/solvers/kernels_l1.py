@@ -69,7 +69,7 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
         c = b[0]
         for j in range(d):
             c += mean[j] * w[j]
-    scores, slopes, bends, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    scores, values, slopes, bends, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     G, H, move = np.empty(d), np.empty(d), np.empty(d)
     for _ in range(MOST_MODELS):
         for k in range(n):
@@ -81,8 +81,10 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
         fit, gc, hc = 0.0, 0.0, 0.0
         for k in range(n):
             value, factor, slopes[k] = value_and_slope(code, scores[k], y[k])
+            values[k] = value + math.log(factor)
             bends[k] = 1.0 if code == SQUARED else max(abs(slopes[k]) * (1.0 - abs(slopes[k])), LEAST_BEND)
-            fit += (value + math.log(factor)) / n
+        for k in range(n):
+            fit += values[k] / n
             gc += slopes[k] / n
             hc += bends[k] / n
         if not intercept:
