@@ -32,6 +32,7 @@ from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
 CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold
@@ -96,7 +97,7 @@ def _restore(
         return
     shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
     scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target)
+    scaling = replace(scaling, own_target=prepared.own_target, link=link_of(record.public.kind, record.public.loss))
     estimator.scaling_ = scaling
     estimator._set_coefficients(method, scaling, record.models)
 
