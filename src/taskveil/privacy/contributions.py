@@ -182,6 +182,10 @@ class TaskGram(SymmetricMatrix):
         rows = messages.reshape(self.n_tasks, -1)
         return np.asarray(rows @ rows.T)
 
+    def unclipped_total(self, messages: FloatArray) -> FloatArray:
+        self._check_messages(messages)
+        return self._total(self._partial(messages))
+
     def _each(self, messages: FloatArray) -> FloatArray:
         raise OptionError(
             "task-gram is not a sum of what single tasks can compute; use aggregation 'curator'"

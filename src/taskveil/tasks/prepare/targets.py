@@ -49,7 +49,9 @@ def check_declared(link: str, bounds: PublicBounds | None) -> None:
 
 def block_targets(tasks: TaskSet, shift: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """The targets (N, 1) in these units (m,); counts per exposure."""
-    of = np.repeat(np.arange(tasks.n_tasks), np.diff(tasks.offsets))  # rows that are here: the shell of a lazy set has none
+    if not len(tasks.y):  # rows that are elsewhere (tasks/lazy)
+        return np.zeros((0, 1))
+    of = tasks.task_of_row()
     y = tasks.y if tasks.exposure is None else tasks.y / tasks.exposure
     return ((y - shift[of]) / scale[of])[:, None]
 
