@@ -223,7 +223,7 @@ def test_at_least_two_hundred_kills(tmp_path):
 @pytest.mark.kills
 def test_the_check_notices_a_resume_that_repeats_noise(tmp_path, monkeypatch):
     """The twin: a resumed run that draws the same noise again would publish the same matrix."""
-    import taskveil.runtime.in_process as loop
+    import taskveil.runtime.round as loop
 
     monkeypatch.setattr(loop, "again", lambda source, attempt: source)
     with pytest.raises(AssertionError):

@@ -22,12 +22,11 @@ from taskveil.estimators.gain import Gain, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
+from taskveil.estimators.reading import check_each_budget, checkpoint_of, fit_partitions, read_tasks
 from taskveil.estimators.scoring import Scoring
 from taskveil.estimators.unusual import unusual_tasks
-from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.public_prior import PublicPrior
-from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.spending import Account, MemoryAccount
@@ -38,8 +37,7 @@ from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
-from taskveil.tasks.prepare.unusable import usable_counts
-from taskveil.tasks.task import CLIPPED, TaskSet, exposed_bounds
+from taskveil.tasks.task import CLIPPED, TaskSet
 
 SPENDING = (
     "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "variant", "secure",
@@ -169,13 +167,13 @@ class TaskEstimator(Scoring, BaseEstimator):
         rules = self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
-        tasks, weights, lazy = self._read_tasks(X, y, task, sample_weight, rules)
+        tasks, weights, lazy = read_tasks(self, X, y, task, sample_weight, rules)
         method, scaling, notes = common_units.chosen_units(self, tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)
         block = prepared.own.block if weights is None else replace(prepared.own.block, weights=weights)
         budget, prior = self._budget(tasks), self._prior(tasks, scaling)
-        self._check_each_budget(method, budget)
+        check_each_budget(self, method, budget)
         run = assemble(method, self._public(tasks, scaling, block), budget, prior=prior)
         certify.check_observer(run.budget, self.observer, method, scaling.data_dependent)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
@@ -183,7 +181,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         if self.runtime == "dask":
-            self._fit_partitions(lazy, tasks, run, scaling)
+            fit_partitions(self, lazy, tasks, run, scaling)
         else:
             with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
                 record = self._run(run, block)
@@ -201,43 +199,6 @@ class TaskEstimator(Scoring, BaseEstimator):
     @property
     def _loss(self) -> str:
         return self.loss or self._losses[0]
-
-    def _read_tasks(
-        self, X: Any, y: Any, task: Any, sample_weight: Any, rules: PrepareRules
-    ) -> tuple[TaskSet, np.ndarray | None, Any]:
-        """The tasks and the weights of their rows; lazy tasks and what is known of them where the rows are elsewhere."""
-        lazy = self._lazy_tasks(X, (y, task, sample_weight))
-        if lazy is not None:
-            return lazy.shell, None, lazy
-        X, exposure = self._with_exposure(X)
-        tasks = inputs.tasks_of(
-            X, y, task, self.task_column, self._kind, exposed_bounds(inputs.as_bounds(self.bounds), self.exposure), self.person,
-            rules.unusable, self.missing, exposure,
-        )  # fmt: skip
-        tasks = usable_counts(tasks, rules.unusable) if self._loss == "poisson" else tasks
-        given = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
-        return tasks, row_weights(self, tasks, sample_weight, given), None
-
-    def _with_exposure(self, X: Any) -> tuple[Any, Any]:
-        """X without its column of exposures, and the exposures; None where there are none."""
-        if self.exposure is not None and self._loss != "poisson":
-            raise OptionError(f"exposure is what counts are per: it goes with loss='poisson', not with {self._loss!r}")
-        return inputs.split_exposure(X, self.exposure)
-
-    def _lazy_tasks(self, X: Any, given: tuple[Any, ...]) -> Any:
-        """Tasks whose rows are elsewhere; None where they are in memory."""
-        if not inputs.is_lazy(X) and self.runtime != "dask":
-            return None
-        from taskveil.estimators.partitioned import fit as partitioned
-
-        partitioned.check_engine(self, self._method())
-        return partitioned.lazy_tasks(self, X, given)
-
-    def _fit_partitions(self, lazy: Any, tasks: TaskSet, run: Run, scaling: Scaling) -> None:
-        """The run over partitions on a cluster; tasks in memory are cut into some."""
-        from taskveil.estimators.partitioned import fit as partitioned
-
-        partitioned.fit(self, partitioned.in_memory(tasks) if lazy is None else lazy, run, scaling)
 
     def _method(self, tasks: TaskSet | None = None) -> Method:
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
@@ -257,14 +218,6 @@ class TaskEstimator(Scoring, BaseEstimator):
     def _budget(self, tasks: TaskSet) -> Budget:
         named = {name: getattr(self, name) for name in SPENDING}
         return budget_for(tasks.n_tasks, tasks.n_rows, task_names=tasks.task_names, **named)
-
-    def _check_each_budget(self, method: Method, budget: Budget) -> None:
-        """Budgets per task need messages that this process scales one by one."""
-        if budget.task_epsilons is None or method.shares_nothing:
-            return
-        if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or self.runtime != "in_process":
-            where = f"runtime {self.runtime!r}" if self.runtime != "in_process" else f"method {method.name!r}"
-            raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
 
     def _rules(self) -> PrepareRules:
         """What preparation depends on (taskveil.tasks.prepare)."""
@@ -322,7 +275,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)
         if self.runtime == "in_process":
-            checkpoint = self._checkpoint(plan, run.public, block)
+            checkpoint = checkpoint_of(self, plan, run.public, block)
             if checkpoint is not None:
                 run = replace(run, account=checkpoint.account(account))
             record = in_process.run(run, block, checkpoint)
@@ -334,13 +287,6 @@ class TaskEstimator(Scoring, BaseEstimator):
             raise OptionError(f"runtime must be 'in_process', 'flower' or 'dask', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
         return record
-
-    def _checkpoint(self, plan: Plan, public: PublicInfo, block: TaskBlock | str) -> Any:
-        if self.run_dir is None:
-            return None
-        from taskveil.runtime.checkpoint import Checkpoint
-
-        return Checkpoint(self.run_dir, plan, public, block)
 
     def _keep(
         self, method: Method, tasks: TaskSet, scaling: Scaling, block: TaskBlock, record: RunRecord

@@ -15,6 +15,7 @@ from taskveil.estimators.partitioned.models import PartitionedModels
 from taskveil.methods.base import Method
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.plan import Plan
+from taskveil.runtime.checkpoint import Checkpoint
 from taskveil.runtime.dask import worker as rounds
 from taskveil.runtime.dask.cluster import cluster_errors, connect
 from taskveil.runtime.dask.partitions import Partitions, read_partitions
@@ -74,7 +75,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
     _note_aside(estimator, [name for aside, _ in found for name in aside])
     account, source = estimator._account(plan, method), estimator._source()
     data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
-    checkpoint = estimator._checkpoint(plan, public, data)
+    checkpoint = Checkpoint(estimator.run_dir, plan, public, data) if journalled else None
     journal = account if checkpoint is None else checkpoint.account(account)
     bar = None if estimator.progress is None else Bar(estimator.progress, plan, tasks.n_partitions)
     partitions = Partitions(client, owns, tasks.cuts, common, None if bar is None else bar.answered)
