@@ -83,15 +83,15 @@ def test_folds_by_the_smallest_task_are_seen(monkeypatch):
     """Folds by the smallest task, with a threshold that small tables reach."""
     monkeypatch.setattr(gain, "ENOUGH", 12)
     assert not moved_by_a_task(Setup("low-rank"), "one row")
-    real = gain.held_out_losses
+    real = gain.held_out
 
-    def by_the_smallest(method, block, record):
+    def by_the_smallest(method, block, record, of):
         """As many folds for everybody as the smallest task needs."""
-        alone_, shared, _ = real(method, block, record)
+        alone_, shared, _ = real(method, block, record, of)
         used = min(gain.FOLDS, max(1, -(-gain.ENOUGH // max(int(block.sizes.min()), 1))))
         return alone_, shared, block.with_mask(block.folds(gain.FOLDS) < used)
 
-    monkeypatch.setattr(gain, "held_out_losses", by_the_smallest)
+    monkeypatch.setattr(gain, "held_out", by_the_smallest)
     assert moved_by_a_task(Setup("low-rank"), "one row")
 
 

@@ -44,7 +44,7 @@ from taskveil.solvers.padding import Stack, stacks
 from taskveil.tasks.block import TaskBlock
 
 LEVELS = "levels"
-RIDGE = 1e-9  # relative to the mean curvature; decides constant columns
+RIDGE = 1e-7  # relative to the mean curvature; decides constant columns
 ROUNDS = 12  # but for squared loss
 LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
