@@ -30,6 +30,7 @@ def dask_is_here():
     require("dask")
 
 
+@pytest.mark.engine  # its memory is that of a process of its own: `make test-engine`
 @pytest.mark.timeout(900)
 def test_two_hundred_megabytes_fit_under_a_memory_limit(tmp_path):
     """1.66 million rows x 30 float32 in 200 tasks; a worker holds its partitions, the driver none."""

@@ -21,7 +21,7 @@ from taskveil.names import canary_names
 from taskveil.privacy.contributions import Contribution, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.tasks.task import TaskSet
 
-ROWS = 4
+ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/alone.py)
 AXES, SIGNS = "axes", "signs"
 ALONG = 0.95  # of a message's bound lies along the canary's own direction, or more
 FEW = 8  # features below which vectors of signs are no directions of their own
@@ -77,7 +77,7 @@ class Canaries:
             assert tasks.classes is not None
             if len(tasks.classes) != 2:
                 raise OptionError("one-run audits have canaries for regression and for two classes")
-            parity = np.tile([1, 1, 0, 0], len(sign) // ROWS)  # explained by no direction
+            parity = np.tile([1, 1, 0, 0], len(sign) // 4)  # explained by no direction
             return np.asarray(tasks.classes)[np.where(sign == 0, parity, sign > 0).astype(int)]
         declared = tasks.bounds.target if tasks.bounds is not None else None
         low, high = declared or (-LARGE, LARGE)

@@ -11,6 +11,7 @@ from tests.support.sites import N_TASKS, make_site, run_of
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime.driver import Driver, Rules
+from taskveil.runtime.run import Run
 
 SHORT = 0.05  # seconds until a lost message is sent again
 
@@ -65,7 +66,8 @@ def federation():
         account = MemoryAccount()
         method, public, plan = parts
         members = [[t] for t in range(N_TASKS)]
-        return Driver(method, public, plan, account, insecure_seeded_noise(1), carrier, members, Rules(deadline=120)), sites
+        run = Run(method, public, plan, account, insecure_seeded_noise(1))
+        return Driver(run, carrier, members, Rules(deadline=120)), sites
 
     yield make
     for grid in grids:

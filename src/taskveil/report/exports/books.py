@@ -50,7 +50,7 @@ def nist(books: Books) -> str:
         document["accounts"].append({**_plain(account), "items": [plain(i) for i in items]})
     if not books.accounts:
         lines += ["This ledger has no account.", ""]
-    return "\n".join([*lines, "```json", json.dumps(document, indent=1), "```", ""])
+    return "\n".join([*lines, "```json", json.dumps(document, indent=1).replace("`", "\\u0060"), "```", ""])
 
 
 def check_list(a: Mapping[str, Any]) -> list[Item]:

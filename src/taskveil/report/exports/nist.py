@@ -51,7 +51,8 @@ def nist(evidence: Evidence) -> str:
         *([NOT_PRIVATE, ""] if evidence.figures is not None else []),
     ]
     document = {"verdict": evidence.verdict, "holds": evidence.holds, "code": evidence.code, "items": [plain(i) for i in items]}
-    return "\n".join([*lines, *written(items), "```json", json.dumps(document, indent=1), "```", ""])
+    text = "\n".join([*lines, *written(items)]).replace("```", "'''")  # a name must not open the block that machines read
+    return "\n".join([text, "```json", json.dumps(document, indent=1).replace("`", "\\u0060"), "```", ""])
 
 
 def written(items: list[Item]) -> list[str]:

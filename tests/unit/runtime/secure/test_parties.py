@@ -18,6 +18,7 @@ from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process, thread_grid
 from taskveil.runtime.driver import Rules
+from taskveil.runtime.run import Run
 from taskveil.runtime.secure import Identity, SecureServer, keys, messages, storage
 from taskveil.runtime.secure.parties import Membership, SecureParty, noisy_totals, party_settings
 from taskveil.runtime.site import Volatile
@@ -178,7 +179,7 @@ def run_both(n_tasks=5, **options):
     plan = make_plan(method.requests(public, budget), budget)
 
     def go(runtime, **more):
-        return runtime.run(method, block, public, plan, MemoryAccount(), insecure_seeded_noise(4), **more)
+        return runtime.run(Run(method, public, plan, MemoryAccount(), insecure_seeded_noise(4)), block, **more)
 
     return go
 
