@@ -17,7 +17,7 @@ from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release, release_together
+from taskveil.privacy.release import release, release_alongside, release_together
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
 
@@ -133,6 +133,18 @@ def test_all_releases_of_a_round_are_charged_before_the_first_noise_is_drawn():
     made = list(release_together([(p, bounded, watched) for p in plan.releases], watched))
     assert watched.happened == ["charged 2", "noise", "noise"]
     assert watched.spent() == [Charge(p.event) for p in plan.releases] and [m.name for m in made] == ["S", "T"]
+
+
+def test_a_round_that_is_computed_while_its_noise_is_drawn_is_charged_before_it_is_sent_off():
+    plan, watched = plan_for(n=1), Watched()
+    watched.reserve(plan)
+
+    def start():
+        watched.happened.append("sent off")
+        return lambda: [VECTOR.clip(np.zeros((2, 3)))]
+
+    list(release_alongside([(plan.releases[0], watched)], start, watched))
+    assert watched.happened == ["charged 1", "sent off", "noise"]
 
 
 @pytest.mark.parametrize("aggregation", ["local", "local-model"])
