@@ -25,7 +25,9 @@ def shares(name: str, seed: int, method: str, epsilon: float) -> tuple[list[floa
     kind = tv.TaskRegressor if train.kind == "regression" else tv.TaskClassifier
     alone = error(kind("local", epsilon=None).fit(train), test)
     plain = [error(kind(method, epsilon=None, scaling=s).fit(train), test) for s in SCALINGS if s != "private"]
-    found = [error(kind(method, epsilon=epsilon, delta=1e-5, scaling=s, insecure_noise_seed=seed).fit(train), test) for s in SCALINGS]
+    found = [
+        error(kind(method, epsilon=epsilon, delta=1e-5, scaling=s, insecure_noise_seed=seed).fit(train), test) for s in SCALINGS
+    ]
     return found, [100 * (alone - e) / (alone - min(plain)) for e in found]
 
 
@@ -41,7 +43,9 @@ def main() -> None:
         runs = [shares(name, FIRST_SEED + k, args.method, args.epsilon) for k in range(args.repeats)]
         for i, scaling in enumerate(SCALINGS):
             errors, parts = [np.array([run[j][i] for run in runs]) for j in (0, 1)]
-            print(f"| {name} | {args.method} | {scaling} | {errors.mean():.4f} +- {errors.std(ddof=1):.4f} | {parts.mean():.0f} +- {parts.std(ddof=1):.0f} % |")
+            print(
+                f"| {name} | {args.method} | {scaling} | {errors.mean():.4f} +- {errors.std(ddof=1):.4f} | {parts.mean():.0f} +- {parts.std(ddof=1):.0f} % |"
+            )
 
 
 if __name__ == "__main__":

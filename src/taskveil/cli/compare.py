@@ -74,7 +74,7 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
     chosen = [n.strip() for n in names.split(",") if n.strip()]
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
     train, _ = splits(0)
-    methods = methods_with(chosen, parse_settings(settings), (train.n_tasks, train.n_features, given["unit"]))
+    methods = methods_with(chosen, parse_settings(settings), (train.n_tasks, train.n_features, given["unit"], train.kind))
     with progress_bar("comparing") as progress:
         result = compare(
             splits, methods, parse_epsilons(epsilons), repeats=repeats, metric=metric, seed=seed, progress=progress, **given

@@ -134,7 +134,7 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
         tasks = read(data, given)
     options = {k: v for k, v in given.items() if (k not in READING or k == "exposure") and k != "engine"}
     options |= {"runtime": "dask", "client": client} if engine else {}
-    sizes = (tasks.n_tasks, tasks.n_features, options["unit"])
+    sizes = (tasks.n_tasks, tasks.n_features, options["unit"], tasks.kind)
     asked = asked_method(options.pop("method"), options["unit"])
     (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = estimator_for(tasks.kind)

@@ -186,10 +186,10 @@ def parse_settings(settings: tuple[str, ...]) -> dict[str, Any]:
     return parsed
 
 
-def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[int, int, str] = (0, 0, "task")) -> list[Any]:
+def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[Any, ...] = (0, 0, "task")) -> list[Any]:
     """Method objects with the settings each of them has; an error where no method has a setting.
 
-    `sizes` are tasks, features and unit: by these 'auto' is decided, and the reason said.
+    `sizes` are tasks, features, unit and where it is known kind: by these 'auto' is decided, and the reason said.
     """
     from taskveil import methods
     from taskveil.estimators.planning import choose_method

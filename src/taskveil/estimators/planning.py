@@ -15,14 +15,17 @@ SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a m
 FEW_TASKS = 30
 
 
-def choose_method(name: str, n_tasks: int, n_features: int, unit: str) -> tuple[str, str]:
+def choose_method(name: str, n_tasks: int, n_features: int, unit: str, kind: str = "") -> tuple[str, str]:
     """A method's name as it is; 'auto' is decided from public sizes and declarations alone, and says why."""
     if name != "auto":
         return name, ""
     sizes = f"{n_tasks} tasks, {n_features} features, unit {unit}"
     end = "Decided from these public sizes; no row was looked at."
+    if unit == "record" and kind == "survival":
+        return "mean", f"method auto ({sizes}): 'mean', which protects single rows of times until an event. {end}"
     if unit == "record":
-        return "mean", f"method auto ({sizes}): 'mean', which can protect single rows; 'together' protects whole tasks. {end}"
+        chosen = "'together', which protects single rows by sums over all of them, so few tasks will do"
+        return "together", f"method auto ({sizes}): {chosen}. {end}"
     if n_tasks < FEW_TASKS:
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
     chosen = "'together', which shares a model or a few directions and lets each task differ"

@@ -18,6 +18,8 @@ makes up for it: it divides by 4 p (1 - p) at the base rate, which bounds the me
 
 **Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
 
+Single rows are protected by other messages: together_records.py.
+
 **Privacy.** Unit: the task. Every message has norm at most 1 by clipping, so one task moves a vector sum by 1 (add-remove) or 2
 (replace-one) in l2, and the second moment by 1 or sqrt(2) in Frobenius norm (see subspace.py), whatever its rows are; later
 messages are functions of rows and billboards: adaptive composition of Gaussian releases, accounted by the plan. A message that
@@ -33,11 +35,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import gammaincc
 
 from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
+from taskveil.methods import together_records
 from taskveil.methods.alone import alone_models
+from taskveil.methods.around_model import KNOWN, SENT, WAYS, models_around, nothing_known, ways, without_noise
 from taskveil.methods.base import (
     ANY_KIND,
     ANY_LOSS,
@@ -54,19 +57,16 @@ from taskveil.methods.base import (
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.own_intercepts import STATISTICS
 from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
-from taskveil.methods.shared_prior import CHANCE, RANGES, common_directions, log_doubt, noise_deviation, unit_messages
+from taskveil.methods.shared_prior import RANGES, common_directions, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
+from taskveil.privacy.units import Unit
 from taskveil.solvers.evidence import (
-    LOG_PRIOR,
-    SIGNAL_TO_NOISE,
-    averaged_but_first,
     averaged_models,
     log_evidence,
     residual_models,
 )
-from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
@@ -75,9 +75,6 @@ BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of r
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
 NOISE_PER_ROUND, OF_LABELS = 0.12, 0.06  # rounds = this over the noise of one release, norm over number of tasks
 MOST_NOISE = 0.12  # of one release, times the root of the number of features: above it directions are sent
-SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
-WAYS = 7
-PUBLISHED = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
 LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
 FURTHER = 1.8  # and further still: penalties shorten them, and below two such a walk converges
@@ -98,6 +95,7 @@ class Together(Method):
 
     name = "together"
     kinds, losses = ANY_KIND, ANY_LOSS
+    units: ClassVar[tuple[str, ...]] = ("task", "record")
     chooses_locally = True
     common_units = True
     reference = "ours; docs/theory/model-protected.md#together"
@@ -116,10 +114,17 @@ class Together(Method):
 
     def weighs_prior(self, budget: Budget) -> bool:
         """Directions do; a run with a prior takes them (see TaskEstimator)."""
-        return self.messages == "directions"
+        return self.messages == "directions" and not by_rows(budget)
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        if by_rows(budget):
+            together_records.check(public)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
+        if by_rows(budget):
+            return together_records.requests(public, budget, self.rounds)
         if not self.gains_by_common_units(public, budget):
             return self._directions().requests(public, budget)
         if budget.epsilon is None and common_level(public):
@@ -129,6 +134,8 @@ class Together(Method):
 
     def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
         """Whether scores are sent: a public question."""
+        if by_rows(budget):
+            return False  # rows come in declared units
         if self.messages is not None or budget.epsilon is None:
             return self.messages != "directions"
         return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= MOST_NOISE
@@ -175,24 +182,33 @@ class Together(Method):
         return found
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        if by_rows(plan.budget):
+            return together_records.RecordTasks(block, public, plan)
         return TogetherTasks(block, public, plan) if scored(plan) else self._directions().task_side(block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        if by_rows(plan.budget):
+            return together_records.RecordServer(public, plan)
         return TogetherServer(public, plan) if scored(plan) else self._directions().server_side(public, plan)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
-        return {**RANGES, "belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0)}
+        return {**RANGES, **together_records.RANGES, "belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0)}
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """The last billboard holds all that a new task needs."""
         return billboards[-1:]
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
-        if not scored(plan):
+        if not by_rows(plan.budget) and not scored(plan):
             return self._directions().shared_model(public, plan, billboard)
         model, d = billboard.values["model"], public.n_features
         intercept = model[:, d] if public.fit_intercept else np.zeros(len(model))
         return Models(model[None, :, :d], intercept[None])
+
+
+def by_rows(budget: Budget) -> bool:
+    """Whether single rows are protected; without privacy the unit makes no difference."""
+    return budget.unit is Unit.RECORD and budget.epsilon is not None
 
 
 def scored(plan: Plan) -> bool:
@@ -201,39 +217,6 @@ def scored(plan: Plan) -> bool:
 
 def based(public: PublicInfo) -> bool:
     return public.kind == "classification" and public.fit_intercept
-
-
-def ways(view: View, d: int) -> list[Prior]:
-    """How a task may differ from the public model (r, d or d + 1): see above. Alone first."""
-    model, share, basis = view["model"], view["share"], view["basis"]
-    r, width = model.shape
-    intercept = np.eye(width)[:, d:]
-    alone = np.zeros_like(model)
-    alone[:, d:] = model[:, d:]
-    slopes = model[:, :d] / max(float(np.sqrt(np.square(model[:, :d]).sum())), 1e-300)
-    toward = np.zeros((width, r))
-    toward[:d] = slopes.T
-    doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
-    free = math.sqrt(d) * intercept
-    left = max(1.0 - float(share.sum()), 0.02) / width
-    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
-    if not common.shape[1]:
-        unsure = -30.0
-    return [
-        Prior(1.0, free, alone),
-        Prior(1e-3, intercept, model, doubt),
-        Prior(1.0, intercept, model, doubt),
-        Prior(1.0, free, model, doubt),
-        Prior(1e-2, np.hstack([toward, intercept]), model, doubt),
-        Prior(left, np.hstack([common, intercept]), model, unsure),
-        Prior(0.01 * left, np.hstack([common, intercept]), model, unsure),
-    ]
-
-
-def beliefs(view: View, loss: str) -> np.ndarray:
-    """(ways, strengths): what all tasks said, between the strengths they were asked about in a straight line."""
-    grid, asked = np.log(SIGNAL_TO_NOISE), np.log(SIGNAL_TO_NOISE[SENT])
-    return np.stack([np.interp(grid, asked, said) for said in view["belief"]]) + LOG_PRIOR[loss]
 
 
 def evidence_message(evidence: np.ndarray) -> np.ndarray:
@@ -275,37 +258,15 @@ class TogetherTasks(TaskSide):
         return residual_models(block.with_targets(left), np.zeros_like(model), STEP_SIGNAL, "squared", False, own_scale=False)
 
     def finish(self, state: State, view: View) -> Models:
-        loss, d = self.public.loss, self.public.n_features
         known = isinstance(self.plain, CommonUnits) or self.public.declared_bounds
-        if not known and not np.any(view["model"][:, :d]) and not np.any(view["share"]):
+        if not known and not np.any(view["model"][:, : self.public.n_features]) and not np.any(view["share"]):
             return alone_models(self.plain, self.public)
-        options = ways(view, d)
-        belief = beliefs(view, loss)
-        W, weights = averaged_but_first(self.block, options, loss, False, log_prior=belief)
-        b = W[:, :, d] if self.public.fit_intercept else np.zeros(W.shape[:2])
-        alone, own = alone_models(self.plain, self.public), weights[:, 0, None]
-        coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]
-        return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+        return models_around(self.plain, self.public, view)
 
 
 def finite(messages: np.ndarray) -> np.ndarray:
     usable = np.isfinite(messages).all(axis=tuple(range(1, messages.ndim)), keepdims=True)
     return np.where(usable, messages, 0.0)
-
-
-def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
-    """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
-
-    Zero where it may be noise, unless it is `known` that there is something: shrinking alone then costs nothing on average, and
-    the small steps near the right model count.
-    """
-    length, noise = float(np.square(mean).sum()), mean.size * deviation**2
-    if noise == 0.0:
-        return mean, 0.0
-    chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
-    if chance > CHANCE and not known:
-        return np.zeros_like(mean), 0.0
-    return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))
 
 
 class TogetherServer(ServerSide):
@@ -316,9 +277,7 @@ class TogetherServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         width = self.public.n_features + int(self.public.fit_intercept)
         state = {
-            "round": np.array(0), "model": np.zeros((self.public.n_outputs, width)), "model_doubt": np.array(0.0),
-            "share": np.zeros(width), "basis": np.eye(width), "share_doubt": np.array(0.0),
-            "belief": np.zeros((WAYS, len(SENT))), "strength": np.zeros(self.public.n_outputs),
+            "round": np.array(0), **nothing_known(self.public.n_outputs, width), "strength": np.zeros(self.public.n_outputs),
             "bend": np.ones(self.public.n_outputs), "unheard": np.zeros((self.public.n_outputs, width)), "waited": np.array(0),
         }  # fmt: skip
         return state, self._billboard(state, None)
@@ -362,4 +321,4 @@ class TogetherServer(ServerSide):
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        return Billboard(int(state["round"]), {name: state[name] for name in PUBLISHED}, accepted=accepted)
+        return Billboard(int(state["round"]), {name: state[name] for name in KNOWN}, accepted=accepted)

@@ -31,7 +31,7 @@ def test_auto_of_the_estimator_is_auto_of_the_command_line(n_tasks, expected):
 def test_auto_protects_records_where_records_are_the_unit():
     tasks = related_tasks(n_tasks=40, rows=(6, 8))
     bounds = {"features": {n: [-4, 4] for n in tasks.feature_names}, "target": [-20, 20]}
-    assert tv.TaskRegressor("auto", unit="record", bounds=bounds, insecure_noise_seed=0).fit(tasks).method_.name == "mean"
+    assert tv.TaskRegressor("auto", unit="record", bounds=bounds, insecure_noise_seed=0).fit(tasks).method_.name == "together"
 
 
 def test_what_plan_advises_for_few_tasks_can_be_planned():

@@ -1,0 +1,94 @@
+"""Every task around a public model: the ways it may differ from it, weighed by what all tasks and its own rows say.
+
+    model        (r, d or d + 1), with the common intercept as its last column
+    share, basis directions in which tasks differ from it, where they are known
+    belief       (ways, strengths): the log posterior of one way and strength for all, where they were asked
+
+Local work after the last release: nothing here leaves a task but inside a clipped message.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import gammaincc
+
+from taskveil.methods.alone import alone_models
+from taskveil.methods.base import Models, PublicInfo, State, View
+from taskveil.methods.shared_prior import CHANCE, log_doubt
+from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_but_first
+from taskveil.solvers.posterior import Prior
+from taskveil.tasks.block import TaskBlock
+
+KNOWN = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")  # what a billboard says of the tasks' models
+SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
+WAYS = 7
+
+
+def nothing_known(r: int, width: int) -> State:
+    """The billboard before the first release."""
+    return {
+        "model": np.zeros((r, width)), "model_doubt": np.array(0.0), "share": np.zeros(width), "basis": np.eye(width),
+        "share_doubt": np.array(0.0), "belief": np.zeros((WAYS, len(SENT))),
+    }  # fmt: skip
+
+
+def ways(view: View, d: int) -> list[Prior]:
+    """How a task may differ from the public model (r, d or d + 1): see above. Alone first."""
+    model, share, basis = view["model"], view["share"], view["basis"]
+    r, width = model.shape
+    intercept = np.eye(width)[:, d:]
+    alone = np.zeros_like(model)
+    alone[:, d:] = model[:, d:]
+    slopes = model[:, :d] / max(float(np.sqrt(np.square(model[:, :d]).sum())), 1e-300)
+    toward = np.zeros((width, r))
+    toward[:d] = slopes.T
+    doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
+    free = math.sqrt(d) * intercept
+    left = max(1.0 - float(share.sum()), 0.02) / width
+    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    if not common.shape[1]:
+        unsure = -30.0
+    return [
+        Prior(1.0, free, alone),
+        Prior(1e-3, intercept, model, doubt),
+        Prior(1.0, intercept, model, doubt),
+        Prior(1.0, free, model, doubt),
+        Prior(1e-2, np.hstack([toward, intercept]), model, doubt),
+        Prior(left, np.hstack([common, intercept]), model, unsure),
+        Prior(0.01 * left, np.hstack([common, intercept]), model, unsure),
+    ]
+
+
+def beliefs(view: View, loss: str) -> np.ndarray:
+    """(ways, strengths): what all tasks said, between the strengths they were asked about in a straight line."""
+    grid, asked = np.log(SIGNAL_TO_NOISE), np.log(SIGNAL_TO_NOISE[SENT])
+    return np.stack([np.interp(grid, asked, said) for said in view["belief"]]) + LOG_PRIOR[loss]
+
+
+def models_around(block: TaskBlock, public: PublicInfo, view: View) -> Models:
+    """Averages over ways and strengths; learning alone, the first of them, is what `local` does."""
+    loss, d = public.loss, public.n_features
+    wide = replace(block, constant=public.fit_intercept)
+    W, weights = averaged_but_first(wide, ways(view, d), loss, False, log_prior=beliefs(view, loss))
+    b = W[:, :, d] if public.fit_intercept else np.zeros(W.shape[:2])
+    alone, own = alone_models(block, public), weights[:, 0, None]
+    coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]
+    return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+
+
+def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
+    """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
+
+    Zero where it may be noise, unless it is `known` that there is something: shrinking alone then costs nothing on average, and
+    the small steps near the right model count.
+    """
+    length, noise = float(np.square(mean).sum()), mean.size * deviation**2
+    if noise == 0.0:
+        return mean, 0.0
+    chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
+    if chance > CHANCE and not known:
+        return np.zeros_like(mean), 0.0
+    return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))

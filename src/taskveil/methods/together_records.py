@@ -1,0 +1,249 @@
+"""Together, when single rows are protected: one public model from a few noisy sums over rows. Ours.
+
+    round 1  "base"      targets: the level of the public model                              RowSum, bound 1
+             "lengths"   in which of a dozen bins the length of a row (x, 1) lies            RowSum, bound 1
+    round 2  "slopes"    the same of its gradient at that level (numbers; labels: at most one)  RowSum, bound 1
+             "curvature" outer product of the row in units of the usual length               RowSum, bound 1
+    then     "score"     gradient at the public model in units of the usual gradient         RowSum, bound 1
+    server   steps of Newton's method: noise is cut off every coordinate of a score (soft threshold at one deviation), and
+             curvature below what noise alone shows counts as that much
+    task     weighs the public model against learning alone by the evidence of its own rows (together.py)
+
+Bounds that follow the rows' usual length, not the longest the declared ranges allow, are what makes the noise small: rows of a
+hundred columns are ten long, and their gradients rarely half of that. Where rows are too few for the curvature (a public
+question), the budget goes to one or two scores, with steps as if it were the same in all directions.
+
+**Privacy.** Unit: one row of one task, one person being one row. Every row is clipped to 1 by the runtime; replacing one moves a
+sum by at most 2 in l2; a row's message depends on that row and on billboards alone: adaptive composition of Gaussian releases,
+accounted by the plan. The number of rows is public under this unit. What a task makes of the last billboard stays with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import alone_models
+from taskveil.methods.around_model import KNOWN, models_around, nothing_known, without_noise
+from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.mean_records import longest_row
+from taskveil.methods.row_gradients import RowGradients
+from taskveil.methods.shared_prior import noise_deviation
+from taskveil.privacy.contributions import RowSum
+from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
+from taskveil.tasks.block import TaskBlock
+
+BASE, SCORE, LENGTHS, SLOPES, CURVATURE = "base", "score", "lengths", "slopes", "curvature"
+SHARES = {BASE: 0.15, LENGTHS: 0.025, SLOPES: 0.025, CURVATURE: 0.25}  # of the budget (of rho); scores have the rest
+BINS = np.geomspace(1 / 64, 1.0, 13)  # upper ends, of the longest possible
+USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
+MOST_NOISE = 0.15  # of the curvature's largest eigenvalue from noise alone, in units of a usual row; above it none is asked for
+NOISE_PER_ROUND = 0.17  # rounds = this over the noise of one score, norm over number of rows
+MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
+BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
+LEAST_CURVATURE = 1e-6
+LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
+RANGES = {"row_length": (0.0, 1e3), "slope_length": (0.0, 1e3)}
+
+
+def check(public: PublicInfo) -> None:
+    if public.kind == "survival":
+        raise OptionError("method 'together' with unit='record' knows numbers and labels; use method='mean' for survival")
+    if public.task_rows is None:
+        raise OptionError("method 'together' with unit='record' needs the public number of rows of every task")
+
+
+def requests(public: PublicInfo, budget: Budget, rounds: int | None) -> list[Request]:
+    """Rounds and whether the curvature is bought follow from public sizes."""
+    curved = _noise_of_curvature(_asked(public, 1, True), public, budget) <= MOST_NOISE
+    if rounds is None:
+        most = MOST_ROUNDS if curved else MOST_BLIND
+        noise = _noise_of_score(_asked(public, 1, curved), public, budget)
+        rounds = int(np.clip(round(NOISE_PER_ROUND / noise), 1, most))
+    return _asked(public, rounds, curved)
+
+
+def _asked(public: PublicInfo, rounds: int, curved: bool) -> list[Request]:
+    """Weights are noise precisions: squares add up to the shares of the budget."""
+    r, width, bins = public.n_outputs, _width(public), len(BINS)
+    first = {LENGTHS: RowSum((1, bins), 1.0)} | ({BASE: RowSum((r, 1), 1.0)} if public.fit_intercept else {})
+    second = {} if LOSSES.get(public.loss).labels else {SLOPES: RowSum((1, bins), 1.0)}
+    second |= {CURVATURE: RowSum((width, width), 1.0)} if curved else {}
+    asked = [Request(name, 1, what, weight=math.sqrt(SHARES[name])) for name, what in first.items()]
+    asked += [Request(name, 2, what, weight=math.sqrt(SHARES[name])) for name, what in second.items()]
+    left, start = 1.0 - sum(SHARES[name] for name in first | second), 2 if second else 1
+    score = partial(Request, SCORE, contribution=RowSum((r, width), 1.0), weight=math.sqrt(left / rounds))
+    return [*asked, *(score(round=start + t + 1) for t in range(rounds))]
+
+
+def _width(public: PublicInfo) -> int:
+    return public.n_features + int(public.fit_intercept)
+
+
+def _rows(public: PublicInfo) -> float:
+    return float(max(1, sum(public.task_rows or ())))
+
+
+def _deviations(asked: list[Request], public: PublicInfo, budget: Budget) -> dict[str, float]:
+    """Of the noise of one coordinate of each release, over the number of rows."""
+    planned = make_plan(asked, budget).releases
+    return {p.name: noise_deviation(p, public.n_tasks, budget.aggregation) / _rows(public) for p in planned}
+
+
+def _noise_of_curvature(asked: list[Request], public: PublicInfo, budget: Budget) -> float:
+    return _radius(_deviations(asked, public, budget)[CURVATURE], _width(public))
+
+
+def _noise_of_score(asked: list[Request], public: PublicInfo, budget: Budget) -> float:
+    return _deviations(asked, public, budget)[SCORE] * math.sqrt(public.n_outputs * _width(public))
+
+
+def _radius(deviation: float, width: int) -> float:
+    """Largest eigenvalue of noise in a symmetrised matrix (Wigner's semicircle)."""
+    return deviation * math.sqrt(2 * width)
+
+
+class RecordTasks(TaskSide):
+    """Sums over rows at the public model; every row's part depends on that row alone."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.block, self.public = block, public
+        self.loss = LOSSES.get(public.loss)
+        self.asked = {(p.round, p.name) for p in plan.releases}
+
+    def start(self) -> State:
+        return {}
+
+    def step(self, state: State, view: View) -> tuple[State, Message]:
+        names = {name for round, name in self.asked if round == view.round + 1}
+        return state, {name: self._rows(*getattr(self, f"_{name}")(view)) for name in sorted(names)}
+
+    def _rows(self, X: np.ndarray, slopes: np.ndarray) -> RowGradients:
+        own = self.block.weights
+        return RowGradients(X, slopes if own is None else slopes * own[:, None], self.block.offsets)
+
+    def _base(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones((self.block.n_rows, 1)), np.asarray(self.block.y, dtype=float) / math.sqrt(self.public.n_outputs)
+
+    def _lengths(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        return _bins(_length(self._wide()), math.sqrt(longest_row(self.public)))
+
+    def _slopes(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        length = _length(self._wide()) * _length(self._surprise(view["model"]))
+        return _bins(length, LONGEST_SLOPE * math.sqrt(longest_row(self.public)))
+
+    def _curvature(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        rows = self._wide() / float(view["row_length"])
+        rows = rows / np.maximum(_length(rows), 1.0)[:, None]  # cut off as rows, so that the product keeps its shape
+        return rows, rows
+
+    def _score(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        return self._wide() / float(view["slope_length"]), self._surprise(view["model"])
+
+    def _wide(self) -> np.ndarray:
+        X = np.asarray(self.block.X, dtype=float)
+        return np.hstack([X, np.ones((len(X), 1))]) if self.public.fit_intercept else X
+
+    def _surprise(self, model: np.ndarray) -> np.ndarray:
+        return -self.loss.derivative(self._wide() @ model.T, self.block.y)
+
+    def finish(self, state: State, view: View) -> Models:
+        if not np.any(view["model"][:, : self.public.n_features]):
+            return alone_models(self.block, self.public)
+        return models_around(self.block, self.public, view)
+
+
+def _length(rows: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return np.sqrt(np.square(rows).sum(axis=1))
+
+
+def _bins(lengths: np.ndarray, longest: float) -> tuple[np.ndarray, np.ndarray]:
+    """A one for each row in the bin of its length."""
+    place = np.minimum(np.searchsorted(longest * BINS, lengths), len(BINS) - 1)
+    return np.eye(len(BINS))[place], np.ones((len(lengths), 1))
+
+
+class RecordServer(ServerSide):
+    """Newton's method on noisy sums; all of it is post-processing."""
+
+    def __init__(self, public: PublicInfo, plan: Plan):
+        self.public, self.plan = public, plan
+        self.planned = {(p.round, p.name): p for p in plan.releases}
+        self.loss = LOSSES.get(public.loss)
+
+    def start(self) -> tuple[State, Billboard]:
+        r, width, longest = self.public.n_outputs, _width(self.public), math.sqrt(longest_row(self.public))
+        state = {
+            "round": np.array(0), **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
+            "slope_length": np.array(longest), "inverse": np.eye(width) * width * BLIND_STEP,
+        }  # fmt: skip
+        return state, self._billboard(state, None)
+
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+        t, longest = int(state["round"]) + 1, math.sqrt(longest_row(self.public))
+        new = {**state, "round": np.array(t)}
+        if BASE in releases:
+            new["model"], new["bend"] = self._level(releases[BASE][:, 0], self._deviation(t, BASE))
+        if LENGTHS in releases:
+            new["row_length"] = np.array(longest * _usual(releases[LENGTHS], USUAL_ROW))
+            new["slope_length"] = new["row_length"] * (self._largest(new["model"]) if self.loss.labels else 1.0)
+        if SLOPES in releases:
+            new["slope_length"] = np.array(LONGEST_SLOPE * longest * _usual(releases[SLOPES], USUAL_SLOPE))
+        if CURVATURE in releases:
+            new["inverse"] = _inverse(releases[CURVATURE] / _rows(self.public), self._deviation(t, CURVATURE))
+        if SCORE in releases:
+            move, new["model_doubt"] = self._move(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
+            new["model"] = state["model"] + move
+        return new, self._billboard(new, accepted)
+
+    def _level(self, total: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+        """The model that knows the mean target only, and how curved the loss is there."""
+        model, bend = np.zeros((self.public.n_outputs, _width(self.public))), np.ones(self.public.n_outputs)
+        scale = math.sqrt(self.public.n_outputs)
+        least = min(1.0, max(2.0 * deviation * scale, 1.0 / _rows(self.public)))
+        mean = np.clip(total * scale / _rows(self.public), -1.0 + least, 1.0 - least)
+        if self.loss.labels:
+            model[:, -1], bend = 2.0 * np.arctanh(mean), np.maximum((1.0 - mean**2) / 4.0, 0.02)
+        elif self.public.loss in ("squared", "huber"):
+            model[:, -1] = mean
+        return model, bend
+
+    def _largest(self, model: np.ndarray) -> float:
+        """The steepest slope at the level, of the rarer label."""
+        return float((1.0 + np.abs(np.tanh(model[:, -1] / 2.0)).max()) / 2.0) if self.public.fit_intercept else 1.0
+
+    def _move(self, state: State, score: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
+        """A Newton step in the rows' units, and the doubt; nothing where the first score may be noise."""
+        known = bool(np.any(state["model"][:, : self.public.n_features]))
+        kept, doubt = without_noise(score, deviation, known)
+        if not np.any(kept):
+            return np.zeros_like(score), state["model_doubt"]
+        clear = np.sign(score) * np.maximum(np.abs(score) - deviation, 0.0)
+        step = clear @ state["inverse"] * float(state["slope_length"]) / float(state["row_length"]) ** 2
+        return step / state["bend"][:, None], state["model_doubt"] if known else np.array(doubt)
+
+    def _deviation(self, round: int, name: str) -> float:
+        planned: PlannedRelease = self.planned[round, name]
+        return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation) / _rows(self.public)
+
+    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
+        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length")}
+        return Billboard(int(state["round"]), values, accepted=accepted)
+
+
+def _usual(total: np.ndarray, part: float) -> float:
+    """The end of the bin up to which this part of the rows lies, noise and all."""
+    counted = np.cumsum(total.ravel())
+    return float(BINS[int(np.argmax(counted >= part * counted[-1])) if counted[-1] > 0.0 else -1])
+
+
+def _inverse(total: np.ndarray, deviation: float) -> np.ndarray:
+    """Of the mean outer product: what noise may hide is taken to be half of what noise shows."""
+    values, vectors = np.linalg.eigh((total + total.T) / 2.0)
+    return (vectors / np.maximum(values, max(_radius(deviation, len(total)) / 2.0, LEAST_CURVATURE))) @ vectors.T

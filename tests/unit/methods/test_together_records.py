@@ -1,0 +1,130 @@
+"""Together with single rows protected: a model of all rows from noisy sums, each row's part its own, never worse than alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.errors import OptionError
+from taskveil.methods import together_records
+from taskveil.methods.base import PublicInfo, View
+from taskveil.methods.together_records import BINS, CURVATURE, SCORE, RecordTasks
+from taskveil.privacy.plan import Budget, make_plan
+from taskveil.privacy.units import Unit
+from taskveil.tasks.block import TaskBlock
+
+WEIGHTS = np.array([1.0, -0.5, 0.0, 0.25])
+BOUNDS = {"features": {"*": [-1, 1]}, "target": [-4, 4]}
+
+
+def rows_of(n_tasks=40, rows=60, seed=0):
+    rng, levels = np.random.default_rng(seed), 0.2 * np.random.default_rng(99).standard_normal(n_tasks)
+    task = np.repeat(np.arange(n_tasks), rows)
+    X = rng.uniform(-1, 1, (task.size, 4))
+    return X, X @ WEIGHTS + levels[task] + 0.3 * rng.standard_normal(task.size), task
+
+
+def fitted(epsilon, n_tasks=40, rows=60, seed=0):
+    X, y, task = rows_of(n_tasks, rows, seed)
+    return tv.TaskRegressor(unit="record", epsilon=epsilon, delta=1e-6, bounds=BOUNDS, insecure_noise_seed=1).fit(X, y, task=task)
+
+
+def mse(est, n_tasks=40):
+    X, y, task = rows_of(n_tasks, 50, seed=7)
+    return float(np.mean((est.predict(X, task=task) - y) ** 2))
+
+
+def test_without_much_noise_the_public_model_is_that_of_all_rows():
+    X, y, _ = rows_of()
+    model = fitted(1e4).record_.billboards[-1].values["model"][0]
+    expected = LinearRegression().fit(X, y / 4.0)  # targets lie in [-1, 1]
+    np.testing.assert_allclose(model, [*expected.coef_, expected.intercept_], atol=0.01)
+
+
+def test_a_few_rows_a_task_gain_by_those_of_the_others_at_epsilon_one():
+    X, y, task = rows_of(200, 8)
+    alone = mse(tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task), 200)
+    best = mse(tv.TaskRegressor(epsilon=None).fit(X, y, task=task), 200)
+    ours = mse(fitted(1.0, 200, 8), 200)
+    assert ours < alone - 0.6 * (alone - best)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_where_noise_hides_everything_tasks_learn_alone(epsilon):
+    X, y, task = rows_of(10, 20)
+    alone = mse(tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task), 10)
+    assert mse(fitted(epsilon, 10, 20), 10) <= 1.02 * alone
+
+
+def test_a_rare_label_keeps_its_weight():
+    rng = np.random.default_rng(3)
+    X, task = rng.uniform(-1, 1, (4000, 3)), np.repeat(np.arange(400), 10)
+    y = (X @ [3.0, 0.0, -2.0] + rng.logistic(size=4000) > 4.0).astype(int)
+    bounds = {"features": {"*": [-1, 1]}, "classes": [0, 1]}
+    est = tv.TaskClassifier(unit="record", epsilon=3.0, delta=1e-6, bounds=bounds, insecure_noise_seed=0).fit(
+        X[:2000], y[:2000], task=task[:2000]
+    )
+    chance = est.predict_proba(X[2000:], task=task[:2000])[:, 1]
+    held, base = y[2000:], y[:2000].mean()
+    loss = -np.mean(np.log(np.where(held == 1, chance, 1 - chance)))
+    constant = -np.mean(np.log(np.where(held == 1, base, 1 - base)))
+    assert base < 0.1 and loss < 0.9 * constant
+
+
+def planned(rows, features=20, epsilon=1.0):
+    public = PublicInfo(10, features, 1, "regression", task_rows=(rows,) * 10, declared_bounds=True)
+    budget = Budget(epsilon, 1e-6, unit=Unit.RECORD)
+    return public, make_plan(methods.get("together").requests(public, budget), budget)
+
+
+def test_curvature_and_rounds_are_bought_as_public_sizes_allow():
+    names = [[p.name for p in planned(rows)[1].releases] for rows in (20, 5_000)]
+    assert CURVATURE not in names[0] and names[0].count(SCORE) == 1
+    assert CURVATURE in names[1] and names[1].count(SCORE) == together_records.MOST_ROUNDS
+
+
+def messages(y_of_first_row, tasks=RecordTasks):
+    public, plan = planned(5_000, features=2)
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, (30, 1))
+    y[0] = y_of_first_row
+    side = tasks(TaskBlock(X, y, np.arange(0, 33, 3), kind="regression"), public, plan)
+    _, board = methods.get("together").server_side(public, plan).start()
+    found = {}
+    for t in range(3):
+        found |= side.step({}, View(t, board.values))[1]
+    return found
+
+
+def others_moved(tasks=RecordTasks):
+    """Names of releases in which another row's part changed with one row's target."""
+    a, b = messages(0.9, tasks), messages(-0.9, tasks)
+    return {n for n in a if any(np.any(getattr(a[n], part)[1:] != getattr(b[n], part)[1:]) for part in ("X", "slopes"))}
+
+
+def test_a_rows_part_depends_on_that_row_alone():
+    assert not others_moved()
+
+
+def test_a_side_that_centres_targets_by_its_own_mean_is_noticed():
+    class Centred(RecordTasks):
+        def _base(self, view):
+            X, slopes = super()._base(view)
+            return X, slopes - slopes.mean()
+
+    assert others_moved(Centred) == {"base"}
+
+
+def test_every_row_is_counted_in_the_bin_of_its_length():
+    counts, _ = together_records._bins(np.array([0.0, 2.0, 1e9, np.inf, np.nan, 2.0 * BINS[3]]), 2.0)
+    assert counts.sum(axis=1).tolist() == [1.0] * 6
+    assert counts.argmax(axis=1).tolist() == [0, 12, 12, 12, 12, 3]
+
+
+def test_survival_is_sent_to_the_method_that_knows_it():
+    public = PublicInfo(10, 3, 1, "survival", loss="cox", task_rows=(9,) * 10)
+    with pytest.raises(OptionError, match="use method='mean'"):
+        methods.get("together").requests(public, Budget(1.0, 1e-6, unit=Unit.RECORD))
