@@ -18,7 +18,7 @@ makes up for it: it divides by 4 p (1 - p) at the base rate, which bounds the me
 
 **Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
 
-Single rows are protected by other messages: together_records.py.
+Single rows are protected by other messages: together_records.py (docs/theory/model-protected.md#together-records).
 
 **Privacy.** Unit: the task. Every message has norm at most 1 by clipping, so one task moves a vector sum by 1 (add-remove) or 2
 (replace-one) in l2, and the second moment by 1 or sqrt(2) in Frobenius norm (see subspace.py), whatever its rows are; later
