@@ -127,29 +127,21 @@ def embedded(value: Any) -> str:
 
 
 def plotly_script() -> str:
-    """Plotly's own bundle, from the installed package."""
-    try:
-        path = files("plotly") / "package_data" / "plotly.min.js"
-    except ModuleNotFoundError:
-        raise _missing("plotly") from None
-    return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    """Plotly's bundle, which comes with this package (vendor/README.md)."""
+    return text("plotly-cartesian.min.js", "vendor").replace("</script", "<\\/script")
 
 
 def template(name: str) -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
-        raise _missing("jinja2") from None
+        raise EnvironmentMissing("pages need the package jinja2; install it with: pip install 'taskveil[report]'") from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(text(name))
 
 
-def text(name: str) -> str:
-    return (files("taskveil.report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _missing(package: str) -> EnvironmentMissing:
-    return EnvironmentMissing(f"the report page needs the package {package}; install it with: pip install 'taskveil[report]'")
+def text(name: str, folder: str = "templates") -> str:
+    return (files("taskveil.report") / folder / name).read_text(encoding="utf-8")
 
 
 def _plain(value: Any) -> str:

@@ -159,6 +159,31 @@ def test_a_private_fit_without_tasks_is_refused(table):
     tv.TaskRegressor().fit(X, y, task=np.zeros(len(X)))
 
 
+@pytest.fixture(scope="module")
+def mixed(table) -> pd.DataFrame:
+    """Numbers, text with gaps, true and false, whole numbers with gaps: what a real table has."""
+    return table.assign(
+        ward=np.where(np.arange(len(table)) % 5, np.where(np.arange(len(table)) % 2, "north", "south"), None),
+        urgent=np.arange(len(table)) % 3 == 0, visits=pd.array(np.where(np.arange(len(table)) % 4, 2.0, np.nan)).astype("Int64"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_polars_and_arrow_tables_give_what_pandas_gives(mixed, library):
+    module = pytest.importorskip(library)
+    other = module.from_pandas(mixed) if library == "polars" else module.Table.from_pandas(mixed)
+    options = {"task_column": "hospital", "missing": "impute-own", "insecure_noise_seed": 0}
+    ours = tv.TaskRegressor("mean", **options).fit(mixed.drop(columns="days"), mixed["days"])
+    X = other.drop("days") if library == "polars" else other.drop_columns("days")
+    theirs = tv.TaskRegressor("mean", **options).fit(X, other["days"])
+    np.testing.assert_array_equal(theirs.coef_, ours.coef_)
+    assert list(theirs.feature_names_in_) == list(ours.feature_names_in_)
+    np.testing.assert_array_equal(theirs.predict(X), ours.predict(mixed.drop(columns="days")))
+    loaded = [tv.load_tasks(t, task="hospital", target="days", missing="impute-own") for t in (mixed, other)]
+    np.testing.assert_array_equal(loaded[0].X, loaded[1].X)
+    assert loaded[0].feature_names == loaded[1].feature_names and loaded[0].task_names == loaded[1].task_names
+
+
 def test_feature_names_are_checked(table):
     X, y = features(table), table["days"]
     est = tv.TaskRegressor("local", epsilon=None, task_column="hospital").fit(X, y)
