@@ -32,6 +32,8 @@ def gain(run: Run) -> list[Chart]:
     )
     if len(tasks) > NAMED:
         traces, layout = _ranked(tasks)
+        if not any(change(t) for _, t in tasks):
+            said = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
         return [Chart("gain", "What sharing brings each task", said, traces, layout, head, rows, note, 360, True)]
     traces, layout = _dumbbells(tasks, run.gain_metric)
     return [
