@@ -1,16 +1,18 @@
 """Every Python block and every `taskveil` line of the documentation and the README runs, in order, in an empty folder.
 
-What a console block shows below a command is what the command prints: `...` stands for anything (noise, times), runs of white space
-count as one, and the end of the lines shown may be missing.
+What a console block shows below a command is what the command prints: `...` stands for anything (noise, times), runs of white
+space count as one, and what comes before and after the lines shown may be missing.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -45,7 +47,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != ELSEWHERE], ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
+def test_every_block_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for table in TABLES.get(page.name, ()):
         place = Path(os.environ.get("TASKVEIL_DATA", "")) / table
@@ -61,10 +63,10 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
             exec(compile(text, f"{page.name}", "exec"), names)  # noqa: S102  our own documentation
         else:
             for line, shown in commands(text):
-                capsys.readouterr()
-                with pytest.raises(SystemExit) as stopped:
+                screen = io.StringIO()  # as on a terminal: results and words in the order they come
+                with pytest.raises(SystemExit) as stopped, redirect_stdout(screen), redirect_stderr(screen):
                     run(line.split("#")[0].split())
-                printed = "".join(capsys.readouterr())
+                printed = screen.getvalue()
                 expected = re.search(r"# exit code (\d)", line)
                 assert (stopped.value.code or 0) == (int(expected[1]) if expected else 0), f"{line}\n{printed}"
                 assert is_shown(shown, printed), f"{line}\nshown: {shown}\nprinted: {printed}"

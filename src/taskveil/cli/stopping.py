@@ -1,7 +1,7 @@
 """One Ctrl-C is enough.
 
-Python drops an interrupt that arrives inside a destructor or a callback of C code ("Exception ignored in ..."), and a run that draws
-thousands of small numbers spends much of its time there. So the interrupt is raised again every second until it gets through;
+Python drops an interrupt that arrives inside a destructor or a callback of C code ("Exception ignored in ..."), and a run that
+draws thousands of small numbers spends much of its time there. So the interrupt is raised again every second until it gets through;
 once it does, the clean-up that follows is left in peace.
 """
 
@@ -33,14 +33,21 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def once_more(number: int, frame: Any) -> None:
-        if not isinstance(sys.exception(), KeyboardInterrupt):  # else it got through, and somebody is cleaning up
+        if not _cleaning_up(sys.exception()):
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         if alarm:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, alarm[0])
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _cleaning_up(handled: BaseException | None) -> bool:
+    """Whether the interrupt got through: it is being handled now, or what is handled came of it."""
+    while handled is not None and not isinstance(handled, KeyboardInterrupt):
+        handled = handled.__context__
+    return handled is not None

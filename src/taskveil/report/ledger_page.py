@@ -21,9 +21,10 @@ HEAD = """<!doctype html>
 svg {{ width: 100%; height: auto }} svg text {{ font-size: 12px }}
 .limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .limit-words {{ fill: var(--red) }} .ground {{ stroke: var(--muted) }}
 .spent {{ stroke: var(--blue); stroke-width: 2.5; fill: none }}
-</style></head><body><header><p class="mark">taskveil {version} ledger report, {date}</p><h1>Privacy spent, and what is left</h1></header>
-<main><p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts do not
-add up.</p>
+</style></head><body>
+<header><p class="mark">taskveil {version} ledger report, {date}</p><h1>Privacy spent, and what is left</h1></header>
+<main><p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts
+do not add up.</p>
 """
 
 
@@ -58,8 +59,8 @@ def account(a: dict[str, Any]) -> str:
     )
     return (
         f"<section class=card><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: "
-        f"epsilon {spent} of "
-        f"{a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>{history if rows else ''}</section>"
+        f"epsilon {spent} of {a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>"
+        f"{history if rows else ''}</section>"
     )
 
 

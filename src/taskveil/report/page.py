@@ -14,7 +14,7 @@ from taskveil.estimators.summary import change
 from taskveil.report.audience import Audience
 from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
-from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, plain_words, verdict
+from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, comparison_gains, plain_words, verdict
 
 FIRST = ("curves", "gain", "sizes", "groups", "model", "survival")
 """Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
@@ -55,6 +55,8 @@ def tone(run: Run) -> str:
     """Colour of the verdict: red where a claim fails, green where sharing brings something, neither where it does not."""
     if run.certificate is not None and not run.holds:
         return "bad"
+    if run.comparison is not None and not comparison_gains(run.comparison):
+        return "even"
     return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
 
 

@@ -14,6 +14,6 @@ def as_pandas(table: Any) -> Any:
     try:
         return table.to_pandas()
     except ImportError:
-        raise EnvironmentMissing(
-            f"a {type(table).__module__.split('.')[0]} table is read through pyarrow; install it with: pip install 'taskveil[parquet]'"
-        ) from None
+        library = type(table).__module__.split(".")[0]
+        remedy = "install it with: pip install 'taskveil[parquet]'"
+        raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None

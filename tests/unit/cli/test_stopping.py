@@ -13,6 +13,15 @@ import pytest
 
 from taskveil.cli import stopping
 from taskveil.cli.stopping import interruptible
+from taskveil.privacy.ledger import Book, Key
+
+
+@pytest.fixture(autouse=True)
+def in_the_foreground():
+    """Interrupts count as on a terminal, also where the tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class Swallower:
@@ -28,9 +37,7 @@ def works_on(seconds: float, guard) -> bool:
     try:
         with guard:
             Swallower()
-            until = time.monotonic() + seconds
-            while time.monotonic() < until:
-                time.sleep(0.01)
+            patiently(seconds)
     except KeyboardInterrupt:
         return False
     return True
@@ -43,6 +50,12 @@ def test_an_interrupt_that_python_swallows_is_raised_again(monkeypatch):
     assert works_on(0.3, nullcontext())  # twin: without the guard it is lost
 
 
+def patiently(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        time.sleep(0.005)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_cleaning_up_is_not_interrupted_again(monkeypatch):
     monkeypatch.setattr(stopping, "AGAIN", 0.02)
@@ -51,27 +64,40 @@ def test_cleaning_up_is_not_interrupted_again(monkeypatch):
         try:
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(5)
+        except KeyboardInterrupt as stopped:  # as click does, which turns it into an error of its own
+            try:
+                raise RuntimeError("aborted") from stopped
+            except RuntimeError:
+                patiently(0.2)
+                finished.append("converted")
+                raise KeyboardInterrupt from None
         finally:
-            until = time.monotonic() + 0.2
-            while time.monotonic() < until:
-                time.sleep(0.005)
-            finished.append(True)
-    assert finished and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            patiently(0.2)
+            finished.append("cleaned up")
+    assert finished == ["converted", "cleaned up"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def releases(books: str) -> int:
+    """How many the ledger has charged."""
+    book = Book(books)
+    return sum(entry.kind == "commit" for entry in book.rows(book.accounts()[0].id))
 
 
 @pytest.mark.kills
 def test_one_interrupt_late_in_an_asynchronous_run_ends_it_and_keeps_the_books(tmp_path):
-    """The run is stopped in its last third, by the number of messages it has charged; the ledger verifies afterwards."""
-    words = ["fit", "synthetic:hospitals?n_tasks=30", "--method", "async", "--unit", "task", "--set", "messages=400", "--epsilon", "4",
-             "--ledger", f"sqlite:///{tmp_path}/books.db", "-o", "run"]  # fmt: skip
-    code = "import sys; from taskveil.cli.main import run; run(sys.argv[1:])"
+    """Stopped when half of its messages are charged; the ledger verifies afterwards, with all that was spent."""
+    books, half = f"sqlite:///{tmp_path}/books.db", 75
+    Book(books).set_limit(Key("a", "task", "replace-one", "other-tasks"), 10.0, 1e-5)
+    words = f"fit synthetic:hospitals?n_tasks=20 --method async --set rounds=150 --epsilon 4 --ledger {books} --account a".split()
+    code = "import sys, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "from taskveil.cli.main import run; run(sys.argv[1:])"
     started = subprocess.Popen([sys.executable, "-c", code, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "books.db").exists() and started.poll() is None:
-        time.sleep(0.05)
-    time.sleep(1.0)
+    while started.poll() is None and releases(books) < half:
+        time.sleep(0.2)
     assert started.poll() is None, started.stderr.read()
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=60)
     assert started.returncode == 130 and "stopped" in said and "Traceback" not in said
-    check = subprocess.run([sys.executable, "-c", code, "ledger", "verify", "--ledger", words[-3]], cwd=tmp_path, check=False)
-    assert check.returncode == 0
+    check = subprocess.run([sys.executable, "-c", code, "ledger", "verify", "--ledger", books], cwd=tmp_path, check=False)
+    assert check.returncode == 0 and releases(books) >= half

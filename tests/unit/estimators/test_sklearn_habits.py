@@ -161,10 +161,12 @@ def test_a_private_fit_without_tasks_is_refused(table):
 
 @pytest.fixture(scope="module")
 def mixed(table) -> pd.DataFrame:
-    """Numbers, text with gaps, true and false, whole numbers with gaps: what a real table has."""
+    """Numbers, text with gaps, categories, true and false, whole numbers with gaps: what a real table has."""
+    row = np.arange(len(table))
     return table.assign(
-        ward=np.where(np.arange(len(table)) % 5, np.where(np.arange(len(table)) % 2, "north", "south"), None),
-        urgent=np.arange(len(table)) % 3 == 0, visits=pd.array(np.where(np.arange(len(table)) % 4, 2.0, np.nan)).astype("Int64"),
+        ward=np.where(row % 5, np.where(row % 2, "north", "south"), None),
+        triage=pd.Categorical(np.where(row % 3, "late", "soon")), urgent=row % 3 == 0,
+        visits=pd.array(np.where(row % 4, 2.0, np.nan)).astype("Int64"),
     )  # fmt: skip
 
 
@@ -214,8 +216,32 @@ def test_adapt_gives_a_new_task_a_model_at_no_cost(name):
 @pytest.mark.parametrize("method", ["local", "together"])
 @pytest.mark.parametrize("kind", [tv.TaskRegressor, tv.TaskClassifier])
 def test_check_estimator_passes_without_exceptions(kind, method):
-    """Without tasks all rows are one task, and everything else follows scikit-learn's contract.
-
-    In private runs two checks do not apply: rows without a task are refused, and noise makes no two fits equal.
-    """
+    """Without tasks all rows are one task, and everything else follows scikit-learn's contract."""
     check_estimator(kind(method, epsilon=None))
+
+
+class OneTask:
+    """Private runs refuse rows without a task; scikit-learn's checks know of none, so here all rows are one."""
+
+    def fit(self, X, y=None, task=None, sample_weight=None):
+        return super().fit(X, y, task=np.zeros(len(np.asarray(X))) if task is None else task, sample_weight=sample_weight)
+
+
+class PrivateRegressor(OneTask, tv.TaskRegressor):
+    pass
+
+
+class PrivateClassifier(OneTask, tv.TaskClassifier):
+    pass
+
+
+EXCEPTIONS = {  # of private runs, and why; docs/scikit-learn.md lists them
+    "check_all_zero_sample_weights_error": "a task whose rows weigh nothing falls silent: an error would tell others of its rows",
+}
+
+
+@pytest.mark.parametrize("kind", [PrivateRegressor, PrivateClassifier])
+def test_private_runs_pass_every_check_but_the_listed_ones(kind):
+    found = check_estimator(kind(epsilon=1.0), expected_failed_checks=EXCEPTIONS, on_fail=None, on_skip=None)
+    assert [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"] == []
+    assert {r["check_name"] for r in found if r["status"] == "xfail"} == set(EXCEPTIONS)

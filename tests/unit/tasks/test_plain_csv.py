@@ -18,7 +18,8 @@ TABLES = {
     "numbers": "task,x,n\na,1.5,3\nb,-2e-3,4\na,.1,5\n",
     "gaps": "task,x,n,t\na,,3,yes\nb,NA,?,\na,2,5,no\n",
     "rounding": "task,x\na,0.1234567890123456789\nb,1e308\na,5e-324\nb,2.2250738585072011e-308\n",
-    "types": "task,flag,mixed,day,at,when\na,true,1,2001-02-03,12:30,2001-02-03 12:30:15\nb,False,true,2001-02-04,08:00,2001-02-03T12:30\n",
+    "types": "task,flag,mixed,day,at,when\na,true,1,2001-02-03,12:30,2001-02-03 12:30:15\n"
+    "b,False,true,2001-02-04,08:00,2001-02-03T12:30\n",
     "no dates": "task,day\na,2001-02-30\nb,2001-02-03\n",
     "beyond 64 bits": "task,x\na,123456789012345678901234\nb,1\n",
     "quotes": 'task;x;words\n"a";1;"two; ""words"""\nb;2;"two\nlines"\n',
