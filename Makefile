@@ -16,7 +16,7 @@ QUICK := tests/unit/losses tests/unit/structures tests/unit/calculators tests/un
   tests/contract/test_structures.py tests/contract/test_references.py tests/property/test_clipping.py \
   tests/property/test_theory.py tests/integration/test_api.py
 
-.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-engine test-network reproduce-quick test-all clean
+.PHONY: setup demo quick test lint bench docs faults faults-network mutants audit test-engine test-network wheel reproduce-quick test-all clean
 
 $(BIN)/python:
 	@if [ -z "$(PYTHON)" ]; then \
@@ -79,6 +79,12 @@ faults-network: $(VENV)/.stamp-test
 
 test-engine: $(VENV)/.stamp-test
 	@TASKVEIL_REQUIRE=dask $(BIN)/python -m pytest -m engine -s $(ARGS)
+
+# Both archives, checked as a registry would; then the wheel in a clean environment: size, demo, fit, report.
+wheel: $(VENV)/.stamp-test
+	@$(PIP) -e '.[release]'
+	@rm -rf dist && $(BIN)/python -m build --outdir dist . > /dev/null && $(BIN)/python -m twine check --strict dist/*
+	@$(BIN)/python -m pytest -m wheel -s $(ARGS)
 
 reproduce-quick: $(VENV)/.stamp-test
 	@OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/taskveil reproduce all --quick --out test-artefacts/reproduce

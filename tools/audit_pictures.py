@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from taskveil.audits.gallery import write_gallery
+from taskveil.report.gallery_page import write_gallery
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 
@@ -21,8 +21,8 @@ def main() -> None:
         page = browser.new_page(viewport={"width": 1000, "height": 480})
         for path in sorted(Path(folder).glob("*.html")):
             page.goto(path.as_uri())
-            page.wait_for_selector(".plotly .main-svg")
-            page.screenshot(path=PICTURES / f"{path.stem}.png", clip={"x": 0, "y": 30, "width": 1000, "height": 340})
+            page.wait_for_selector(".main-svg")
+            page.locator("#picture").screenshot(path=PICTURES / f"{path.stem}.png")
             print("wrote", PICTURES / f"{path.stem}.png")
         browser.close()
 

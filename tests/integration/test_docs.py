@@ -1,11 +1,18 @@
-"""Every Python block and every `taskveil` line of the documentation and the README runs, in order, in an empty folder."""
+"""Every Python block and every `taskveil` line of the documentation and the README runs, in order, in an empty folder.
+
+What a console block shows below a command is what the command prints: `...` stands for anything (noise, times), runs of white
+space count as one, and what comes before and after the lines shown may be missing.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -17,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.S | re.M)
 ELSEWHERE = "runbook.md"  # its steps are commands of the shell as well: test_runbook.py runs all of them
+TABLES = {"tutorial.md": ("star/star.csv",), "real-tables.md": ("chem97/chem97.csv", "heart/heart.npz")}  # in $TASKVEIL_DATA
 BEFORE = {  # what a page that is part of a longer story takes for granted
     "README.md": """
 import pandas as pd, taskveil as tv
@@ -39,8 +47,13 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != ELSEWHERE], ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
+def test_every_block_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for table in TABLES.get(page.name, ()):
+        place = Path(os.environ.get("TASKVEIL_DATA", "")) / table
+        if not place.is_file():
+            pytest.skip(f"{table} is not in $TASKVEIL_DATA")
+        shutil.copy(place, tmp_path)
     names: dict = {"__name__": "page"}
     exec(compile(BEFORE.get(page.name, ""), "before", "exec"), names)  # noqa: S102  our own documentation
     for kind, text in blocks(page):
@@ -49,11 +62,33 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
         elif kind == "python":
             exec(compile(text, f"{page.name}", "exec"), names)  # noqa: S102  our own documentation
         else:
-            for line in re.findall(r"^\$ taskveil (.*)$", text, re.M):
-                with pytest.raises(SystemExit) as stopped:
+            for line, shown in commands(text):
+                screen = io.StringIO()  # as on a terminal: results and words in the order they come
+                with pytest.raises(SystemExit) as stopped, redirect_stdout(screen), redirect_stderr(screen):
                     run(line.split("#")[0].split())
-                expected = (1,) if "# exit code 1" in line else (0, None)
-                assert stopped.value.code in expected, f"{line}\n{capsys.readouterr().err}"
+                printed = screen.getvalue()
+                expected = re.search(r"# exit code (\d)", line)
+                assert (stopped.value.code or 0) == (int(expected[1]) if expected else 0), f"{line}\n{printed}"
+                assert is_shown(shown, printed), f"{line}\nshown: {shown}\nprinted: {printed}"
+
+
+def commands(block: str) -> list[tuple[str, str]]:
+    """Each `taskveil` line of a console block, and what is shown below it."""
+    parts = re.split(r"^\$ (.*)\n", block, flags=re.M)
+    return [(line[len("taskveil ") :], shown) for line, shown in zip(parts[1::2], parts[2::2]) if line.startswith("taskveil ")]
+
+
+def is_shown(shown: str, printed: str) -> bool:
+    """Whether the words of `shown` stand in `printed`; `...` is a gap."""
+    gaps = [r"\s+".join(map(re.escape, piece.split())) for piece in shown.split("...")]
+    return re.search(r".*?".join(gaps), printed, re.S) is not None
+
+
+def test_what_a_page_shows_is_compared_with_what_is_printed():
+    block = "$ taskveil plan --tasks 80\nworth it: ...\n  noise 0.233\n$ ls\n$ taskveil demo\n"
+    assert commands(block) == [("plan --tasks 80", "worth it: ...\n  noise 0.233\n"), ("demo", "")]
+    assert is_shown("worth it: ...\n  noise 0.233\n", "so: worth it: yes (1 s)\nnoise   0.233\nmore") and is_shown("", "x")
+    assert not is_shown("noise 0.233", "noise 0.234") and not is_shown("b ... a", "a b")  # twins: a wrong figure, a wrong order
 
 
 def test_the_pages_build_without_a_warning(tmp_path):

@@ -15,9 +15,11 @@ from taskveil.cli.demo import private_run, table
 from taskveil.cli.demo import run as compare_hospitals
 from taskveil.report import report_folder, write_comparison
 from taskveil.report.audience import Audience
+from taskveil.report.gallery_page import write_gallery
 
 pytestmark = pytest.mark.browser
 ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
+DRAWN = "document.documentElement.dataset.drawn"
 WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
 
 
@@ -44,7 +46,7 @@ def browser():
         started.close()
 
 
-def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light"):
+def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light", ready: str = DRAWN):
     """The page after its charts are drawn, with all it complained about and asked for."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
@@ -53,7 +55,7 @@ def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light"):
     page.on("pageerror", lambda e: heard.append(f"error: {e}"))
     page.on("request", lambda r: heard.append(f"request: {r.url[:80]}") if not r.url.startswith(("file:", "data:")) else None)
     page.goto(path.as_uri())
-    page.wait_for_function("document.documentElement.dataset.drawn")
+    page.wait_for_function(ready)
     return page, heard
 
 
@@ -112,3 +114,11 @@ CONTRAST = """() => {
   const [a, b] = [light("--ink"), light("--card")].sort((x, y) => y - x);
   return (a + 0.05) / (b + 0.05);
 }"""
+
+
+def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(browser, tmp_path):
+    pages = [path for path in write_gallery(tmp_path) if path.suffix == ".html"]
+    assert len(pages) == 7
+    for path in pages:
+        page, heard = opened(browser, path, WIDTHS["desk"], ready="document.querySelector('.main-svg')")
+        assert heard == [] and page.locator(".plot .trace, .plot .hm, .boxlayer .trace").count(), path.name

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from taskveil import methods
-from taskveil.audits.gallery import Attack
+from taskveil.audits.gallery import Attack, bars
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -121,14 +121,10 @@ def lying_server(seed: int = 0) -> Attack:
     return Attack("lying-server", sentence, data, lambda: _figure(data))
 
 
-def _figure(data: dict[str, Any]) -> Any:
-    import plotly.graph_objects as go
-
+def _figure(data: dict[str, Any]) -> dict[str, Any]:
     names = {"before": "version 0.1.0", "after": "now"}
-    bars = [go.Bar(name=names[w], x=list(data), y=[d[w]["relative_error"] for d in data.values()]) for w in names]
-    figure = go.Figure(bars)
-    figure.update_yaxes(type="log", title="relative error of what the server reads (1 and above: nothing)")
-    return figure
+    errors = {names[w]: [d[w]["relative_error"] for d in data.values()] for w in names}
+    return bars(errors, list(data), "What a lying server reads", "relative error (1 and above: nothing)", type="log")
 
 
 def _victims(seed: int) -> tuple[Victim, Victim]:

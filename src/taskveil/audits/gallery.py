@@ -15,7 +15,7 @@ An entry is one line in ATTACKS, `module:function`, and one function in a module
     name       file name of its page: letters and hyphens, unique
     sentence   one sentence a privacy officer reads: what was found without protection, and what with it
     data       plain JSON: the numbers behind the sentence, so that a test can check what the sentence says
-    draw       () -> a Plotly figure made from `data` alone; called only when a page is written, so Plotly is imported there
+    draw       () -> a figure in Plotly's JSON (data and layout), made from `data` alone; report/gallery_page.py makes the page
 
 Attacks that need a network or other extras import them inside the function and raise EnvironmentMissing where they are not
 installed; such an entry is left out of the gallery.
@@ -23,12 +23,10 @@ installed; such an entry is left out of the gallery.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from taskveil.errors import EnvironmentMissing
@@ -41,14 +39,10 @@ class Attack:
     name: str
     sentence: str
     data: dict[str, Any]
-    draw: Callable[[], Any] = field(repr=False, compare=False)
+    draw: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
 
-    def figure(self) -> Any:
-        """A Plotly figure."""
-        try:
-            import plotly  # noqa: F401
-        except ImportError:
-            raise EnvironmentMissing("pictures need Plotly: pip install 'taskveil[report]'") from None
+    def figure(self) -> dict[str, Any]:
+        """The picture, in Plotly's JSON."""
         return self.draw()
 
     def to_dict(self) -> dict[str, Any]:
@@ -76,14 +70,23 @@ def attacks(seed: int = 0) -> list[Attack]:
     return found
 
 
-def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
-    """One self-contained page per attack, and gallery.json with the numbers."""
-    folder.mkdir(parents=True, exist_ok=True)
-    found, written = attacks(seed), []
-    for attack in found:
-        page = folder / f"{attack.name}.html"
-        attack.figure().write_html(page, include_plotlyjs=True, full_html=True)
-        written.append(page)
-    numbers = folder / "gallery.json"
-    numbers.write_text(json.dumps([a.to_dict() for a in found], indent=1))
-    return [*written, numbers]
+def bars(
+    series: Mapping[str, Sequence[float]], names: Sequence[str], title: str, height: str = "", **axis: Any
+) -> dict[str, Any]:
+    """Grouped bars: one colour for each of `series`, one group for each of `names`; `height` says what is measured."""
+    data = [{"type": "bar", "name": name, "x": list(names), "y": list(values)} for name, values in series.items()]
+    return {"data": data, "layout": {"title": {"text": title}, "barmode": "group", "yaxis": {"title": {"text": height}, **axis}}}
+
+
+def beside(panels: Mapping[str, list[dict[str, Any]]], title: str, gap: float = 0.06) -> dict[str, Any]:
+    """Panels in one row, each with its traces and its name above."""
+    width = (1 + gap) / len(panels) - gap
+    data, layout, names = [], {"title": {"text": title}, "margin": {"t": 90}}, []
+    for k, (name, traces) in enumerate(panels.items()):
+        number, start = "" if k == 0 else str(k + 1), k * (width + gap)
+        data += [{**trace, "xaxis": f"x{number}", "yaxis": f"y{number}"} for trace in traces]
+        layout[f"xaxis{number}"] = {"domain": [start, start + width], "anchor": f"y{number}"}
+        layout[f"yaxis{number}"] = {"anchor": f"x{number}"}
+        place = {"x": start + width / 2, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "center", "yanchor": "bottom"}
+        names.append({**place, "text": name, "showarrow": False})
+    return {"data": data, "layout": {**layout, "annotations": names}}

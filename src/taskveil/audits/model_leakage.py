@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.gallery import Attack
+from taskveil.audits.gallery import Attack, beside
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -66,15 +66,18 @@ def _unit_columns(W: np.ndarray) -> np.ndarray:
     return P / np.maximum(np.linalg.norm(P, axis=0), 1e-12)
 
 
-def _figure(panels: dict[str, np.ndarray], likeness: dict[str, float]) -> Any:
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    titles = [f"{name}<br>likeness to task 10: {likeness[name]:.2f}" for name in panels]
-    figure = make_subplots(rows=1, cols=len(panels), subplot_titles=titles, shared_yaxes=True)
-    for column, P in enumerate(panels.values(), start=1):
-        x = [f"task {i + 1}" for i in range(P.shape[1])]
-        y = [f"feature {j + 1}" for j in range(P.shape[0])]
-        figure.add_trace(go.Heatmap(z=P, x=x, y=y, zmin=-1, zmax=1, colorscale="RdBu", showscale=column == 1), 1, column)
-    figure.update_layout(title="One task's model shows in all the others (MP-MTL, Fig. 2)", height=380, margin={"t": 110})
+def _figure(panels: dict[str, np.ndarray], likeness: dict[str, float]) -> dict[str, Any]:
+    first, rest = next(iter(panels)), {"showticklabels": False}
+    maps = {f"{name}<br>likeness to task 10: {likeness[name]:.2f}": [_map(P, name == first)] for name, P in panels.items()}
+    figure = beside(maps, "One task's model shows in all the others (MP-MTL, Fig. 2)")
+    for k in range(2, len(panels) + 1):
+        figure["layout"][f"yaxis{k}"].update(rest)
+    figure["layout"]["margin"] = {"t": 110}
     return figure
+
+
+def _map(P: np.ndarray, scale: bool) -> dict[str, Any]:
+    return {
+        "type": "heatmap", "z": P.tolist(), "zmin": -1, "zmax": 1, "colorscale": "RdBu", "showscale": scale,
+        "x": [f"task {i + 1}" for i in range(P.shape[1])], "y": [f"feature {j + 1}" for j in range(P.shape[0])],
+    }  # fmt: skip

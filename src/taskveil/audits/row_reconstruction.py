@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.audits import svm_updates
-from taskveil.audits.gallery import Attack
+from taskveil.audits.gallery import Attack, bars
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -91,16 +91,10 @@ def masked_update_reconstruction(rounds: int = 40, seed: int = 0) -> Attack:
     return Attack("row-from-masked-updates", sentence, {"cosine": found}, lambda: _points(found))
 
 
-def _bars(rows: dict[str, np.ndarray], title: str) -> Any:
-    import plotly.graph_objects as go
-
-    names = [f"feature {j + 1}" for j in range(FEATURES)]
-    figure = go.Figure([go.Bar(name=name, x=names, y=values) for name, values in rows.items()])
-    return figure.update_layout(title=title, barmode="group", height=380)
+def _bars(rows: dict[str, np.ndarray], title: str) -> dict[str, Any]:
+    return bars({name: values.tolist() for name, values in rows.items()}, [f"feature {j + 1}" for j in range(FEATURES)], title)
 
 
-def _points(found: dict[str, list[float]]) -> Any:
-    import plotly.graph_objects as go
-
-    figure = go.Figure([go.Box(name=name, y=values, boxpoints="all") for name, values in found.items()])
-    return figure.update_layout(title="How well the direction of an unknown row is found (1 is exact)", height=380)
+def _points(found: dict[str, list[float]]) -> dict[str, Any]:
+    data = [{"type": "box", "name": name, "y": values, "boxpoints": "all"} for name, values in found.items()]
+    return {"data": data, "layout": {"title": {"text": "How well the direction of an unknown row is found (1 is exact)"}}}

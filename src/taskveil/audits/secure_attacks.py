@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.gallery import Attack
+from taskveil.audits.gallery import Attack, bars
 from taskveil.errors import SecureSumRefused
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum
@@ -155,21 +155,13 @@ def _answers(listeners: dict[int, SecureClient], message: messages.SecureMessage
 
 def _collusion_figure(rows: list[dict[str, Any]]) -> Any:
     names = [" + ".join(map(str, row["sites"])) + " tasks" for row in rows]
-    figure = _bars(names, [row["before"] for row in rows], [row["after"] for row in rows])
-    figure.update_layout(title="Epsilon against the largest site, certified 1", yaxis_title="epsilon")
-    return figure
+    return bars(_before_and_now(rows), names, "Epsilon against the largest site, certified 1", "epsilon")
 
 
 def _stories_figure(rows: list[dict[str, Any]]) -> Any:
     names = [f"{row['sites']} sites, cohorts of {row['min_cohort']}" for row in rows]
-    figure = _bars(names, [float(row["before"]) for row in rows], [float(row["after"]) for row in rows])
-    figure.update_layout(title="Messages read by a server with two stories", yaxis_title="messages")
-    return figure
+    return bars(_before_and_now(rows), names, "Messages read by a server with two stories", "messages")
 
 
-def _bars(names: list[str], before: list[float], after: list[float]) -> Any:
-    import plotly.graph_objects as go
-
-    figure = go.Figure([go.Bar(name="before", x=names, y=before), go.Bar(name="now", x=names, y=after)])
-    figure.update_layout(barmode="group", height=380)
-    return figure
+def _before_and_now(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    return {"before": [float(row["before"]) for row in rows], "now": [float(row["after"]) for row in rows]}

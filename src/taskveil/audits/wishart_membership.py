@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.gallery import Attack
+from taskveil.audits.gallery import Attack, beside
 from taskveil.audits.mechanisms import setting
 from taskveil.audits.statistics import support
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -42,18 +42,22 @@ def wishart_membership(epsilon: float = 1.0, dimension: int = 5, runs: int = 400
     return Attack("wishart-membership", sentence, data, lambda: _figure(scores, epsilon))
 
 
-def _figure(scores: dict[str, dict[str, np.ndarray]], epsilon: float) -> Any:
-    import plotly.graph_objects as go
-    from plotly.subplots import make_subplots
-
-    figure = make_subplots(rows=1, cols=len(scores), subplot_titles=list(scores))
-    for column, both in enumerate(scores.values(), start=1):
-        for world, colour in (("absent", "#c0392b"), ("present", "#2980b9")):
-            trace = go.Histogram(
-                x=both[world], name=f"task {world}", marker_color=colour, opacity=0.6, nbinsx=80, showlegend=column == 1
-            )
-            figure.add_trace(trace, 1, column)
-        figure.add_vline(x=0, line_dash="dash", row=1, col=column)
+def _figure(scores: dict[str, dict[str, np.ndarray]], epsilon: float) -> dict[str, Any]:
+    colours = {"absent": "#c0392b", "present": "#2980b9"}
+    panels = {
+        name: [_histogram(both[world], f"task {world}", colour, name == next(iter(scores))) for world, colour in colours.items()]
+        for name, both in scores.items()
+    }
     title = f"Smallest eigenvalue of (output - task's part) at a claimed epsilon of {epsilon:g}: below 0 the task cannot be there"
-    figure.update_layout(title=title, barmode="overlay", height=380)
+    figure = beside(panels, title)
+    zero = {"type": "line", "x0": 0, "x1": 0, "y0": 0, "y1": 1, "line": {"dash": "dash", "width": 1}}
+    lines = [{**zero, "xref": f"x{k or ''}", "yref": f"y{k or ''} domain"} for k in (0, *range(2, len(scores) + 1))]
+    figure["layout"].update(barmode="overlay", shapes=lines)
     return figure
+
+
+def _histogram(values: np.ndarray, name: str, colour: str, legend: bool) -> dict[str, Any]:
+    return {
+        "type": "histogram", "x": values.tolist(), "name": name, "marker": {"color": colour}, "opacity": 0.6, "nbinsx": 80,
+        "showlegend": legend,
+    }  # fmt: skip

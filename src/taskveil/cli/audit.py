@@ -64,7 +64,7 @@ def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json
     with progress_bar(f"attacking {target}") as progress:
         result = attack(target, options, progress, **given)
     if gallery is not None:
-        from taskveil.audits.gallery import write_gallery
+        from taskveil.report.gallery_page import write_gallery
 
         for page in write_gallery(Path(gallery), seed=given["seed"] or 0):
             click.echo(f"wrote {page}", err=True)

@@ -84,10 +84,11 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Entry point: exit codes by error class, no traceback for what a user can mend."""
+    from taskveil.cli.stopping import interruptible
     from taskveil.errors import TaskveilError
 
     try:
-        with warnings.catch_warnings():
+        with interruptible(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=UserWarning, module=r"taskveil\.")  # commands print them as notes
             code = main.main(args=arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

@@ -22,15 +22,15 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[spent]}"),
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"), TextColumn("{task.fields[spent]}"),
         TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        row = bar.add_task(title, total=None, spent="")
-        yield Bar(lambda done, total, spent: bar.update(row, completed=done, total=total, spent=spent))
+        row = bar.add_task(title, total=None, count="", spent="")  # nothing is counted before the total is known
+        yield Bar(lambda n, total, spent: bar.update(row, completed=n, total=total, count=f"{n}/{total}", spent=spent))
 
 
 class Bar:

@@ -35,6 +35,7 @@ from taskveil.runtime.record import RunRecord
 from taskveil.runtime.run import Run, assemble, budget_for
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.task import CLIPPED, TaskSet
@@ -151,7 +152,7 @@ class TaskEstimator(Scoring, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (n_rows, n_features), DataFrame or TaskSet
+        X : array of shape (n_rows, n_features), DataFrame (pandas, polars), Arrow table or TaskSet
             A TaskSet brings targets and tasks along.
         y : array of shape (n_rows,), default=None
         task : array of shape (n_rows,), default=None
@@ -164,7 +165,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         self
         """
         check_parameters(self)
-        rules = self._rules()
+        X, rules = as_pandas(X), self._rules()
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
         tasks, weights, lazy = read_tasks(self, X, y, task, sample_weight, rules)
@@ -360,7 +361,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             Knows this one task and what is public: no other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
-        return newcomers.adapt(self, X, y, name)
+        return newcomers.adapt(self, as_pandas(X), y, name)
 
     # -------------------------------------------------------- save, load
 

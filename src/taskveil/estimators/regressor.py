@@ -11,6 +11,7 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that
@@ -157,6 +158,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return self._predict_lazy(X)
         if self._loss != "poisson":
             return self._scores(X, task)[:, 0]
+        X = as_pandas(X)
         column = self.exposure if isinstance(self.exposure, str) and hasattr(X, "columns") else None
         rows, exposure = inputs.split_exposure(X, column if column in getattr(X, "columns", ()) else None)
         exposure = X.exposure if isinstance(X, TaskSet) else exposure

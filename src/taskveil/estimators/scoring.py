@@ -12,6 +12,7 @@ from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.scores import gathered_scores
 from taskveil.runtime.record import RunRecord
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.scaling import Scaling
 
 
@@ -33,6 +34,7 @@ class Scoring:
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
+        X = as_pandas(X)
         rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
         unnamed = task is None and inputs.column_there(X, self.task_column, self.task_names_) is None
         if unnamed and len(self.task_names_) == 1:

@@ -45,6 +45,7 @@ from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
 from taskveil.tasks.block import position_folds
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
@@ -188,7 +189,7 @@ class TaskSearch(BaseEstimator):
         if not self.locally_tuned:
             _check_searchable(base)
         tasks = inputs.tasks_of(
-            X, y, task, base.task_column, base._kind, base.bounds, base.person, base._rules().unusable
+            as_pandas(X), y, task, base.task_column, base._kind, base.bounds, base.person, base._rules().unusable
         )
         if self.locally_tuned:
             return self._fit_locally(tasks)

@@ -14,6 +14,7 @@ from taskveil.estimators.baselines import StepFunction, own_curves
 from taskveil.estimators.concordance import concordance
 from taskveil.estimators.metrics import over_tasks
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.task import TaskSet
 
@@ -97,6 +98,7 @@ class TaskSurvival(TaskEstimator):
         -------
         ndarray of shape (n_rows, n_times), or of n_rows functions with attributes `x` and `y`
         """
+        X = as_pandas(X)
         scores = self._scores(X, task)[:, 0]
         rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
         position = inputs.task_positions(rows.task, self.task_names_)
@@ -131,6 +133,7 @@ class TaskSurvival(TaskEstimator):
         """
         if sample_weight is not None:
             raise OptionError("concordance compares pairs of rows and takes no sample_weight; leave it out")
+        X = as_pandas(X)
         risk = self.predict(X, task=task)
         if isinstance(X, TaskSet):
             groups, y = X.task_of_row(), X.y if y is None else y

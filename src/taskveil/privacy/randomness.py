@@ -2,8 +2,8 @@
 
 `system_noise()`           operating-system entropy, expanded by a cryptographic key stream (ChaCha20) where much is
                            needed. Gaussian and Laplace noise is drawn exactly, as discrete noise on a public grid: by
-                           OpenDP (Canonne, Kamath, Steinke 2020) up to OPENDP_LIMIT coordinates, by
-                           grid_sampler.py beyond. Laws without an exact sampler are float64 inversions of words of
+                           grid_sampler.py, or, where OpenDP is installed (Canonne, Kamath, Steinke 2020), by that
+                           up to OPENDP_LIMIT coordinates. Laws without an exact sampler are float64 inversions of words of
                            that key stream. `describe()` says which samplers were used.
 `insecure_seeded_noise()`  reproducible: NumPy Philox keyed by (seed, round, release, task), never by call
                            order. For simulation and tests; it voids the certificate.
@@ -22,7 +22,8 @@ import hashlib
 import math
 import secrets
 from abc import ABC, abstractmethod
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -251,10 +252,10 @@ class _SystemSource(NoiseSource):
         """Which sampler draws `size` numbers of this law; remembers an exact one for `describe`."""
         if not self._exact:
             return "float64"
-        small = size <= OPENDP_LIMIT
-        by = "OpenDP" if small else "ours over ChaCha20, within 2^-97 of its law"
+        theirs = size <= OPENDP_LIMIT and opendp_is_installed()
+        by = "OpenDP" if theirs else "ours over ChaCha20, within 2^-97 of its law"
         self.note(f"exact discrete {law} ({by}, grid 2^-{GRID_BITS} of the scale)")
-        return "opendp" if small else "grid"
+        return "opendp" if theirs else "grid"
 
     def note(self, sampler: str) -> None:
         """Remember that this sampler was used."""
@@ -283,6 +284,12 @@ def insecure_seeded_noise(seed: int) -> NoiseSource:
 
 def _count(shape: Shape) -> int:
     return int(shape) if isinstance(shape, int) else math.prod(shape)
+
+
+@lru_cache(maxsize=1)
+def opendp_is_installed() -> bool:
+    """Whether the extra `opendp` is there; every certificate names the sampler that drew."""
+    return find_spec("opendp") is not None
 
 
 def _opendp_noise(law: str, scale: float, size: int) -> FloatArray:

@@ -10,7 +10,7 @@ from taskveil.report.chart import Chart, axis, number
 from taskveil.report.records import Board, Run
 
 ORDER = ("structure", "features", "relationship", "omega", "map", "second-moment", "mean", "centre", "share")
-LARGEST_SIDE = 80
+LARGEST_SIDE = 20  # rows and columns whose names can be read
 MOST = 2
 TITLES = {
     "structure": "Shared directions",
@@ -87,7 +87,8 @@ NOTE = "From the billboard, which every participant saw: noise is part of it."
 
 
 def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, last: int) -> Chart:
-    z, rows, columns = _reduced(after, run)
+    kept = _largest(after)
+    z, rows, columns = _reduced(after, kept, run)
     top = float(np.abs(z).max()) or 1.0
     trace = {
         "type": "heatmap",
@@ -106,17 +107,19 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     }
     traces = [trace]
     if before is not None and np.any(before) and not np.allclose(before, after):
-        first, _, _ = _reduced(before, run)
+        first, _, _ = _reduced(before, kept, run)
         traces = [trace | {"z": np.round(first, 5).tolist(), "showscale": False, "xaxis": "x2"}, trace]
         layout["xaxis2"] = layout["xaxis"] | {"domain": [0, 0.46], "title": {"text": "before"}}
         layout["xaxis"] = layout["xaxis"] | {"domain": [0.54, 1], "title": {"text": f"after round {last}"}}
     size = " x ".join(map(str, after.shape))
     strong = np.argsort(-np.abs(z), axis=None, kind="stable")[:20]
     table = [(rows[i // z.shape[1]], columns[i % z.shape[1]], number(float(z.flat[i]))) for i in strong]
+    drawn = "" if z.size == after.size else f" Drawn: the {' x '.join(map(str, z.shape))} part with the largest entries."
+    said = f"A {size} matrix after round {last}. Largest entry: {table[0][0]} with {table[0][1]}, {table[0][2]}.{drawn}"
     return Chart(
         f"board-{name}",
         TITLES.get(name, f"On the billboard: {name}"),
-        f"A {size} matrix after round {last}; the table lists its largest entries.",
+        said,
         traces,
         layout,
         ("row", "column", "value"),
@@ -126,11 +129,16 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     )
 
 
-def _reduced(matrix: np.ndarray, run: Run) -> tuple[np.ndarray, list[str], list[str]]:
-    """At most LARGEST_SIDE rows and columns (every k-th) with their names."""
-    steps = [max(1, -(-n // LARGEST_SIDE)) for n in matrix.shape]
-    rows, columns = (_labels(n, run, "") for n in matrix.shape)
-    return matrix[:: steps[0], :: steps[1]], rows[:: steps[0]], columns[:: steps[1]]
+def _largest(matrix: np.ndarray) -> list[np.ndarray]:
+    """Which rows and columns are drawn: those with the largest entries, in their order; the same ones of a symmetric matrix."""
+    size = np.abs(matrix)
+    return [np.sort(np.argsort(-size.max(axis=other), kind="stable")[:LARGEST_SIDE]) for other in (1, 0)]
+
+
+def _reduced(matrix: np.ndarray, kept: list[np.ndarray], run: Run) -> tuple[np.ndarray, list[str], list[str]]:
+    """The rows and columns that are drawn, with their names."""
+    rows, columns = ([_labels(n, run, "")[j] for j in keep] for n, keep in zip(matrix.shape, kept))
+    return matrix[np.ix_(*kept)], rows, columns
 
 
 def _labels(n: int, run: Run, word: str) -> list[str]:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import taskveil
 from taskveil.estimators.check_folder import check_folder
 from taskveil.privacy import signing
 from taskveil.report.exports.evidence import Evidence, account_line, audit_lines, gather
@@ -28,15 +30,17 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
     checked = check_folder(folder, ledger)
     evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), _accounts(ledger), signer)
     path = folder / FILE
-    path.write_text(render(evidence, read(folder).gain, _hash(folder)), encoding="utf-8")
+    run = read(folder)
+    path.write_text(render(evidence, run.gain, _hash(folder), run.table), encoding="utf-8")
     return path
 
 
-def render(evidence: Evidence, gain: Mapping[str, Any], digest: str) -> str:
+def render(evidence: Evidence, gain: Mapping[str, Any], digest: str, table: str = "") -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
         name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."),
-        date=evidence.date, sections=sections(evidence, gain), code=evidence.code, hash=digest,
+        date=evidence.date, version=taskveil.__version__, written=f"{datetime.now(UTC):%Y-%m-%d}", table=table,
+        sections=sections(evidence, gain), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
     )  # fmt: skip
     return text

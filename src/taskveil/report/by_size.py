@@ -100,10 +100,11 @@ def sizes(run: Run) -> list[Chart]:
     made = [
         ("sizes", "Error by size of task", bands_by_size(gain)), ("groups", "Error by group", bands_by_group(gain, run.groups))
     ]  # fmt: skip
-    return [_chart(name, title, bands) for name, title, bands in made if bands]
+    metric = run.gain_metric if run.gain else "error"
+    return [_chart(name, title, bands, metric) for name, title, bands in made if bands]
 
 
-def _chart(name: str, title: str, bands: list[Band]) -> Chart:
+def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
     traces = [
         {
             "type": "bar", "name": label, "x": [b.name for b in bands], "y": [getattr(b, which) for b in bands],
@@ -113,8 +114,10 @@ def _chart(name: str, title: str, bands: list[Band]) -> Chart:
     ]  # fmt: skip
     cut = [b.clipped for b in bands if b.clipped is not None]
     said = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
-    if cut:
+    if cut and max(cut) < 0.0005:
+        said += " Clipping took nothing from their messages."
+    elif cut:
         said += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
-    layout = {"xaxis": axis("", type="category"), "yaxis": axis("error", rangemode="tozero"), "barmode": "group"}
+    layout = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
     return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)

@@ -51,6 +51,8 @@ def curves(run: Run) -> list[Chart]:
         return []
     better = "lower" if metric in LOWER_IS_BETTER else "higher"
     ticks = {"tickmode": "array", "tickvals": epsilons, "ticktext": [f"{e:g}" for e in epsilons], "type": "log"}
+    repeats = run.comparison["repeats"]
+    spread = f"Bars: standard deviation over {repeats} repeats." if repeats > 1 else "One repeat: how figures vary is not known."
     _spread(labels, [r["mean"] for r in rows])
     return [
         Chart(
@@ -68,7 +70,7 @@ def curves(run: Run) -> list[Chart]:
             },
             ("method", "variant", "epsilon", metric, "spread"),
             [(r["method"], r["variant"], number(r["epsilon"]), number(r["mean"]), number(r["std"])) for r in rows],
-            f"Bars: standard deviation over {run.comparison['repeats']} repeats. Dashed: what needs no epsilon. "
+            f"{spread} Dashed: what needs no epsilon. "
             "Choosing a method by these figures is not covered by any epsilon.",
             380,
             True,

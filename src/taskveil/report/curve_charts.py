@@ -33,7 +33,7 @@ def _profile(p: Profile) -> Chart:
     return Chart(
         "profile", "The whole curve: delta at every epsilon",
         f"Stated: epsilon {p.epsilon:.4g} at delta {p.delta:.2g}, {_sentence(p)}. " + (f"{', '.join(forms)}." if forms else ""),
-        [trace], {"xaxis": axis("epsilon", rangemode="tozero"), "yaxis": axis("delta", type="log")},
+        [trace], {"xaxis": axis("epsilon", rangemode="tozero"), "yaxis": axis("delta", type="log", exponentformat="power")},
         ("epsilon", "delta"), [(number(e), f"{d:.2e}") for e, d in points],
         "Every point of the curve holds; two runs compare only at the same delta (taskveil certify --at-delta).",
     )  # fmt: skip

@@ -16,10 +16,11 @@ def gain(run: Run) -> list[Chart]:
     if not run.gain:
         return []
     tasks = sorted(run.gain.items(), key=lambda item: change(item[1]))
+    which, metric = in_units(run)
     rows = [
-        (n, number(t["error_alone"]), number(t["error_shared"]), t["kept"], f"{100 * change(t):+.0f} %") for n, t in tasks
+        (n, number(t[f"{which}_alone"]), number(t[f"{which}_shared"]), t["kept"], f"{100 * change(t):+.0f} %") for n, t in tasks
     ]
-    head = ("task", "error alone", "error shared", "kept", "change")
+    head = ("task", f"{metric} alone", f"{metric} shared", "kept", f"change of the {run.gain_metric}")
     gaining = sum(change(t) < 0 for _, t in tasks)
     said = (
         f"{gaining} of {len(tasks)} tasks have a lower error by sharing; hover or open the table for names."
@@ -27,18 +28,26 @@ def gain(run: Run) -> list[Chart]:
         else "Error alone and shared."
     )
     note = (
-        f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own. Estimates that also "
+        f"{metric.capitalize()}, estimated by each task on held-out rows of its own. Estimates that also "
         "choose flatter a little; only fresh rows tell."
     )
     if len(tasks) > NAMED:
         traces, layout = _ranked(tasks)
+        if not any(change(t) for _, t in tasks):
+            said = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
         return [Chart("gain", "What sharing brings each task", said, traces, layout, head, rows, note, 360, True)]
-    traces, layout = _dumbbells(tasks, run.gain_metric)
+    traces, layout = _dumbbells(tasks, which, metric)
     return [
         Chart(
             "gain", "Alone against shared, task by task", said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True
         )
     ]
+
+
+def in_units(run: Run) -> tuple[str, str]:
+    """Which error is drawn, and its name: in the target's own units wherever it has some."""
+    typical = all("typical_error_alone" in task for task in run.gain.values())
+    return ("typical_error", "typical error in the target's units") if typical else ("error", run.gain_metric)
 
 
 def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:
@@ -75,10 +84,10 @@ def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:
     return [trace], layout
 
 
-def _dumbbells(tasks: list[Any], metric: str) -> tuple[list[dict], dict]:
+def _dumbbells(tasks: list[Any], which: str, metric: str) -> tuple[list[dict], dict]:
     names = [n for n, _ in tasks][::-1]
-    alone = [t["error_alone"] for _, t in tasks][::-1]
-    shared = [t["error_shared"] for _, t in tasks][::-1]
+    alone = [t[f"{which}_alone"] for _, t in tasks][::-1]
+    shared = [t[f"{which}_shared"] for _, t in tasks][::-1]
     bars: dict[str, list] = {"x": [], "y": []}
     for n, a, s in zip(names, alone, shared):
         bars["x"] += [a, s, None]
@@ -106,7 +115,7 @@ def _dumbbells(tasks: list[Any], metric: str) -> tuple[list[dict], dict]:
                 "hovertemplate": "%{y} " + name + ": %{x:.4g}<extra></extra>",
             }
         )
-    return traces, {"xaxis": axis(f"error: {metric}", rangemode="tozero"), "yaxis": axis("", type="category")}
+    return traces, {"xaxis": axis(metric, rangemode="tozero"), "yaxis": axis("", type="category")}
 
 
 def own_model(run: Run) -> list[Chart]:

@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from html import escape
 from typing import Any
+
+import taskveil
+from taskveil.report.page import text
 
 WIDTH, HEIGHT, PAD = 640, 150, 34
 
@@ -12,20 +16,23 @@ HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>taskveil: ledger report</title><link rel="icon" href="data:,">
-<style>
-body { font: 15px/1.45 system-ui, "Segoe UI", Arial, sans-serif; max-width: 720px; margin: 2em auto; padding: 0 1em }
-table { border-collapse: collapse; width: 100% } td, th { border-bottom: 1px solid #ccc; padding: 4px 8px; text-align: left }
-h2 { margin-top: 1.6em } svg { width: 100%; height: auto }
-</style></head><body><h1>Privacy spent, and what is left</h1>
-<p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts do not
-add up.</p>
+<meta name="color-scheme" content="light dark">
+<style>{style}
+svg {{ width: 100%; height: auto }} svg text {{ font-size: 12px }}
+.limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .limit-words {{ fill: var(--red) }} .ground {{ stroke: var(--muted) }}
+.spent {{ stroke: var(--blue); stroke-width: 2.5; fill: none }}
+</style></head><body>
+<header><p class="mark">taskveil {version} ledger report, {date}</p><h1>Privacy spent, and what is left</h1></header>
+<main><p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts
+do not add up.</p>
 """
 
 
 def page(accounts: list[dict[str, Any]]) -> str:
     """The whole page."""
     parts = [account(a) for a in accounts] or ["<p>This ledger has no account.</p>"]
-    return HEAD + "\n".join(parts) + "</body></html>\n"
+    head = HEAD.format(style=text("page.css"), version=taskveil.__version__, date=f"{datetime.now(UTC):%Y-%m-%d}")
+    return head + "\n".join(parts) + "</main></body></html>\n"
 
 
 def words(a: dict[str, Any]) -> str:
@@ -42,17 +49,23 @@ def words(a: dict[str, Any]) -> str:
 def account(a: dict[str, Any]) -> str:
     spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
     rows = "".join(
-        f"<tr><td>{escape(p['at'])}</td><td>{escape(str(p['run']))}</td><td>{escape(p['what'])}</td>"
-        f"<td>{'unbounded' if p['spent'] is None else format(p['spent'], '.4g')}</td></tr>"
+        f"<tr>{_cell('when', p['at'])}{_cell('run', p['run'])}{_cell('entry', p['what'])}"
+        f"{_cell('epsilon after it', 'unbounded' if p['spent'] is None else format(p['spent'], '.4g'))}</tr>"
         for p in a["history"]
     )
-    return (
-        f"<section><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: "
-        f"epsilon {spent} of "
-        f"{a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>{picture(a)}"
-        f"<table><thead><tr><th>when</th><th>run</th><th>entry</th><th>epsilon after it, delta {a['delta']:g}</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table></section>"
+    history = (
+        f"{picture(a)}<div class=scroll><table class=stack><thead><tr><th>when</th><th>run</th><th>entry</th>"
+        f"<th>epsilon after it, delta {a['delta']:g}</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
+    return (
+        f"<section class=card><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: "
+        f"epsilon {spent} of {a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>"
+        f"{history if rows else ''}</section>"
+    )
+
+
+def _cell(title: str, value: object) -> str:
+    return f"<td data-head='{title}'>{escape(str(value))}</td>"
 
 
 def picture(a: dict[str, Any]) -> str:
@@ -73,8 +86,8 @@ def picture(a: dict[str, Any]) -> str:
     ends = f'x1="{PAD}" x2="{WIDTH - PAD}"'
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}"><title>{said}</title>'
-        f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" stroke="#b3261e" stroke-dasharray="6 4"/>'
-        f'<text x="{WIDTH - PAD}" y="{high - 4:.1f}" text-anchor="end" font-size="12" fill="#b3261e">limit {a["limit"]:g}</text>'
-        f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" stroke="#999"/>'
-        f'<path d="{"".join(steps)}" fill="none" stroke="#1f5fa8" stroke-width="2.5"/></svg>'
+        f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" class="limit"/>'
+        f'<text x="{WIDTH - PAD}" y="{high - 4:.1f}" text-anchor="end" class="limit-words">limit {a["limit"]:g}</text>'
+        f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" class="ground"/>'
+        f'<path d="{"".join(steps)}" class="spent"/></svg>'
     )

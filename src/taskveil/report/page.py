@@ -14,7 +14,7 @@ from taskveil.estimators.summary import change
 from taskveil.report.audience import Audience
 from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
-from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, plain_words, verdict
+from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, comparison_gains, plain_words, verdict
 
 FIRST = ("curves", "gain", "sizes", "groups", "model", "survival")
 """Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
@@ -55,6 +55,8 @@ def tone(run: Run) -> str:
     """Colour of the verdict: red where a claim fails, green where sharing brings something, neither where it does not."""
     if run.certificate is not None and not run.holds:
         return "bad"
+    if run.comparison is not None and not comparison_gains(run.comparison):
+        return "even"
     return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
 
 
@@ -127,29 +129,21 @@ def embedded(value: Any) -> str:
 
 
 def plotly_script() -> str:
-    """Plotly's own bundle, from the installed package."""
-    try:
-        path = files("plotly") / "package_data" / "plotly.min.js"
-    except ModuleNotFoundError:
-        raise _missing("plotly") from None
-    return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
+    """Plotly's bundle, which comes with this package (vendor/README.md)."""
+    return text("plotly-cartesian.min.js", "vendor").replace("</script", "<\\/script")
 
 
 def template(name: str) -> Any:
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
-        raise _missing("jinja2") from None
+        raise EnvironmentMissing("pages need the package jinja2; install it with: pip install 'taskveil[report]'") from None
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(text(name))
 
 
-def text(name: str) -> str:
-    return (files("taskveil.report") / "templates" / name).read_text(encoding="utf-8")
-
-
-def _missing(package: str) -> EnvironmentMissing:
-    return EnvironmentMissing(f"the report page needs the package {package}; install it with: pip install 'taskveil[report]'")
+def text(name: str, folder: str = "templates") -> str:
+    return (files("taskveil.report") / folder / name).read_text(encoding="utf-8")
 
 
 def _plain(value: Any) -> str:

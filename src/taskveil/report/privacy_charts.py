@@ -114,8 +114,9 @@ def noise(run: Run) -> list[Chart]:
         )
     low = min(v for points in series.values() for _, v in points)
     top = max(v for points in series.values() for _, v in points)
-    marks = [level(WORTH, "stands clear below", "@green"), level(HOPELESS, "noise as large as signal", "@red")]
-    marks = [m for m in marks if m[0]["y0"] < 1.6 * top or m[0]["y0"] == WORTH]
+    marks = [(WORTH, "stands clear below", "@green"), (HOPELESS, "noise as large as signal", "@red")]
+    shown = [mark for mark in marks if mark[0] == WORTH or mark[0] < 1.6 * top]
+    lines = [{**level(y, words, colour)[0], "name": words, "showlegend": True} for y, words, colour in shown]
     rows = [(name, str(t), number(v)) for name, points in series.items() for t, v in points]
     return [
         Chart(
@@ -126,11 +127,10 @@ def noise(run: Run) -> list[Chart]:
             {
                 "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),
                 "barmode": "group",
-                "showlegend": len(series) > 1,
+                "showlegend": True,  # lines are named there: words on the chart would lie over bars
                 "yaxis": axis("noise / signal", range=[0, 1.25 * max(top, WORTH)]),
                 "bargap": 0.45 if len(rows) < 8 else 0.15,
-                "shapes": [m[0] for m in marks],
-                "annotations": [m[1] for m in marks],
+                "shapes": lines,
             },
             ("release", "round", "noise / signal"),
             rows[:400],

@@ -102,14 +102,22 @@ def comparison_verdict(result: Any) -> list[str]:
     return said
 
 
+def comparison_gains(result: Any) -> bool:
+    """Whether a private setting that holds is better than learning alone."""
+    sign = 1 if result["metric"] in LOWER_IS_BETTER else -1
+    alone = [r["mean"] for r in result["results"] if r["method"] == "local"]
+    private = [r for r in result["results"] if r["epsilon"] is not None and all(s["holds"] for s in r["statements"])]
+    return not alone or any(sign * (r["mean"] - alone[0]) < 0 for r in private)
+
+
 def _against(row: Any, alone: Any, metric: str) -> str:
     lower = row["mean"] < alone["mean"]
     share = abs(row["mean"] / alone["mean"] - 1) if alone["mean"] else 0.0
     unit = next((s["unit"] for s in row["statements"]), "task")
-    much = f"{share:.0%}".replace("%", " %")
+    much = f"{share:.0%}".replace("%", " %") + (" lower than" if lower else " higher than") if share >= 0.005 else "the same as"
     return (
         f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} reaches {row['mean']:.3g} on rows nobody trained on, "
-        f"{much} {'lower' if lower else 'higher'} than each task alone ({alone['mean']:.3g}). The figure is the "
+        f"{much} each task alone ({alone['mean']:.3g}). The figure is the "
         f"{METRICS.get(metric, metric)}: {'lower' if metric in LOWER_IS_BETTER else 'higher'} is better."
     )
 

@@ -1,7 +1,7 @@
 """Reading csv, tsv, parquet and npz files, with errors that name lines and columns but never values.
 
-csv files go through Arrow's reader; only when something is wrong is the file read a second time, line by
-line, to say where. Nothing is ever unpickled.
+csv files go through Arrow's reader where it is installed, else through Python's (plain_csv.py), with the same result. Only when
+something is wrong is the file read a second time, line by line, to say where. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.tasks.plain_csv import read_plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BAD_ROWS", "TABLES", "FileTable", "check_bad_rows", "column_names", "read_npz", "read_table", "skipped_rows"]
+__all__ = ["BAD_ROWS", "TABLES", "FileTable", "arrow", "check_bad_rows", "column_names", "read_npz", "read_table", "skipped_rows"]
 
 BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
@@ -118,15 +121,16 @@ def _check_file(path: Path) -> None:
         raise DataError(f"the file {str(path)!r} is empty; expected a header line and rows.")
 
 
-def _arrow(module: str) -> Any:
-    import importlib
-
+def arrow(module: str = "pyarrow") -> Any:
+    """A module of Arrow, or how to install it."""
     try:
-        return importlib.import_module(module)
+        return import_module(module)
     except ImportError:
-        raise EnvironmentMissing(
-            "reading csv and parquet files needs pandas and pyarrow: pip install pandas pyarrow"
-        ) from None
+        raise EnvironmentMissing("parquet files need pyarrow; install it with: pip install 'taskveil[parquet]'") from None
+
+
+def arrow_is_installed() -> bool:
+    return find_spec("pyarrow") is not None
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -137,7 +141,7 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _parquet(path: Path, what: str) -> Any:
     """`read_schema` or `read_table` of Arrow, with our error."""
-    pa, pq = _arrow("pyarrow"), _arrow("pyarrow.parquet")
+    pa, pq = arrow(), arrow("pyarrow.parquet")
     try:
         return getattr(pq, what)(path)
     except (pa.ArrowException, OSError, ValueError):
@@ -158,25 +162,38 @@ class _Csv:
     later_columns: frozenset[str] = frozenset()
 
     def read(self) -> FileTable:
-        """The fast way first.
-
-        When Arrow gives up (a type that changes, a quoted line break) the patient way.
-        """
-        arrow, reader = _arrow("pyarrow"), _arrow("pyarrow.csv")
-        try:
-            table, skipped = self._arrow_table(arrow, reader, patient=False)
-        except arrow.ArrowInvalid as e:
-            if "utf8" in str(e).lower():
-                raise DataError(f"{self.path.name} is not UTF-8 text; save it as UTF-8.") from None
-            try:
-                table, skipped = self._arrow_table(arrow, reader, patient=True)
-            except arrow.ArrowInvalid:
-                raise self._bad_rows_error(()) from None
-        if table.num_rows == 0 and skipped and self.bad_rows == "error":
+        """The table of one of two readers; both leave out rows with a wrong number of fields."""
+        frame, skipped = self._through_arrow() if arrow_is_installed() else self._plainly()
+        if len(frame) == 0 and skipped and self.bad_rows == "error":
             raise self._bad_rows_error(())
-        if table.num_rows == 0:
+        if len(frame) == 0:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
-        return self._numbers(_to_pandas(table), skipped)
+        return self._numbers(frame, skipped)
+
+    def _plainly(self) -> tuple[pd.DataFrame, list[int]]:
+        try:
+            return read_plain(self.path, self.delimiter, self.header, self.id_columns, MISSING_MARKS)
+        except UnicodeDecodeError:
+            raise self._not_text() from None
+        except csv.Error:
+            raise DataError(f"{self.path.name} cannot be read as a table; check its quotes.") from None
+
+    def _through_arrow(self) -> tuple[pd.DataFrame, list[int]]:
+        """The fast way first. When Arrow gives up (a type that changes, a quoted line break) the patient way."""
+        pa, reader = arrow(), arrow("pyarrow.csv")
+        try:
+            table, skipped = self._arrow_table(pa, reader, patient=False)
+        except pa.ArrowInvalid as e:
+            if "utf8" in str(e).lower():
+                raise self._not_text() from None
+            try:
+                table, skipped = self._arrow_table(pa, reader, patient=True)
+            except pa.ArrowInvalid:
+                raise self._bad_rows_error(()) from None
+        return _to_pandas(table), skipped
+
+    def _not_text(self) -> DataError:
+        return DataError(f"{self.path.name} is not UTF-8 text; save it as UTF-8.")
 
     def _arrow_table(self, arrow: Any, reader: Any, patient: bool) -> tuple[Any, list[int]]:
         """The table, and which rows of the file were left out because their number of fields is wrong."""
@@ -311,7 +328,6 @@ def _check_header(names: Sequence[str], file: str) -> None:
 
 
 def _to_pandas(table: Any) -> pd.DataFrame:
-    _arrow("pandas")
     return table.to_pandas(split_blocks=True, self_destruct=True)
 
 

@@ -21,7 +21,8 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
-from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
+from taskveil.tasks.files import TABLES, arrow, column_names, read_npz, read_table
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
@@ -119,7 +120,7 @@ def load_tasks(
         targets=None if targets is None else _names(targets, "targets"),
         person=person,
         bounds=PublicBounds.coerce(bounds),
-        kind=_kind(kind, positive, event, isinstance(source, (str, Path)) or hasattr(source, "iloc")),
+        kind=_kind(kind, positive, event, isinstance(source, (str, Path)) or hasattr(source, "columns")),
         event=event,
         exposure=exposure,
         features=None if features is None else _names(features, "features"),
@@ -131,6 +132,7 @@ def load_tasks(
         unusable=unusable,
     )
     if lazy:
+        arrow()
         from taskveil.tasks.lazy.parquet import lazy_from_parquet
 
         return lazy_from_parquet(str(source), layout, positive, partitions)
@@ -149,6 +151,7 @@ def _kind(kind: str | None, positive: Any, event: str | None, table: bool) -> st
 
 
 def _from_any(source: Any, layout: Layout, seed: int) -> TaskSet:
+    source = as_pandas(source)
     if isinstance(source, TaskSet):
         return _adjusted(source, layout)
     if isinstance(source, (str, Path)):

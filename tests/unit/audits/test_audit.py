@@ -15,6 +15,9 @@ from taskveil.audits.methods import prepare, simulation_of
 from taskveil.audits.one_run import audit_one_run
 from taskveil.errors import OptionError
 from taskveil.privacy.certificate import Certificate
+from taskveil.report.page import embedded
+
+DRAWN = {"scatter", "bar", "box", "heatmap", "histogram"}  # what the bundle that comes with the package can draw
 
 
 def fitted(**options):
@@ -113,4 +116,4 @@ def test_the_gallery_shows_what_its_sentences_say():
     assert all(row["after"] <= 1 < row["before"] for row in collusion.data["layouts"])
     assert all(row["before"] and not row["after"] for row in stories.data["federations"])
     for attack in (leak, member, gradients, masked, collusion, stories):
-        assert attack.figure().to_json()
+        assert embedded(attack.figure()) and {t["type"] for t in attack.figure()["data"]} <= DRAWN

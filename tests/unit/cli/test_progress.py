@@ -76,6 +76,15 @@ def test_on_a_terminal_the_line_has_rounds_epsilon_and_time_left(monkeypatch):
     assert "4/4" in text and "epsilon 1 spent" in text and ":" in text
 
 
+def test_what_is_not_counted_yet_shows_no_question_mark(monkeypatch):
+    """An audit showed `0/?` until its first trials were done."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.progress_bar("attacking"):
+        pass
+    assert "attacking" in terminal.getvalue() and "?" not in terminal.getvalue().replace("\x1b[?", "")
+
+
 def test_without_a_terminal_nothing_is_written(monkeypatch):
     quiet = io.StringIO()
     monkeypatch.setattr("sys.stderr", quiet)

@@ -119,7 +119,6 @@ def test_no_level_and_no_label_of_a_row_reaches_the_certificate_or_a_public_page
     table = visits.assign(ward=["HIV-positive"] + ["er"] * 179, out=visits["out"] + "-secret")
     est = fit(table, "out", tv.TaskClassifier, ("age", "ward"), method="subspace")
     est.save(tmp_path)
-    pytest.importorskip("plotly")
     from taskveil.report.audience import Audience
     from taskveil.report.write import report_folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -9,8 +10,12 @@ from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.report.audience import Audience, cut
+from taskveil.report.billboard import pictures
+from taskveil.report.gain_charts import gain
 from taskveil.report.page import render, tone
-from taskveil.report.records import from_estimator, measured_gain
+from taskveil.report.privacy_charts import noise
+from taskveil.report.records import Board, Run, from_estimator, measured_gain
+from taskveil.report.words import comparison_verdict
 
 
 def run_of(epsilon: float | None, table: str = ""):
@@ -31,12 +36,51 @@ def test_the_verdict_is_green_only_where_something_was_gained():
     assert tone(cut(drowned, Audience("public"))) == "good", "the public is told of the guarantee, not of the gain"
 
 
+def test_a_comparison_is_green_only_where_a_private_setting_beats_learning_alone():
+    rows = [{"method": m, "epsilon": e, "mean": v, "statements": []} for m, e, v in (("local", None, 0.8), ("mean", 1.0, 0.8))]
+    compared = {"metric": "nmse", "results": rows, "repeats": 1}
+    assert tone(Run(comparison=compared)) == "even" and "the same as each task alone" in comparison_verdict(compared)[0]
+    rows[1]["mean"] = 0.7
+    assert tone(Run(comparison=compared)) == "good" and "12 % lower than each task alone" in comparison_verdict(compared)[0]
+    assert tone(Run(comparison={**compared, "metric": "auc"})) == "even"
+
+
 def test_an_owner_reads_errors_in_the_units_of_the_target():
     est, run = run_of(1.0)
     name = est.task_names_[0]
     own = est.gain_.to_dict()[name]
     expected = np.sqrt(own["error_alone"]) * est.scaling_.y_scale[0]
     assert np.isclose(own["typical_error_alone"], expected)
+    page = render(cut(run, Audience("owner", name)), Audience("owner", name))
+    drawn = json.loads(re.search(r'id="figures">(.*?)</script>', page)[1])
+    assert np.isclose(drawn["gain"]["data"][1]["x"][0], expected) and "units" in drawn["gain"]["layout"]["xaxis"]["title"]["text"]
     assert f"{expected:.3g} alone (typical error in the target&#39;s own units" in render(
         cut(run, Audience("owner", name)), Audience("owner", name)
     )
+
+
+def test_a_chart_in_which_nothing_moves_says_why():
+    """Above forty tasks bars of zero height looked like a chart that failed to load."""
+    task = {"error_alone": 1.0, "error_shared": 1.0, "kept": "alone"}
+    run = Run(gain={f"t{i}": dict(task) for i in range(50)}, gain_metric="mean squared error")
+    (chart,) = gain(run)
+    assert "No bar is drawn, because nothing changed" in chart.summary
+    run.gain["t0"]["error_shared"], run.gain["t0"]["kept"] = 0.5, "shared"
+    assert "1 of 50 tasks" in gain(run)[0].summary
+
+
+def test_words_about_levels_stand_in_the_legend_and_not_over_bars():
+    _, run = run_of(1.0)
+    (chart,) = noise(run)
+    assert "annotations" not in chart.layout and all(s["showlegend"] and s["name"] for s in chart.layout["shapes"])
+
+
+def test_a_large_matrix_is_drawn_where_its_entries_are_large():
+    """Forty-seven names under each other cannot be read, and one large entry among them looked like nothing at all."""
+    matrix = np.zeros((47, 47))
+    matrix[33, 33], matrix[5, 33] = 0.8, 0.1
+    run = Run(boards=[Board(0, {}), Board(1, {"map": matrix})], feature_names=tuple(f"f{j}" for j in range(47)))
+    (chart,) = pictures(run)
+    z = np.array(chart.traces[-1]["z"])
+    assert z.shape == (20, 20) and z.max() == 0.8 and "f33" in chart.traces[-1]["x"]
+    assert "f33 with f33, 0.8" in chart.summary and "20 x 20 part" in chart.summary

@@ -1,0 +1,25 @@
+"""The gallery of attacks as pages: one self-contained file each, drawn by the bundle that the report uses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from taskveil.audits.gallery import attacks
+from taskveil.report.page import embedded, plotly_script, template
+
+
+def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
+    """One page per attack, and gallery.json with the numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found, written = attacks(seed), []
+    for attack in found:
+        page = folder / f"{attack.name}.html"
+        text = template("attack.html.j2").render(
+            name=attack.name, sentence=attack.sentence, figure=embedded(attack.figure()), plotly=plotly_script()
+        )
+        page.write_text(text, encoding="utf-8")
+        written.append(page)
+    numbers = folder / "gallery.json"
+    numbers.write_text(json.dumps([a.to_dict() for a in found], indent=1))
+    return [*written, numbers]

@@ -1,0 +1,126 @@
+"""A csv file gives the same table and the same errors with Arrow and without."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from taskveil.errors import DataError
+from taskveil.tasks import files
+
+TABLES = {
+    "numbers": "task,x,n\na,1.5,3\nb,-2e-3,4\na,.1,5\n",
+    "gaps": "task,x,n,t\na,,3,yes\nb,NA,?,\na,2,5,no\n",
+    "rounding": "task,x\na,0.1234567890123456789\nb,1e308\na,5e-324\nb,2.2250738585072011e-308\n",
+    "types": "task,flag,mixed,day,at,when\na,true,1,2001-02-03,12:30,2001-02-03 12:30:15\n"
+    "b,False,true,2001-02-04,08:00,2001-02-03T12:30\n",
+    "no dates": "task,day\na,2001-02-30\nb,2001-02-03\n",
+    "beyond 64 bits": "task,x\na,123456789012345678901234\nb,1\n",
+    "quotes": 'task;x;words\n"a";1;"two; ""words"""\nb;2;"two\nlines"\n',
+    "empty column": "task,x,nothing\na,1,\nb,2,NA\n",
+    "tabs and marks": "\ufefftask\tx\na\t1\n\nb\t 2 \n",
+    "crlf": "task,x\r\na,1\r\nb,2.5\r\n",
+    "leading zeros": "task,x\n007,1\n7,2\n",
+    "mostly numbers": "task,x\n" + "a,1\n" * 50 + "b,abc\n",
+    "ragged": "task,x\na,1\nb\na,2,3\nb,4\n",
+    "all ragged": "task,x\na\nb\n",
+    "header only": "task,x\n",
+    "infinite": "task,x\na,inf\nb,-1\n",
+    "underscores": "task,x\na,1_000\nb,2\nb,3\nb,4\nb,5\nb,6\nb,7\n",
+}
+
+
+def read(path, monkeypatch, installed: bool, **options):
+    monkeypatch.setattr(files, "arrow_is_installed", lambda: installed)
+    try:
+        return files.read_table(path, id_columns=["task"], filled_columns=["task"], **options)
+    except DataError as problem:
+        return str(problem)
+
+
+@pytest.mark.parametrize("bad_rows", files.BAD_ROWS)
+@pytest.mark.parametrize("name", TABLES)
+def test_both_readers_give_the_same_table_or_the_same_error(name, bad_rows, tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text(TABLES[name], encoding="utf-8", newline="")
+    fast, plain = (read(path, monkeypatch, installed, bad_rows=bad_rows) for installed in (True, False))
+    assert_same(fast, plain)
+
+
+def assert_same(fast, plain):
+    if isinstance(fast, str):
+        assert plain == fast
+        return
+    assert plain.notes == fast.notes and np.array_equal(plain.rows, fast.rows)
+    kinds = lambda frame: [pd.api.types.infer_dtype(frame[c]) for c in frame]  # noqa: E731
+    assert list(plain.frame) == list(fast.frame) and kinds(plain.frame) == kinds(fast.frame)
+    pd.testing.assert_frame_equal(plain.frame, fast.frame, check_exact=True, check_dtype="when" not in plain.frame)
+
+
+def test_the_comparison_tells_a_reader_that_rounds(tmp_path, monkeypatch):
+    """Twin: the last digit of one number is lost."""
+    path = tmp_path / "table.csv"
+    path.write_text(TABLES["rounding"])
+    fast, plain = (read(path, monkeypatch, installed) for installed in (True, False))
+    plain.frame["x"] = np.nextafter(plain.frame["x"], np.inf)
+    with pytest.raises(AssertionError):
+        assert_same(fast, plain)
+
+
+@pytest.mark.parametrize("name", ["star", "chem97", "heart"])
+def test_real_tables_are_read_alike(name, monkeypatch):
+    found = sorted((Path(os.environ.get("TASKVEIL_DATA", "")) / name).glob("*.csv"))
+    if not found:
+        pytest.skip(f"{name} is not in $TASKVEIL_DATA")
+    for file in found:
+        tables = []
+        for installed in (True, False):
+            monkeypatch.setattr(files, "arrow_is_installed", lambda installed=installed: installed)
+            tables.append(files.read_table(file, bad_rows="skip"))
+        assert_same(*tables)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_text_in_another_encoding_is_an_error_with_both(tmp_path, monkeypatch, installed):
+    path = tmp_path / "table.csv"
+    path.write_bytes("task,x\nM\u00fcnchen,1\n".encode("latin-1"))
+    assert "UTF-8" in read(path, monkeypatch, installed)
+
+
+WITHOUT = """
+import sys
+for name in ("pyarrow", "opendp", "plotly", "polars", "dask"):
+    sys.modules[name] = None  # as if it were not installed
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if sys.modules.get(name, 0) is None else found(name, *more)
+from taskveil.cli.main import run
+run(sys.argv[1:])
+"""
+
+
+def without_extras(*words, folder):
+    command = [sys.executable, "-c", WITHOUT, *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_core_fits_from_csv_and_writes_pages_without_arrow_opendp_and_plotly(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"ward": np.repeat([f"w{i}" for i in range(40)], 12), "age": rng.uniform(20, 90, 480).round(1)})
+    table["sex"] = rng.choice(["f", "m"], 480)
+    table["days"] = (table["age"] / 10 + rng.normal(size=480)).round(3)
+    table.to_csv(tmp_path / "visits.csv", index=False)
+    done = without_extras("fit", "visits.csv", "--task", "ward", "--target", "days", "-o", "model", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Plotly" in (tmp_path / "model" / "report.html").read_text()
+    certificate = (tmp_path / "model" / "certificate.json").read_text()
+    assert "ours over ChaCha20" in certificate and "OpenDP" not in certificate
+    table.to_parquet(tmp_path / "visits.parquet")
+    refused = without_extras("fit", "visits.parquet", "--task", "ward", "--target", "days", folder=tmp_path)
+    assert refused.returncode == 4 and "taskveil[parquet]" in refused.stderr
