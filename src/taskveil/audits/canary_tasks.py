@@ -27,7 +27,7 @@ from taskveil.tasks.task import TaskSet
 
 PAIRS, AXES, SIGNS = "pairs", "axes", "signs"
 FEW_ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/alone.py)
-ROWS = {PAIRS: 32, AXES: FEW_ROWS, SIGNS: FEW_ROWS}  # a penalised model along what tells features apart grows with the root of rows
+ROWS = {PAIRS: 32, AXES: FEW_ROWS, SIGNS: FEW_ROWS}  # along what tells features apart a penalised model grows with their root
 CLOSE = 1 / 8  # what tells the features of a pair apart, of their range
 FEW = 8  # features below which vectors of signs are no directions of their own
 

@@ -264,14 +264,14 @@ def _expected(plan: Plan, public: Any, at: Attempt, canaries: Canaries) -> Outlo
     rounds = {u[0].round for u in useful}
     seen = distances_ahead(at, canaries, min(rounds) + 1)
     total = math.fsum(seen[min(number, len(seen)) - 1] for number in rounds)
-    claim = (float(plan.budget.epsilon or math.inf), plan.budget.delta)
-    return outlook(k, public.n_tasks - k, directions, math.sqrt(total), _mu(plan), claim, at.alarm, apart=shape != SIGNS or own_rows)
+    claim, alone = (float(plan.budget.epsilon or math.inf), plan.budget.delta), shape != SIGNS or own_rows
+    return outlook(k, public.n_tasks - k, directions, math.sqrt(total), _mu(plan), claim, at.alarm, apart=alone)
 
 
 def distances_ahead(at: Attempt, canaries: Canaries, rounds: int) -> list[float]:
     """Squared distances of canaries' worlds in the first rounds, in noise, if all other tasks sent one and the same message.
 
-    Of made-up rows at made-up billboards: nothing is looked at. From such a billboard on, canaries lean toward what others published.
+    Of made-up rows at made-up billboards: nothing is looked at. Later messages lean toward what others published.
     """
     worlds = [prepared(at.estimator, c.join(at.tasks)) for c in (canaries, canaries.flipped())]
     method, public, plan = worlds[0].method, worlds[0].public, worlds[0].plan
