@@ -3,7 +3,7 @@
 Each is a context manager that breaks one thing everybody has got wrong somewhere, and puts it back:
 
     noise_halved            the sampler draws half of what it was asked for
-    clipping_off            messages pass at full length
+    clipping_off            messages pass at full length: nobody clips, and where unit vectors are sent nobody makes them so
     round_not_charged       only the first release is paid for; the others are entered as nothing
     sample_count_weights    tasks are weighed by their rows after clipping
     wrong_neighbours        noise for add-remove is sold as replace-one
@@ -23,6 +23,7 @@ from unittest.mock import patch
 
 import numpy as np
 
+from taskveil.methods import direction_mean, proximal, subspace, together
 from taskveil.privacy import contribution, contributions, moments, randomness
 from taskveil.privacy.bounds import _seal
 from taskveil.privacy.events import ZeroEvent
@@ -51,6 +52,8 @@ def clipping_off() -> Iterator[None]:
     with ExitStack() as patches:
         for module in (contribution, contributions, moments):
             patches.enter_context(patch.object(module, "clip_rows", lambda values, norm, xp=np: values))
+        for module in (direction_mean, proximal, subspace, together):
+            patches.enter_context(patch.object(module, "unit_messages", lambda models: models))
         yield
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide, State, TaskSide, View
 from taskveil.privacy.contribution import upper_triangle
-from taskveil.privacy.contributions import TaskStack
+from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.tasks.block import TaskBlock
 
@@ -81,10 +81,7 @@ class _Server(ServerSide):
         _, planned = next(self.rounds)
         here, there = self.sent.pop()
         for one in planned:
-            raw = here[one.name], there[one.name]
-            if not all(isinstance(r, np.ndarray) for r in raw):
-                raise OptionError("this method sums before its messages can be told apart; audit it with many runs")
-            self.on_release(one, np.asarray(releases[one.name], dtype=np.float64), *raw)
+            self.on_release(one, np.asarray(releases[one.name], dtype=np.float64), here[one.name], there[one.name])
         return self.inner.step(state, releases, accepted)
 
 
@@ -111,7 +108,7 @@ def log_ratios(planned: PlannedRelease, noisy: np.ndarray, here: np.ndarray, the
     middle = (what.total(what.clip(here)) + what.total(what.clip(mixed))) / 2
     left = what.to_vector(noisy) - what.to_vector(middle)
     if isinstance(what, TaskStack):  # a unit's row holds its summand alone
-        rows = (np.asarray(what.clip(here).value) - np.asarray(what.clip(there).value)).reshape(len(here), -1)[first:]
+        (rows,) = _moves(what, here[first:], there[first:])
         own, distances = (left.reshape(len(here), -1)[first:] * rows).sum(axis=1), np.square(rows).sum(axis=1)
         return Ratios(own / scale**2, distances / scale**2, np.diag(distances) / scale**2)
     parts = []
@@ -122,8 +119,18 @@ def log_ratios(planned: PlannedRelease, noisy: np.ndarray, here: np.ndarray, the
     return Ratios(own, distances, overlaps)
 
 
+def squared_distances(what: Contribution, here: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """How far the two worlds of every unit lie apart in the sum."""
+    return np.concatenate([np.square(moves).sum(axis=1) for moves in _moves(what, here, there)])
+
+
 def _moves(what: Any, here: np.ndarray, there: np.ndarray) -> Iterator[np.ndarray]:
     """Summands here minus there as isometric vectors, some units at a time."""
+    if not all(isinstance(raw, np.ndarray) for raw in (here, there)):
+        raise OptionError("this method sums before its messages can be told apart; audit it with many runs")
+    if isinstance(what, TaskStack):
+        yield (np.asarray(what.clip(here).value) - np.asarray(what.clip(there).value)).reshape(len(here), -1)
+        return
     step = max(CELLS // what.vector_size, 1)
     for start in range(0, len(here), step):
         at = slice(start, min(start + step, len(here)))

@@ -1,11 +1,15 @@
 """Canary tasks of a one-run audit: rows, coins, and how far their two worlds lie apart in a planned release.
 
-    axes     canary i has its rows on axis i of the features; under replace-one its other world is the opposite canary. Furthest
-             apart where vectors are summed; as many directions of their own as there are features
+    pairs    canary i has its rows on two features that nearly repeat each other, and its targets follow what little tells them
+             apart: its model, along their sum or their difference, is several times as long as what may be sent. Whatever keeps
+             messages short (a clip, a unit vector) brings it to length; where nothing does, it stands out. Under replace-one its
+             other world is the opposite canary: furthest apart where vectors are summed. As many directions as features
+    axes     the same with rows on axis i alone: where gradients are sent, which are short along pairs
     signs    rows along a vector of signs; under replace-one the other world is another one, orthogonal to it. Furthest apart
              where second moments are summed, in which nearly as many fit side by side as there are entries
 
-Under add-remove the other world is the null task. Which of the two is used follows from the plan.
+Under add-remove the other world is the null task. Which of them is used follows from the plan, and from what they would send
+in the first round (one_run.py).
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ from taskveil.names import canary_names
 from taskveil.privacy.contributions import Contribution, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.tasks.task import TaskSet
 
-ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/alone.py)
-AXES, SIGNS = "axes", "signs"
-ALONG = 0.95  # of a message's bound lies along the canary's own direction, or more
+PAIRS, AXES, SIGNS = "pairs", "axes", "signs"
+FEW_ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/alone.py)
+ROWS = {PAIRS: 32, AXES: FEW_ROWS, SIGNS: FEW_ROWS}  # along what tells features apart a penalised model grows with their root
+CLOSE = 1 / 8  # what tells the features of a pair apart, of their range
 FEW = 8  # features below which vectors of signs are no directions of their own
 
 
@@ -44,13 +49,17 @@ class Canaries:
         k = len(self.coins)
         if not set(canary_names(k)).isdisjoint(tasks.task_names):
             raise OptionError("some tasks are named like canary tasks (audit-canary-...); rename them, or audit with many runs")
-        of_task = np.repeat(np.arange(k), ROWS)
-        side = np.tile([1.0, -1.0], len(of_task) // 2)
+        rows = ROWS[self.shape]
+        of_task = np.repeat(np.arange(k), rows)
+        side, across = np.tile([1.0, -1.0], len(of_task) // 2), np.tile([1.0, 1.0, -1.0, -1.0], len(of_task) // 4)
         middle, reach = _ranges(tasks)
         directions, sign = self._worlds(tasks.n_features)
-        X = middle + side[:, None] * directions[of_task] * reach
+        X = side[:, None] * directions[of_task]
+        if self.shape == PAIRS:
+            X = CLOSE * X + (1 - CLOSE) * across[:, None] * _partners(directions)[of_task]
+        X = middle + X * reach
         y = self._targets(tasks, sign[of_task] * side)
-        ends = tasks.offsets[-1] + ROWS * np.arange(1, k + 1)
+        ends = tasks.offsets[-1] + rows * np.arange(1, k + 1)
         groups = {name: np.concatenate([v, np.repeat(v[:1], len(X))]) for name, v in tasks.groups.items()}
         return replace(
             tasks, X=np.ascontiguousarray(np.concatenate([tasks.X, X])), y=np.concatenate([tasks.y, y]),
@@ -61,8 +70,9 @@ class Canaries:
     def _worlds(self, d: int) -> tuple[np.ndarray, np.ndarray]:
         """Directions (K, d) and signs of the targets (K,); a sign of zero is the null task."""
         k, null = len(self.coins), np.where(self.coins, 1.0, 0.0)
-        if self.shape == AXES:
-            return np.eye(d)[np.arange(k) % d], np.where(self.coins, 1.0, -1.0) if self.replaced else null
+        if self.shape != SIGNS:
+            own = _pairs(d) if self.shape == PAIRS else np.eye(d)
+            return own[np.arange(k) % len(own)], np.where(self.coins, 1.0, -1.0) if self.replaced else null
         rng = np.random.default_rng(20250124)  # directions are public
         signs = rng.choice([-1.0, 1.0], (k, d))
         if not self.replaced:
@@ -77,19 +87,31 @@ class Canaries:
             assert tasks.classes is not None
             if len(tasks.classes) != 2:
                 raise OptionError("one-run audits have canaries for regression and for two classes")
-            parity = np.tile([1, 1, 0, 0], len(sign) // 4)  # explained by no direction
+            parity = np.tile([1, 0, 0, 1], len(sign) // 4)  # explained by no direction
             return np.asarray(tasks.classes)[np.where(sign == 0, parity, sign > 0).astype(int)]
         declared = tasks.bounds.target if tasks.bounds is not None else None
         low, high = declared or (-LARGE, LARGE)
         return np.asarray((low + high) / 2 + sign * (high - low) / 2)
 
 
+def _pairs(d: int) -> np.ndarray:
+    """Sum and difference of neighbouring features: as many orthogonal directions as there are features, but for an odd one."""
+    return np.kron(np.eye(d // 2), [[1.0, 1.0], [1.0, -1.0]]) @ np.eye(d - d % 2, d)
+
+
+def _partners(directions: np.ndarray) -> np.ndarray:
+    """The difference to every sum, the sum to every difference."""
+    other = directions.copy()
+    other[:, 1::2] *= -1.0
+    return other
+
+
 def null_tasks(count: int, n_features: int, kind: str) -> TaskSet:
     """Tasks that send nothing: rows of zeros, targets of zero."""
     names = [f"null-{i:05d}" for i in range(count)]
-    y = np.zeros(count * ROWS) if kind == "regression" else np.tile([0, 1], count * ROWS // 2)
-    positions = np.repeat(np.arange(count), ROWS)
-    X = np.zeros((count * ROWS, n_features))
+    y = np.zeros(count * FEW_ROWS) if kind == "regression" else np.tile([0, 1], count * FEW_ROWS // 2)
+    positions = np.repeat(np.arange(count), FEW_ROWS)
+    X = np.zeros((count * FEW_ROWS, n_features))
     classes = None if kind == "regression" else np.array([0, 1])
     return TaskSet.from_arrays(X, y, positions, task_names=names, kind=kind, classes=classes)
 
@@ -100,8 +122,7 @@ def parts_apart(what: Contribution, shape: str, replaced: bool, n_features: int)
     Zero where messages are not of model size: there canaries say nothing in particular.
     """
     d = n_features
-    linear = {(AXES, True): 4.0, (SIGNS, True): 2.0}.get((shape, replaced), 1.0) * ALONG**2
-    square = {(AXES, True): 0.0, (SIGNS, True): 2.0}.get((shape, replaced), 1.0) * ALONG**2
+    linear, square = (1.0, 1.0) if not replaced else (2.0, 2.0) if shape == SIGNS else (4.0, 0.0)
     if isinstance(what, MomentSum):
         return linear * what.mean_weight**2, square * what.moment_weight**2
     if isinstance(what, OuterSum):

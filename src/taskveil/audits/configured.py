@@ -6,7 +6,8 @@
    directions are learned on one part of the runs and counted on the other (result.search).
 
 Because of 1, what other tasks hold is a function of their own rows and the billboards; so 2 looks at the billboards (observer
-other-tasks), at the noisy releases (server), or at both with everybody's part (public).
+other-tasks), at the noisy releases (server), or at both with everybody's part (public). Who sees all releases gets the bound from
+single ones too (every_release.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import secrets
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ from sklearn.base import clone
 
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.configuration import configuration, differences
+from taskveil.audits.every_release import ALARM as STEPS_ALARM
+from taskveil.audits.every_release import steps_in_sight
 from taskveil.audits.isolation import leaks
-from taskveil.audits.lower_bound import Test
+from taskveil.audits.lower_bound import FALSE_ALARM, Test
 from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
 from taskveil.audits.neighbours import Runs, furthest, opener, repeated
 from taskveil.audits.parallel import spread
@@ -57,6 +60,7 @@ class Evidence:
     refused: list[str] = field(default_factory=list)  # canaries turned back to the operator before any release
     compared: int = 0
     finding: Finding | None = None
+    steps: dict[str, Any] | None = None  # what single releases show, to those who see them all
     neighbours: str = "none"
 
 
@@ -117,9 +121,12 @@ def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], ev
     if pair is not None:
         evidence.neighbours = pair.name
         runs = repeated(est, table, pair, looks.observer, looks.key)
-        evidence.finding = _statistics(
-            runs, first.logs[0].plan, claim, looks, claims_mu(first.estimator.certificate_)
-        )
+        looks = replace(looks, trials=looks.trials or affordable(runs, looks.key, looks.jobs))
+        if runs.worlds is not None:
+            evidence.steps = steps_in_sight(runs.worlds, looks.observer, looks.trials or 0, looks.key, claim["delta"])
+        alarm = FALSE_ALARM - (STEPS_ALARM if evidence.steps else 0.0)
+        gaussian = claims_mu(first.estimator.certificate_)
+        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks, gaussian, alarm)
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -180,16 +187,16 @@ def affordable(runs: Runs, key: int, jobs: int) -> int:
     return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
 
 
-def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gaussian: bool) -> Finding:
+def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gaussian: bool, alarm: float) -> Finding:
     def sampler(world: int, begin: int, count: int) -> np.ndarray:
         numbers = [2 * (looks.key * 1_000_003 + i) + world for i in range(begin, begin + count)]
         return np.stack(spread(lambda n: runs.vector(world, n), numbers, looks.jobs))
 
-    trials = looks.trials or affordable(runs, looks.key, looks.jobs)
-    made = scores(runs.layout, plan)
+    assert looks.trials is not None
     return search(
-        sampler, made, claim["epsilon"], claim["delta"], trials, selection=SELECTION, progress=looks.progress, gaussian=gaussian
-    )
+        sampler, scores(runs.layout, plan), claim["epsilon"], claim["delta"], looks.trials, selection=SELECTION,
+        progress=looks.progress, gaussian=gaussian, alarm=alarm,
+    )  # fmt: skip
 
 
 def _result(
@@ -198,7 +205,8 @@ def _result(
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
     found = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
-    said = REFUTED if evidence.leaks else found.verdict(stated["epsilon"])
+    by_release = evidence.steps is not None and evidence.steps["refutation_bound"] > stated["epsilon"]
+    said = REFUTED if evidence.leaks or by_release else found.verdict(stated["epsilon"])
     return AuditResult(
         first.estimator.certificate_.method, stated["epsilon"], stated["delta"], found.lower_bound, 0.95, found.attack(),
         found.trials, said if claim is not None else CONSISTENT, found.refutation_bound, str(base.neighbours), str(base.unit),
@@ -206,5 +214,5 @@ def _result(
         {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
         ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
         power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about, found.gaussian_bound,
-        found.gaussian_refutation_bound,
+        found.gaussian_refutation_bound, evidence.steps,
     )  # fmt: skip

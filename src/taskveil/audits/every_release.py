@@ -36,9 +36,18 @@ SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)
 
 def every_release_visible(plan: Plan, observer: str, linear: bool, schedule: str) -> bool:
     """Whether this observer sees all releases, each an unsampled Gaussian sum of messages that can be told apart."""
-    sums = all(isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases)
+    tasks = str(plan.budget.unit) == "task"  # rows are clipped and summed at once
+    sums = tasks and all(isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases)
     told_apart = linear and schedule == "synchronous" and plan.budget.aggregation == "curator"
     return sums and told_apart and observer in ("server", "public")
+
+
+def steps_in_sight(worlds: Sequence[Any], observer: str, trials: int, key: int, delta: float) -> dict[str, Any] | None:
+    """What single releases show to this observer; None where it does not see them all."""
+    plan, method = worlds[1].log.plan, worlds[1].log.method
+    if not every_release_visible(plan, observer, method.linear, method.schedule):
+        return None
+    return step_bounds(worlds, trials, key, delta)
 
 
 def step_bounds(worlds: Sequence[Any], trials: int, key: int, delta: float) -> dict[str, Any]:

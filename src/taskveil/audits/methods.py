@@ -22,7 +22,7 @@ from sklearn.base import clone
 from taskveil.audits import statistics
 from taskveil.audits.canaries import CANARY, LARGE, Canary, needs_company, worst_neighbour
 from taskveil.audits.every_release import ALARM as STEPS_ALARM
-from taskveil.audits.every_release import every_release_visible, step_bounds
+from taskveil.audits.every_release import steps_in_sight
 from taskveil.audits.lower_bound import FALSE_ALARM
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread
@@ -91,10 +91,8 @@ def audit_estimator(
         numbers = [2 * (key * 1_000_003 + i) + world for i in range(begin, begin + count)]
         return np.stack(spread(worlds[world].run, numbers, jobs))
 
-    observer, method = "server" if view == "releases" else str(est.observer), worlds[1].log.method
-    steps = None
-    if every_release_visible(plan, observer, method.linear, method.schedule):
-        steps = step_bounds(worlds, trials or TRIALS, key, claim["delta"])
+    observer = "server" if view == "releases" else str(est.observer)
+    steps = steps_in_sight(worlds, observer, trials or TRIALS, key, claim["delta"])
     found = search(
         sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
         trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),

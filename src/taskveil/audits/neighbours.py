@@ -84,6 +84,7 @@ class Runs:
     run: tuple[Callable[[int], np.ndarray], Callable[[int], np.ndarray]]
     layout: Layout
     keep: np.ndarray | None = None
+    worlds: tuple[World, World] | None = None  # where both hold a canary, so that either's releases can be had at the other's
 
     def vector(self, world: int, noise_seed: int) -> np.ndarray:
         seen = self.run[world](noise_seed)
@@ -99,10 +100,11 @@ def repeated(est: Any, table: RawTable, pair: Pair, observer: str, key: int) -> 
     seen = [world.run(key) for world in worlds]
     layout = Layout.of(worlds[1].transcript)
     runs = (worlds[0].run, worlds[1].run)
+    both = None if pair.absent else worlds
     if layout.size <= WIDEST or seen[0].shape != seen[1].shape:
-        return Runs(runs, layout)
+        return Runs(runs, layout, worlds=both)
     keep = np.sort(np.argsort(-np.abs(seen[0] - seen[1]), kind="stable")[:WIDEST])
-    return Runs(runs, Layout((), 1, len(keep)), keep)
+    return Runs(runs, Layout((), 1, len(keep)), keep, both)
 
 
 def _in_sight(est: Any, table: RawTable, pair: Pair, observer: str) -> tuple[Trained, Trained]:

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.both_worlds import Ratios, log_ratios, with_other_worlds
-from taskveil.audits.canary_tasks import AXES, FEW, SIGNS, Canaries, null_tasks, parts_apart
+from taskveil.audits.both_worlds import Ratios, log_ratios, squared_distances, with_other_worlds
+from taskveil.audits.canary_tasks import AXES, FEW, PAIRS, SIGNS, Canaries, null_tasks, parts_apart
 from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
@@ -235,9 +235,9 @@ def check_method(method: Any, plan: Plan) -> None:
 
 
 def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, Outlook]:
-    """The canaries that show most under this plan, and what they can show."""
-    options = [(replace(at.canaries, shape=shape), _expected(plan, public, at, shape)) for shape in _shapes(public.n_features)]
-    best = max(options, key=lambda o: (o[1].power, o[1].typical_bound) if o[1] is not None else (-1.0, 0.0))
+    """The canaries that show most under this plan, and what they can show; of equals those whose models are longest."""
+    options = [(c, _expected(plan, public, at, c)) for c in (replace(at.canaries, shape=s) for s in _shapes(public.n_features))]
+    best = max(options, key=lambda o: (-1.0, 0.0) if o[1] is None else (round(o[1].power, 1), round(o[1].typical_bound, 1)))
     if best[1] is None:
         raise OptionError(
             "this method releases no sum of vectors or second moments of model size, along which canaries could be told apart. "
@@ -247,58 +247,102 @@ def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, Outlook]:
 
 
 def _shapes(n_features: int) -> tuple[str, ...]:
-    return (AXES, SIGNS) if n_features >= FEW else (AXES,)
+    return (PAIRS, AXES, SIGNS) if n_features >= FEW else (PAIRS, AXES) if n_features > 1 else (AXES,)
 
 
-def _expected(plan: Plan, public: Any, at: Attempt, shape: str) -> Outlook | None:
-    """Among real tasks only the first round that shows canaries counts: later messages lean toward what the others published."""
-    k, d, replaced = len(at.canaries.coins), public.n_features, at.canaries.replaced
-    apart = [(p, *parts_apart(p.contribution, shape, replaced, d)) for p in plan.releases]
+def _expected(plan: Plan, public: Any, at: Attempt, canaries: Canaries) -> Outlook | None:
+    k, shape, d = len(canaries.coins), canaries.shape, public.n_features - public.n_features % 2 * (canaries.shape == PAIRS)
+    apart = [(p, *parts_apart(p.contribution, shape, canaries.replaced, public.n_features)) for p in plan.releases]
     useful = [(p, a / p.mechanism.scale**2, b / p.mechanism.scale**2) for p, a, b in apart if a + b > 0]
     if not useful:
         return None
-    counted = [u for u in useful if not at.among_real or u[0].round == useful[0][0].round]
-    linear, square = math.fsum(u[1] for u in counted), math.fsum(u[2] for u in counted)
-    total = linear + square
-    own_rows = all(isinstance(u[0].contribution, TaskStack) for u in counted)
-    overlap = (linear / total) ** 2 / d + (square / total) ** 2 * 2 / d**2 if shape == SIGNS else 1 / d
-    claim = (float(plan.budget.epsilon or math.inf), plan.budget.delta)
+    linear, square = math.fsum(u[1] for u in useful), math.fsum(u[2] for u in useful)
+    straight, bent = linear / (linear + square), square / (linear + square)
+    own_rows = all(isinstance(u[0].contribution, TaskStack) for u in useful)
+    overlap = straight**2 / d + bent**2 * 2 / d**2 if shape == SIGNS else 1 / d
     directions = max(k, d) if own_rows else max(int(1 / overlap), 1)
-    seen = math.sqrt(total)
-    return outlook(k, public.n_tasks - k, directions, seen, _mu(plan), claim, at.alarm, apart=shape == AXES or own_rows)
+    rounds = {u[0].round for u in useful}
+    seen = distances_ahead(at, canaries, min(rounds) + 1)
+    total = math.fsum(seen[min(number, len(seen)) - 1] for number in rounds)
+    claim, alone = (float(plan.budget.epsilon or math.inf), plan.budget.delta), shape != SIGNS or own_rows
+    return outlook(k, public.n_tasks - k, directions, math.sqrt(total), _mu(plan), claim, at.alarm, apart=alone)
+
+
+def distances_ahead(at: Attempt, canaries: Canaries, rounds: int) -> list[float]:
+    """Squared distances of canaries' worlds in the first rounds, in noise, if all other tasks sent one and the same message.
+
+    Of made-up rows at made-up billboards: nothing is looked at. Later messages lean toward what others published.
+    """
+    worlds = [prepared(at.estimator, c.join(at.tasks)) for c in (canaries, canaries.flipped())]
+    method, public, plan = worlds[0].method, worlds[0].public, worlds[0].plan
+    sides = [method.task_side(w.block.take(slice(at.tasks.n_tasks, None)), public, plan) for w in worlds]
+    states, server = [side.start() for side in sides], method.server_side(public, plan)
+    state, board = server.start()
+    found: list[float] = []
+    for _, releases in plan.rounds():
+        (states[0], here), (states[1], there) = (side.step(s, board.view(None)) for side, s in zip(sides, states))
+        apart = [squared_distances(p.contribution, here[p.name], there[p.name]) / p.mechanism.scale**2 for p in releases]
+        found.append(float(np.mean(np.sum(apart, axis=0))))
+        if len(found) == rounds or board.done:
+            break
+        agreed = {p.name: _agreed(p.contribution, public.n_tasks, at.among_real) for p in releases}
+        state, board = server.step(state, agreed, np.ones(public.n_tasks, dtype=bool))
+    return found
+
+
+def _agreed(what: Any, n_tasks: int, sent: bool) -> np.ndarray:
+    """The sum if every task sends the same signs, at the bound; or nothing."""
+    signs = np.random.default_rng(20250124).choice([-1.0, 1.0], what.message_shape) * what.bound * sent
+    return np.asarray(what.total(what.clip(np.broadcast_to(signs, (n_tasks, *what.message_shape)))))
 
 
 def _mu(plan: Plan) -> float | None:
     return Curve(plan.charges()).mu()
 
 
-def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: Attempt) -> AuditResult:
-    """Bounds, estimate and verdict of one run's scores."""
-    coins = canaries.coins
-    scores = seen.towards(coins)
-    claim = claim_of(est)
-    assert claim is not None
-    epsilon, delta, k = claim["epsilon"], claim["delta"], len(coins)
-    mu = _mu(est.record_.plan)
+@dataclass(frozen=True)
+class Shown:
+    """What the scores of one run show."""
+
+    lower_bound: float
+    correct: int
+    sure: float  # the bound at the level of the alarm
+    as_recorded: float | None
+    refuted: bool
+
+
+def shown(plan: Plan, seen: Scores, coins: np.ndarray, expected: Outlook) -> Shown:
+    """Against the outlook's claim, at its alarm."""
+    scores, k, mu = seen.towards(coins), len(coins), _mu(plan)
     guesses, correct = expected.guesses, int(count_correct(scores, coins, expected.guesses))
     both = mu is not None and expected.exact
     level = expected.alarm * (THEOREM_SHARE if both else 1.0)
-    bound, sure = (fdp_epsilon(k, guesses, correct, delta, a, mu is not None) for a in (1 - CONFIDENCE, level))
+    counts = (k, guesses, correct, expected.delta)
+    bound, sure = (fdp_epsilon(*counts, a, mu is not None) for a in (1 - CONFIDENCE, level))
     chance = recorded_p_value(scores, coins, mu) if both and mu is not None and seen.apart() else None
-    unlikely = chance is not None and chance <= expected.alarm - level
-    refuted = sure > epsilon or unlikely
+    refuted = sure > expected.claimed_epsilon or (chance is not None and chance <= expected.alarm - level)
+    return Shown(bound, correct, sure, chance, refuted)
+
+
+def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: Attempt) -> AuditResult:
+    """Bounds, estimate and verdict of one run's scores."""
+    claim = claim_of(est)
+    assert claim is not None
+    expected = replace(expected, claimed_epsilon=claim["epsilon"], delta=claim["delta"])
+    found, coins = shown(est.record_.plan, seen, canaries.coins, expected), canaries.coins
+    k, delta, guesses = len(coins), expected.delta, expected.guesses
     details = {
-        "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": correct, "outlook": expected.to_dict(),
-        "threshold_bound": one_run_bound(k, guesses, correct, delta, 1 - CONFIDENCE),
-        "estimate": gaussian_estimate(scores, coins, delta), "as_recorded": chance,
+        "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": found.correct, "outlook": expected.to_dict(),
+        "threshold_bound": one_run_bound(k, guesses, found.correct, delta, 1 - CONFIDENCE),
+        "estimate": gaussian_estimate(seen.towards(coins), coins, delta), "as_recorded": found.as_recorded,
     }  # fmt: skip
     leaks = []
-    if unlikely and not sure > epsilon:
-        leaks = [f"had the noise been what is recorded, scores so far apart would have probability {chance:.1g}"]
+    if found.refuted and not found.sure > expected.claimed_epsilon:
+        leaks = [f"had the noise been what is recorded, scores so far apart would have probability {found.as_recorded:.1g}"]
     return AuditResult(
-        str(est.record_.plan and est.certificate_.method), epsilon, delta, bound, CONFIDENCE, _attack(details), 1,
-        REFUTED if refuted else CONSISTENT, sure, claim["neighbours"], claim["unit"], claim["observer"], est.variant, at.key,
-        details, at.note, leaks, configuration=configuration(est), alarm=expected.alarm,
+        str(est.record_.plan and est.certificate_.method), expected.claimed_epsilon, delta, found.lower_bound, CONFIDENCE,
+        _attack(details), 1, REFUTED if found.refuted else CONSISTENT, found.sure, claim["neighbours"], claim["unit"],
+        claim["observer"], est.variant, at.key, details, at.note, leaks, configuration=configuration(est), alarm=expected.alarm,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import rich_click as click
 from taskveil.cli import fit
 from taskveil.cli.options import LISTS, READING, print_json
 from taskveil.cli.progress import progress_bar
+from taskveil.errors import OptionError
 
 NOT_IN_A_REHEARSAL = ("ledger", "account", "insecure_noise_seed")  # accepted, so that a `fit` command can be pasted; not used
 OWN_OPTIONS = (
@@ -24,6 +25,8 @@ OWN_OPTIONS = (
     click.Option(["--jobs"], type=int, help="Processes; default: one per core."),
     click.Option(["--view"], type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
                  help="What the attacker reads: the billboard, or the noisy sums behind it."),
+    click.Option(["--canaries"], type=int, help="Rehearse one run with so many canary tasks, instead of many runs; what that can "
+                 "show, and what it would cost a real run (fit --audit-canaries), is said first."),
 )  # fmt: skip
 
 
@@ -35,11 +38,32 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     touched, nothing is saved but, with -o, the result. `refuted` by counting is wrong with probability at most 1e-6;
     `consistent` proves nothing.
     """
-    from taskveil.audits import audit_configured
-
-    looks = {name: given.pop(name) for name in ("trials", "view", "jobs")}
+    looks = {name: given.pop(name) for name in ("trials", "view", "jobs", "canaries")}
     given |= dict.fromkeys(NOT_IN_A_REHEARSAL)
-    estimator, _ = fit.configured(data, None, given)
+    estimator, tasks = fit.configured(data, None, given)
+    many = looks["canaries"] is None
+    attacked = _many_runs(estimator, data, given, looks) if many else _one_run(estimator, tasks, given, looks)
+    if out is not None:
+        keep(attacked.to_dict(), Path(out))
+    if as_json:
+        print_json(attacked.to_dict())
+    else:
+        click.echo(str(attacked))
+    return 1 if attacked.refuted else 0
+
+
+def _one_run(estimator: Any, tasks: Any, given: dict[str, Any], looks: dict[str, Any]) -> Any:
+    from taskveil.audits import audit_one_run
+
+    if looks["trials"] is not None:
+        raise OptionError("--canaries makes one run; --trials is for the audit of many runs")
+    return audit_one_run(
+        estimator, tasks, canaries=looks["canaries"], seed=given["seed"], announce=lambda text: click.echo(text, err=True)
+    )
+
+
+def _many_runs(estimator: Any, data: str, given: dict[str, Any], looks: dict[str, Any]) -> Any:
+    from taskveil.audits import audit_configured
 
     def quietly(source: Any, **_: Any) -> Any:
         with redirect_stderr(StringIO()):  # what reading announces was said once
@@ -47,17 +71,10 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
 
     reading = {k: given[k] for k in READING} | {k: _listed(given[k]) for k in LISTS}
     with progress_bar(f"attacking {estimator._method().name}") as progress:
-        result = audit_configured(
+        return audit_configured(
             estimator, data, trials=looks["trials"], seed=given["seed"], view=looks["view"], progress=progress,
             jobs=looks["jobs"] or os.cpu_count() or 1, load=quietly, **reading,
         )  # fmt: skip
-    if out is not None:
-        keep(result.to_dict(), Path(out))
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        click.echo(str(result))
-    return 1 if result.refuted else 0
 
 
 def _listed(names: str | None) -> list[str] | None:

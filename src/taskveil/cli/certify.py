@@ -126,6 +126,8 @@ def _export(
         raise OptionError("--export needs the folder of a run, not a certificate by itself")
     if as_json and out is None:
         raise OptionError("--export prints a document of its own; give -o FILE beside --json")
+    if out is not None and Path(out).exists() and Path(out).resolve().parent == path.resolve():
+        raise OptionError(f"{Path(out).name} is a file of the run that the export is about: write it somewhere else (-o FILE)")
     accounts = None
     if ledger is not None:
         from taskveil.privacy.ledger import Book

@@ -41,6 +41,9 @@ def check_new_delta(delta: float) -> float:
     return float(delta)
 
 
+SMALLEST_DELTA = 1e-300  # below, tails lose their digits before they vanish, and an epsilon read off them would be too small
+
+
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Smallest delta at which Gaussian noise with mu = sensitivity/scale is (epsilon, delta)-DP."""
     if mu == 0:
@@ -54,7 +57,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     """Smallest epsilon at which Gaussian noise with mu = sensitivity/scale is private; rounded up."""
     if mu == 0 or gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    if delta <= 0 or not math.isfinite(mu):
+    if delta < SMALLEST_DELTA or not math.isfinite(mu):
         return math.inf
     high = 1.0
     while gaussian_delta(high, mu) > delta:

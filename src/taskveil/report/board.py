@@ -6,6 +6,7 @@ Who, against whom, how well, what is left of the budget, what an attack managed,
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +21,9 @@ from taskveil.report.records import read
 from taskveil.report.words import gain_verdict, privacy_verdict
 
 BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
-MOST_LINES, MOST_LETTERS = 5, 420  # one side holds no more
+LINES, LETTERS = 32, 84  # of a side, under its titles; of a line
+SHORTER = ((5, 420), (4, 330), (3, 250), (3, 168), (2, 168), (2, 84), (1, 84))  # lines under a title, letters of each
+MOST_OF_A_NAME, MOST_OF_A_VERDICT = 90, 240
 FILE = "report-board.html"
 
 
@@ -38,8 +41,9 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
 def render(evidence: Evidence, gain: Mapping[str, Any], digest: str, table: str = "") -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
-        name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."),
-        date=evidence.date, version=taskveil.__version__, written=f"{datetime.now(UTC):%Y-%m-%d}", table=table,
+        name=_short(evidence.name, MOST_OF_A_NAME), banner=BANNER, holds=evidence.holds,
+        verdict=_short(f"Privacy: {evidence.verdict}.", MOST_OF_A_VERDICT), table=_short(table, MOST_OF_A_NAME),
+        date=evidence.date, version=taskveil.__version__, written=f"{datetime.now(UTC):%Y-%m-%d}",
         sections=sections(evidence, gain), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
     )  # fmt: skip
@@ -62,7 +66,11 @@ def sections(evidence: Evidence, gain: Mapping[str, Any]) -> list[tuple[str, lis
         ("What an attack managed", found),
         ("What is not protected", list(evidence.certificate.not_protected) or ["Nothing is listed."]),
     ]
-    return [(title, _few(lines)) for title, lines in parts]
+    for most, letters in SHORTER:
+        shown = [(title, _few(lines, most, letters)) for title, lines in parts]
+        if sum(_printed(line) for _, lines in shown for line in lines) <= LINES:
+            break
+    return shown
 
 
 def _next(a: Mapping[str, Any]) -> str:
@@ -71,14 +79,28 @@ def _next(a: Mapping[str, Any]) -> str:
     return "; another run like the last would fit" if a["next_run_fits"] else "; another run like the last would be REFUSED"
 
 
-def _few(lines: Sequence[str]) -> list[str]:
-    shown = [_short(line) for line in lines[:MOST_LINES]]
+def _few(lines: Sequence[str], most: int, letters: int) -> list[str]:
+    shown = [_short(line, letters) for line in lines[:most]]
     left = len(lines) - len(shown)
     return [*shown, *([f"and {left} more: see the full page (taskveil report)"] if left else [])]
 
 
-def _short(line: str) -> str:
-    return line if len(line) <= MOST_LETTERS else line[: MOST_LETTERS - 4].rsplit(" ", 1)[0] + " ..."
+def _short(line: str, letters: int) -> str:
+    """Cut at a word, or inside one that is as long as the line."""
+    if _width(line) <= letters:
+        return line
+    while _width(line) > letters - 4:
+        line = line[:-1]
+    return line[: max(line.rfind(" "), len(line) - 20)].rstrip() + " ..."
+
+
+def _printed(line: str) -> int:
+    return -(-_width(line) // LETTERS)
+
+
+def _width(line: str) -> int:
+    """In letters: some scripts have wide ones, and a capital is half as wide again as others."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" or c in "WM@%" else 1 for c in line)
 
 
 def _hash(folder: Path) -> str:

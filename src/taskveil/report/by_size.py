@@ -16,6 +16,7 @@ from scipy.stats import binom
 from taskveil.estimators.summary import change
 from taskveil.report.chart import Chart, axis, number
 from taskveil.report.records import Run
+from taskveil.report.words import CLIPPING_NOT_MEASURED
 
 BANDS = 4
 FEWEST = 8  # tasks that are worth splitting into bands
@@ -118,6 +119,8 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
         said += " Clipping took nothing from their messages."
     elif cut:
         said += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
+    else:
+        said += f" {CLIPPING_NOT_MEASURED}"
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
     layout = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
     return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)

@@ -76,10 +76,16 @@ def owner_verdict(run: Run, name: str) -> list[str]:
     ]
 
 
+CLIPPING_NOT_MEASURED = (
+    "What clipping took from messages was not measured in this run: it is where all tasks are in one process, not at the sites "
+    "of a federation, nor where rows are clipped one by one."
+)
+
+
 def clipping_words(mine: Any) -> list[str]:
     """For an owner: what clipping made of its messages, on average."""
     if "clipped" not in mine:
-        return []
+        return [CLIPPING_NOT_MEASURED]
     share = float(mine["clipped"])
     if share < 0.0005:
         return ["Clipping took nothing from its messages: it counts in full."]

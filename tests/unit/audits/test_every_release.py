@@ -10,6 +10,7 @@ from scipy.stats import norm
 from tests.support import audit_faults as faults
 
 import taskveil as tv
+from taskveil.audits.configured import audit_configured
 from taskveil.audits.every_release import _epsilon, every_release_visible, step_bounds
 from taskveil.audits.methods import audit_estimator, prepare, simulation_of
 from taskveil.privacy.contributions import VectorSum
@@ -50,6 +51,30 @@ def test_a_quarter_of_the_noise_is_refuted_release_by_release_and_the_right_nois
 def test_the_bound_is_printed_with_what_it_assumes():
     found = audit_estimator(four(), trials=20, seed=1, view="releases", n_tasks=2)
     assert found.every_release["releases"] == 2 and "if their noise is Gaussian" in str(found)
+
+
+def rows_table():
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(48, 2)), np.repeat(np.arange(6), 8)
+    return X, X @ np.array([1.0, -1.0]), task
+
+
+@pytest.mark.parametrize("faulty", [False, True])
+def test_an_audit_from_the_raw_table_has_the_bound_too(faulty):
+    """`audit fit --view releases`: 60 runs of each neighbour; a quarter of the noise is refuted release by release."""
+    with ExitStack() as planted:
+        for _ in range(2 * faulty):
+            planted.enter_context(faults.noise_halved())
+        est = tv.TaskRegressor(tv.methods.get("mean", rounds=4), epsilon=4.0, delta=1e-5)
+        found = audit_configured(est, rows_table(), trials=60, seed=1, view="releases")
+    assert found.every_release["releases"] == 4 and "from each of 4 release(s)" in str(found)
+    assert (found.every_release["refutation_bound"] > 4.0) == faulty == found.refuted
+
+
+def test_rows_are_not_taken_for_tasks():
+    """Unit record: gradients are clipped and summed in one go, so single releases have no score of their own."""
+    est = tv.TaskRegressor(tv.methods.get("mean", rounds=1), epsilon=4.0, delta=1e-5, unit="record", scaling="none")
+    assert audit_estimator(est, trials=20, seed=1, view="releases", n_tasks=2).every_release is None
 
 
 def test_only_observers_who_see_all_releases_get_the_bound():

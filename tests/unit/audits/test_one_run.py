@@ -7,6 +7,7 @@ import pytest
 from tests.support import audit_faults as faults
 
 import taskveil as tv
+from taskveil.audits.canary_tasks import PAIRS
 from taskveil.audits.one_run import fit_with_canaries
 from taskveil.errors import OptionError
 from taskveil.tasks.task import TaskSet
@@ -28,6 +29,26 @@ def test_a_planted_fault_is_refuted_and_the_correct_run_is_not(fault):
         bad = tv.audit(est, one_run=True, seed=1, **SIZES)
     assert not good.refuted and bad.refuted
     assert bad.lower_bound > good.lower_bound
+
+
+@pytest.mark.parametrize("method", ["mean", "dp-aggr", "relationship"])
+def test_messages_that_nobody_bounds_are_refuted_on_a_table_whose_columns_every_task_scales(method):
+    """Each task divides columns by their spread, so long rows make no long message; columns that nearly repeat each other do."""
+    est = tv.TaskRegressor(method, epsilon=4.0, delta=1e-5)
+    good = tv.audit(est, table(40, 80), one_run=True, canaries=80, seed=1)
+    with faults.clipping_off():
+        bad = tv.audit(est, table(40, 80), one_run=True, canaries=80, seed=1)
+    assert (good.refuted, bad.refuted) == (False, True)
+    assert good.details["shape"] == PAIRS
+
+
+def test_the_outlook_knows_how_long_canaries_messages_are():
+    """With a strength the model of a canary is half as long as the clip: what its plan allows would promise too much."""
+    short = tv.audit(tv.TaskRegressor(tv.methods.get("mean", rounds=1, strength=1.0), epsilon=4.0, delta=1e-5), table(40, 80),
+                     one_run=True, canaries=80, seed=1)  # fmt: skip
+    full = tv.audit(tv.TaskRegressor(tv.methods.get("mean", rounds=1), epsilon=4.0, delta=1e-5), table(40, 80),
+                    one_run=True, canaries=80, seed=1)  # fmt: skip
+    assert short.details["outlook"]["power"] < 0.3 and full.details["outlook"]["power"] > 0.6
 
 
 def test_forgotten_composition_is_refuted():

@@ -92,3 +92,18 @@ def test_the_result_goes_beside_its_own_model_only(table, tmp_path, capsys):
     (model / "audit.json").unlink()
     assert audit(table, "--epsilon", "2", "-o", model) == 2
     assert "epsilon" in capsys.readouterr().err and not (model / "audit.json").exists()
+
+
+def test_one_run_with_canaries_is_rehearsed_and_says_first_what_it_can_show(tmp_path, capsys):
+    """12 canaries share 4 features: price and power are said before, and that it cannot show much."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 4))
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(days=X @ [1.0, 2.0, 0.0, -1.0], site=np.repeat(np.arange(25), 8))
+    frame.to_csv(tmp_path / "visits.csv", index=False)
+    table = tmp_path / "visits.csv"
+    options = ("audit", "fit", table, "--task", "site", "--target", "days", "--epsilon", "4", "--method", "mean")
+    assert run(*options, "--canaries", "12", "--seed", "1") == 0
+    said = capsys.readouterr()
+    assert "one-run audit with 12 canary tasks beside 25: it cannot show much" in said.err and "Price:" in said.err
+    assert "12 canary tasks" in said.out and "consistent" in said.out
+    assert run(*options, "--canaries", "12", "--trials", "40") == 2

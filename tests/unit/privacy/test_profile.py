@@ -104,3 +104,14 @@ def test_a_claim_that_does_not_hold_has_no_curve():
     paper = tv.TaskRegressor("low-rank", epsilon=1.0, delta=1e-5, variant="paper").fit(X, X[:, 0], task=task).certificate_
     assert not paper.profile().holds and paper.profile().mu is None and not paper.profile().deltas
     assert at_delta(paper, 1e-6)[0]["epsilon"] is None
+
+
+@pytest.mark.parametrize("mu", [0.268, 1.0, 5.0])
+def test_an_epsilon_at_a_tiny_delta_is_never_too_small(mu):
+    """Against the same formula in logarithms, where nothing vanishes; where digits are gone no epsilon is claimed."""
+    for delta in (1e-30, 1e-200, 1e-299, 1e-305, 1e-310, 5e-324):
+        epsilon = gaussian_epsilon(delta, mu)
+        if np.isfinite(epsilon):
+            first, second = norm.logcdf(mu / 2 - epsilon / mu), epsilon + norm.logcdf(-mu / 2 - epsilon / mu)
+            assert first + np.log1p(-np.exp(second - first)) <= np.log(delta) + 1e-9
+    assert np.isfinite(gaussian_epsilon(1e-299, mu)) and np.isinf(gaussian_epsilon(5e-324, mu))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import sqlite3
 
 import numpy as np
 import pytest
 import yaml
+from tests.support.require import require
 
 import taskveil as tv
 from taskveil.cli.main import run as main
@@ -42,16 +45,57 @@ def test_without_a_ledger_the_board_is_told_so(spent):
     assert "No ledger was given" in write_board(spent[0]).read_text()
 
 
-def test_the_boards_page_prints_on_one_side(spent):
-    playwright = pytest.importorskip("playwright.sync_api")
-    page_file = write_board(*spent)
-    with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(page_file.as_uri())
-        printed = page.pdf(format="A4", prefer_css_page_size=True)
+LONG = ("W" * 190, "name of a register with many words " * 5, "\u8abf\u67fb" * 60, "<b>" * 60)
+
+
+def sides(browser, page_file) -> int:
+    page = browser.new_page()
+    page.goto(page_file.as_uri())
+    printed = page.pdf(format="A4", prefer_css_page_size=True)
+    page.close()
+    return len(re.findall(rb"/Type\s*/Page\b", printed))
+
+
+@pytest.mark.browser
+def test_the_boards_page_prints_on_one_side_whatever_stands_on_it(spent, tmp_path):
+    """A run as it is; one with a long name and many accounts; one as printed in a paper; and, as a twin, twice the page."""
+    require("browser")
+    from playwright.sync_api import sync_playwright
+
+    url = f"sqlite:///{tmp_path / 'many.db'}"
+    for name in (f"{n[:170]} {i}" for n in LONG for i in range(3)):
+        Book(url).set_limit(Key(name, "task", "replace-one", "other-tasks"), 3.0, 1e-5)
+    long_name = tmp_path / LONG[0]
+    shutil.copytree(spent[0], long_name)
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(160, 4)), np.repeat(np.arange(20), 8)
+    tv.TaskRegressor("low-rank", epsilon=1.0, variant="paper").fit(X, X[:, 0], task=task).save(tmp_path / "paper")
+    pages = [write_board(*spent), write_board(long_name, url), write_board(tmp_path / "paper", url)]
+    twice = tmp_path / "twice.html"
+    twice.write_text(pages[0].read_text().replace("</body>", pages[0].read_text().split("<body>")[1]))
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        assert [sides(browser, page) for page in (*pages, twice)] == [1, 1, 1, 2]
         browser.close()
-    assert printed.count(b"/Type /Page") - printed.count(b"/Type /Pages") == 1
+
+
+@pytest.mark.parametrize("long", LONG)
+def test_no_name_and_no_number_of_lines_makes_the_boards_page_longer(spent, long):
+    from dataclasses import replace
+
+    from taskveil.estimators.check_folder import check_folder
+    from taskveil.report import board
+    from taskveil.report.exports.evidence import gather
+
+    evidence = gather(spent[0], check_folder(spent[0]).certificate, ())
+    account = {"account": long, "spent": 1.0, "limit": 3.0, "delta": 1e-5, "runs": 2, "unit": "task", "neighbours": "replace-one"}
+    account |= {"observer": "other-tasks", "next_run_fits": True}
+    certificate = replace(evidence.certificate, not_protected=[long] * 9, statements=list(evidence.certificate.statements) * 4)
+    evidence = replace(evidence, certificate=certificate, accounts=(account,) * 30, problems=(long,) * 9)
+    shown = board.sections(evidence, {})
+    assert sum(board._printed(line) for _, lines in shown for line in lines) <= board.LINES
+    assert [title for title, _ in shown][-1] == "What is not protected" and "and 29 more" in str(shown)
 
 
 def test_the_ledger_report_has_history_and_the_next_refusal(spent, tmp_path, capsys):

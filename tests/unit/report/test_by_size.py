@@ -13,7 +13,9 @@ from taskveil.errors import DataError
 from taskveil.privacy.contributions import VectorSum
 from taskveil.report import report_folder
 from taskveil.report.audience import Audience
-from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval
+from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval, sizes
+from taskveil.report.records import Run
+from taskveil.report.words import CLIPPING_NOT_MEASURED, clipping_words
 from taskveil.report.write import write_report
 from taskveil.runtime.clipped import ClippedShare
 
@@ -112,3 +114,11 @@ def test_the_check_list_has_figures_only_where_somebody_asked_for_them(folder, c
     assert "95 % interval" in full[7]["answer"][0] and "rows" in full[8]["answer"][0]
     assert "of a message's length was cut off" in full[9]["answer"][1]
     assert "site-07" not in texts[1]
+
+
+def test_where_clipping_was_not_measured_every_page_says_so():
+    """As in a federation, whose sites keep no such figure."""
+    bare = {name: {k: v for k, v in mine.items() if k != "clipped"} for name, mine in figures(9).items()}
+    assert clipping_words(bare["t1"]) == [CLIPPING_NOT_MEASURED] != clipping_words(figures(9)["t1"])
+    for gain, said in ((bare, True), (figures(9), False)):
+        assert (CLIPPING_NOT_MEASURED in sizes(Run(gain=gain))[0].summary) == said

@@ -16,6 +16,7 @@ ROWS = [line.split(" | ") for line in PAGE.read_text().splitlines() if line.star
 def test_every_row_has_a_version_or_branch_a_date_and_a_place_to_look(row):
     assert re.search(r"\d+\.\d+(\.\d+)?|main branch", row[0]) and re.search(r"20\d\d-\d\d-\d\d", row[0])
     assert len(row) == 6 and all(cell.strip(" |") for cell in row)
+    assert "taskveil" in row[0] or re.search(r"[\w-]+/[\w-]+", row[5])  # owner/repository, or a path in one
 
 
 @pytest.mark.parametrize("name, package", [("dp-accounting", "dp-accounting"), ("OpenDP", "opendp"), ("Flower", "flwr")])

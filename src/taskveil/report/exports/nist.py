@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
+from taskveil.report.words import CLIPPING_NOT_MEASURED
 
 NOT_ANSWERED = "not answered"
 FROM_ROWS = (
@@ -162,7 +163,7 @@ def _clipping(e: Evidence) -> list[str] | str:
         return "nothing is released, so nothing is clipped"
     return [
         "messages longer than their bound are shortened, so tasks that differ most from the others count less than "
-        "they hold; each owner's page says by how much",
+        "they hold; each owner's page says by how much, or that it was not measured",
         *_clipped(e),
         *bounds,
     ]
@@ -171,7 +172,7 @@ def _clipping(e: Evidence) -> list[str] | str:
 def _clipped(e: Evidence) -> list[str]:
     lost = [t["clipped"] for t in (e.figures or {}).values() if "clipped" in t]
     if not lost:
-        return []
+        return [CLIPPING_NOT_MEASURED] if e.figures else []
     touched = sum(share > 0 for share in lost)
     return [
         f"on average {100 * sum(lost) / len(lost):.3g} % of a message's length was cut off, of the task most affected "
