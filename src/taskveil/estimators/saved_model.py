@@ -11,12 +11,11 @@ from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, 
 from taskveil.errors import DataError
 from taskveil.losses import LOSSES
 from taskveil.privacy.seal import SEAL
-from taskveil.tasks.prepare.scaling import MODES, NORMALISE
+from taskveil.tasks.prepare.scaling import ARRAYS, MODES, NORMALISE
 
 FORMAT = 2
 WORDS = "model/extra/"  # arrays under this name may hold text
 READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
-SCALING = ("shift", "scale", "y_shift", "y_scale")
 SIZE = Whole(1, 10**9)
 NAMES = ListOf(Text(at_least=0, at_most=1_000_000))
 LABEL = AnyOf(Text(at_least=0, at_most=1_000_000), Whole(-(2**63), 2**64), Flag(), Number())
@@ -84,7 +83,7 @@ def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], lin
     m, d, r = len(about["task_names"]), about["public"]["n_features"], about["public"]["n_outputs"]
     shapes: dict[str, tuple[int, ...]] = {}
     if "parts" not in about:
-        shapes |= {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
+        shapes |= {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in ARRAYS}
     if linear and shapes:
         shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
     for name, shape in shapes.items():

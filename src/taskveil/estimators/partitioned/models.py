@@ -11,6 +11,7 @@ import numpy as np
 from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.partitioned import worker
 from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.tasks.prepare.scaling import ARRAYS
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,5 @@ def _joined(parts: list[worker.Part]) -> worker.Part:
     models = [p.models for p in parts]
     coef, intercept = (np.concatenate([getattr(m, n) for m in models]) for n in ("coef", "intercept"))
     whole = replace(models[0], coef=coef, intercept=intercept, kept=None, extra={})
-    names = ("shift", "scale", "y_shift", "y_scale")
-    arrays: dict[str, Any] = {n: np.concatenate([getattr(p.scaling, n) for p in parts]) for n in names}
+    arrays: dict[str, Any] = {n: np.concatenate([p.scaling.arrays[n] for p in parts]) for n in ARRAYS}
     return worker.Part(whole, replace(parts[0].scaling, **arrays))
