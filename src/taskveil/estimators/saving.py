@@ -43,7 +43,7 @@ def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tupl
     arrays: dict[str, np.ndarray] = {}
     if parts is None:
         arrays |= {f"model/{k}": v for k, v in _models(estimator.models_).items()}
-        arrays |= {f"scaling/{k}": np.ascontiguousarray(v) for k, v in estimator.scaling_.arrays.items()}
+    arrays |= {f"scaling/{k}": np.ascontiguousarray(v) for k, v in estimator.scaling_.arrays.items()}
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,

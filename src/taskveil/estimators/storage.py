@@ -88,16 +88,15 @@ def _restore(
     estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.record_, estimator.models_ = method, record, record.models
     estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
-    if "parts" in about:
-        from taskveil.estimators.partitioned import fit
-
-        estimator.scaling_ = fit.first_scaling(record.models)  # type: ignore[arg-type]
-        fit.set_coefficients(estimator, record.models)  # type: ignore[arg-type]
-        return
     units = {"own_target": prepared.own_target, "link": link_of(record.public.kind, record.public.loss)}
     scaling = Scaling.stored({k: arrays[f"scaling/{k}"] for k in ARRAYS}, {**about["scaling"], **units})
     estimator.scaling_ = scaling
-    estimator._set_coefficients(method, scaling, record.models)
+    if "parts" in about:
+        from taskveil.estimators.partitioned import fit
+
+        fit.set_coefficients(estimator, record.models)  # type: ignore[arg-type]
+    else:
+        estimator._set_coefficients(method, scaling, record.models)
 
 
 def _wide(bounds: dict[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from taskveil.estimators.check_folder import check_folder
+from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.privacy import signing
 from taskveil.report.exports.evidence import Evidence, account_line, audit_lines, gather
 from taskveil.report.page import template
 from taskveil.report.records import read
-from taskveil.report.words import gain_verdict, privacy_verdict
+from taskveil.report.words import privacy_verdict
 
 BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
 MOST_LINES, MOST_LETTERS = 5, 420  # one side holds no more
 FILE = "report-board.html"
+UNKNOWN = "No figure is stored with this run."
 
 
 def write_board(folder: Path, ledger: str | None = None) -> Path:
@@ -28,27 +30,28 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
     checked = check_folder(folder, ledger)
     evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), _accounts(ledger), signer)
     path = folder / FILE
-    path.write_text(render(evidence, read(folder).gain, _hash(folder)), encoding="utf-8")
+    run = read(folder)
+    well = summary_verdict(run.gain_summary) if run.gain_summary else gain_verdict(run.gain) if run.gain else UNKNOWN
+    path.write_text(render(evidence, well, _hash(folder)), encoding="utf-8")
     return path
 
 
-def render(evidence: Evidence, gain: Mapping[str, Any], digest: str) -> str:
+def render(evidence: Evidence, well: str, digest: str) -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
         name=evidence.name, banner=BANNER, holds=evidence.holds, verdict=_short(f"Privacy: {evidence.verdict}."),
-        date=evidence.date, sections=sections(evidence, gain), code=evidence.code, hash=digest,
+        date=evidence.date, sections=sections(evidence, well), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
     )  # fmt: skip
     return text
 
 
-def sections(evidence: Evidence, gain: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def sections(evidence: Evidence, well: str) -> list[tuple[str, list[str]]]:
     """Titles and lines, in the order people ask."""
     books = ["No ledger was given: what other runs spent on the same rows is not on this page."]
     if evidence.accounts is not None:
         books = [account_line(a) + _next(a) for a in evidence.accounts] or ["The ledger has no account."]
     found = audit_lines(evidence) or ["This configuration was not attacked."]
-    well = gain_verdict(gain) if gain else "No figure is stored with this run."
     protected = [s.sentence() for s in evidence.certificate.statements] or ["No privacy statement is made."]
     parts = [
         ("Who is protected, and against whom", [*protected, privacy_verdict(evidence.run)]),

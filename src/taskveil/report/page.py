@@ -55,6 +55,8 @@ def tone(run: Run) -> str:
     """Colour of the verdict: red where a claim fails, green where sharing brings something, neither where it does not."""
     if run.certificate is not None and not run.holds:
         return "bad"
+    if run.gain_summary:
+        return "good" if run.gain_summary["gaining"] else "even"
     return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
 
 

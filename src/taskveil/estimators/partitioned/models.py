@@ -65,6 +65,20 @@ class PartitionedModels:
         return da.concatenate(arrays)
 
 
+def lazy_frame(client: Any, frames: list[Any]) -> Any:
+    """Futures of frames as one lazy frame."""
+    import dask
+    import dask.dataframe as dd
+
+    with cluster_errors():
+        meta = client.submit(_head, frames[0], pure=False).result()
+    return dd.from_delayed([dask.delayed(f) for f in frames], meta=meta)
+
+
+def _head(frame: Any) -> Any:
+    return frame.iloc[:0]
+
+
 def _read(part: Any, read: Callable[[worker.Part], np.ndarray]) -> np.ndarray:
     if isinstance(part, PartFile):
         part = part.read()

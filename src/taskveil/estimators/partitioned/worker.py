@@ -87,7 +87,7 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
     block = own.block
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
-    found: Gain = measure_gain(common.method, block, record, part.models, names)
+    found: Gain = replace(measure_gain(common.method, block, record, part.models, names), rows=block.sizes)
     if block.kind == "regression":
         found = replace(found, target_scale=part.scaling.y_scale)
     return found.to_frame()
