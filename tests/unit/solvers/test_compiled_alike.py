@@ -8,6 +8,9 @@ others call are put into them whole.
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,30 @@ def test_a_planted_call_is_found(how):
     assert called_out_of_line([f"@{how}\ndef outer(x):\n    return inner(x)\n", f"@{how}\ndef inner(x):\n    return x\n"]) == {
         "inner"
     }
+
+
+EVIDENCE = """
+import hashlib
+import numpy as np
+from taskveil.solvers import kernels_tridiagonal as kernels
+rng, found = np.random.default_rng(0), hashlib.sha256()
+for p, q in ((5, 2), (24, 7)):
+    B, t = rng.standard_normal((7, p, 30)), np.tile(np.geomspace(1e-4, 1e6, 21), (7, 1))
+    G, diagonal, beside = B @ B.transpose(0, 2, 1) / 30, np.zeros((7, p)), np.zeros((7, p))
+    kernels.tridiagonalise(G, diagonal, beside)
+    along, onto, out = rng.standard_normal((7, p)), rng.standard_normal((7, p, q)), [np.zeros((7, 21)), np.zeros((7, 21))]
+    out.append(np.zeros((7, p, 21)))
+    kernels.posterior(diagonal, beside, along, onto, np.square(along).sum(axis=1) + 1.0, t, 0.08, True, *out)
+    for values in (diagonal, beside, *out):
+        found.update(values.tobytes())
+print(found.hexdigest(), sum(kernels.posterior.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.engine
+def test_the_first_process_on_a_machine_and_the_next_compute_the_same_bits(tmp_path):
+    """One compiles, the other finds the code on disk."""
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    made = [subprocess.run([sys.executable, "-c", EVIDENCE], env=env, capture_output=True, text=True, check=True) for _ in "ab"]
+    (first, compiled_here), (second, from_disk) = (done.stdout.split() for done in made)
+    assert (compiled_here, from_disk) == ("0", "1") and first == second
