@@ -80,7 +80,8 @@ def fit(folder: Path, warm: Path, workers: int, memory: str, method: str) -> dic
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {
             "seconds": seconds, "worker_cpu_seconds": busy, "rows_per_second": tasks.n_rows / seconds,
-            "partitions": tasks.n_partitions, "epsilon": est.certificate_.statements[0].epsilon, "holds": est.certificate_.holds, "driver_peak_mib": own / 1024,
+            "partitions": tasks.n_partitions, "epsilon": est.certificate_.statements[0].epsilon,
+            "holds": est.certificate_.holds, "driver_peak_mib": own / 1024,
             "worker_peaks_mib": [peak / 1024 for peak in peaks.values()], "no_worker_died": survived,
             "released": len(est.record_.executed), "rounds": est.n_iter_,
         }  # fmt: skip

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -60,25 +61,17 @@ def test_two_workers_are_nearly_twice_as_fast_as_one():
     assert found["holds"]
 
 
-DRIVER = """
-import sys
-import taskveil as tv
-if __name__ == "__main__":
-    folder, table, scheduler = sys.argv[1:]
-    est = tv.TaskRegressor(
-        tv.methods.get("low-rank", rounds=3, local_steps=1), epsilon=1.0, delta=1e-5, insecure_noise_seed=5, runtime="dask",
-        client=scheduler, ledger=f"sqlite:///{folder}/budget.db", account="wards", run_dir=f"{folder}/run",
-    ).fit(tv.load_tasks(table, task="task", target="y", lazy=True, partitions=3))
-    est.save(f"{folder}/model")
-"""
-
-
 def drive(folder: Path, table_folder: Path, scheduler: str, **more: str) -> bool:
     """Run the driver in a process; whether it came to its end rather than being killed."""
-    words = [sys.executable, "-c", DRIVER, str(folder), str(table_folder), scheduler]
-    done = subprocess.run(words, env={**os.environ, **more}, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done.returncode == 0
+    from tests.support.driver import train
+
+    drivers = get_context("forkserver")
+    drivers.set_forkserver_preload(["tests.support.driver"])  # imports take longer than the run
+    driver = drivers.Process(target=train, args=(str(folder), str(table_folder), scheduler, more))
+    driver.start()
+    driver.join(280)
+    assert driver.exitcode in (0, -signal.SIGKILL), driver.exitcode
+    return driver.exitcode == 0
 
 
 def killed_and_resumed(points: int, tmp_path: Path) -> None:

@@ -64,8 +64,8 @@ def test_an_owner_s_page_is_made_from_its_partition_alone(here, folder):
         (folder / "parts" / f"part-{k:05d}.parquet").unlink()
         (folder / "parts" / f"gain-{k:05d}.parquet").unlink()
     mine = here.gain_.to_dict()[OWNER]
-    said = f"estimated error {mine['typical_error_shared']:.3g} with what the others share, {mine['typical_error_alone']:.3g} alone"
-    assert said in page(folder, "owner", OWNER)
+    shared, alone = mine["typical_error_shared"], mine["typical_error_alone"]
+    assert f"estimated error {shared:.3g} with what the others share, {alone:.3g} alone" in page(folder, "owner", OWNER)
     (folder / "parts" / "gain-00002.parquet").unlink()
     assert "no estimate of the gain is stored" in page(folder, "owner", OWNER)
     (folder / "parts" / "part-00002.parquet").unlink()

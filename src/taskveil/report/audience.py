@@ -59,7 +59,8 @@ def cut(run: Run, audience: Audience) -> Run:
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
     keep: dict[str, Any] = {
-        "task_names": (), "gain": {}, "gain_summary": {}, "coefficients": {}, "survival": {}, "warnings": (), "task_warnings": {}, "groups": {},
+        "task_names": (), "gain": {}, "gain_summary": {}, "coefficients": {}, "survival": {}, "warnings": (), "task_warnings": {},
+        "groups": {},
     }  # fmt: skip
     position = None
     if audience.kind == "owner":

@@ -188,7 +188,8 @@ def measured_gain(estimator: Any, folder: Path) -> dict[str, Any]:
     if in_partitions(estimator):
         from taskveil.estimators.partitioned.gain import write_gain
 
-        return write_gain(estimator, str(folder))
+        loaded = getattr(estimator, "_lazy", None) is None  # from files, without its rows
+        return {} if loaded else write_gain(estimator, str(folder))
     gain = estimator.gain_
     return {"metric": gain.metric, "tasks": gain.to_dict()}
 

@@ -8,8 +8,8 @@ A loop that sums stores nothing but what it updates in place. The compiler guard
 addresses, and where arrays lie close takes a scalar loop, whose sums have another order: a task's last bits would hang on where
 its arrays lie. For what is updated in place the guard asks for a true overlap, which there never is.
 
-A compiled function that others call is put into them whole (`forceinline`). A call would be bound, by name, to whichever copy of it
-the process loaded first: its own library's where it was just compiled, the caller's where the caller came from the cache on disk.
+A compiled function that others call is put into them whole (`forceinline`). A call would be bound, by name, to whichever copy the
+process loaded first: its own library's where it was just compiled, the caller's where the caller came from the cache on disk.
 These were optimised apart, and the first process on a machine would differ from the next in the last bits.
 """
 
