@@ -178,8 +178,7 @@ def _scaling_leaks(first: Any, second: Any) -> list[str]:
     """A task's own scaling stays with it; where single rows are protected no scaling may follow them."""
     record = str(first.unit) == "record"
     part = slice(None) if record else slice(CANARY + 1, None)
-    names = ("shift", "scale", "y_shift", "y_scale")
-    a, b = ({f"the scaling ({n})": np.array(getattr(est.scaling_, n)[part]) for n in names} for est in (first, second))
+    a, b = ({f"the scaling ({n})": np.array(v[part]) for n, v in est.scaling_.arrays.items()} for est in (first, second))
     return _differing(a, b, UNPROVED if record else SEEN)
 
 

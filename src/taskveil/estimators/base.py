@@ -304,6 +304,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.preparation_ = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
         self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
+        self._lazy = self._gain_summary = None
         self._set_coefficients(method, scaling, models)
         self._keep_own(tasks, block)
 
@@ -324,11 +325,11 @@ class TaskEstimator(Scoring, BaseEstimator):
     def gain_(self) -> Gain:
         """Per task, from its own rows only: error alone, error shared, which was kept. Private to each task."""
         check_is_fitted(self, "task_names_")
-        gain: Gain | None = getattr(self, "_gain", None)
-        if gain is None and getattr(self, "_lazy", None) is not None:
-            from taskveil.estimators.partitioned import fit as partitioned
+        if getattr(self, "_lazy", None) is not None:
+            from taskveil.estimators.partitioned import gain as partitioned
 
-            gain = self._gain = partitioned.gain(self)
+            return partitioned.gain_frame(self)
+        gain: Gain | None = getattr(self, "_gain", None)
         if gain is None:
             if getattr(self, "_training", None) is None:
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")

@@ -11,12 +11,11 @@ from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, 
 from taskveil.errors import DataError
 from taskveil.losses import LOSSES
 from taskveil.privacy.seal import SEAL
-from taskveil.tasks.prepare.scaling import MODES, NORMALISE
+from taskveil.tasks.prepare.scaling import ARRAYS, MODES, NORMALISE
 
 FORMAT = 2
 WORDS = "model/extra/"  # arrays under this name may hold text
 READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
-SCALING = ("shift", "scale", "y_shift", "y_scale")
 SIZE = Whole(1, 10**9)
 NAMES = ListOf(Text(at_least=0, at_most=1_000_000))
 LABEL = AnyOf(Text(at_least=0, at_most=1_000_000), Whole(-(2**63), 2**64), Flag(), Number())
@@ -82,10 +81,10 @@ def n_models(about: Mapping[str, Any]) -> int:
 def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], linear: bool, where: str) -> None:
     """Every array has the planned shape and holds finite numbers; scales are above zero."""
     m, d, r = len(about["task_names"]), about["public"]["n_features"], about["public"]["n_outputs"]
-    shapes: dict[str, tuple[int, ...]] = {}
-    if "parts" not in about:
-        shapes |= {f"scaling/{n}": (m,) if n.startswith("y_") else (m, d) for n in SCALING}
-    if linear and shapes:
+    apart = "parts" in about  # each with its own units; here are those that all tasks have, if they have them in common
+    units = min(1, len(arrays.get("scaling/shift", ()))) if apart else m
+    shapes: dict[str, tuple[int, ...]] = {f"scaling/{n}": (units,) if n.startswith("y_") else (units, d) for n in ARRAYS}
+    if linear and not apart:
         shapes |= {"model/coef": (m, r, d), "model/intercept": (m, r)}
     for name, shape in shapes.items():
         if name not in arrays or arrays[name].shape != shape:
@@ -96,7 +95,7 @@ def check_arrays(about: Mapping[str, Any], arrays: Mapping[str, np.ndarray], lin
             continue
         if array.dtype.kind not in "biuf" or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise DataError(f"{where}: array {name} must hold finite numbers")
-    if shapes and not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
+    if not all((arrays[f"scaling/{n}"] > 0).all() for n in ("scale", "y_scale")):
         raise DataError(f"{where}: scales must be above zero")
     if "model/kept" in arrays and arrays["model/kept"].shape != (m,):
         raise DataError(f"{where}: array model/kept must have shape {(m,)}")

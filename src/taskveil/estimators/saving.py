@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.estimators.saved_model import FORMAT, SCALING
+from taskveil.estimators.saved_model import FORMAT
 from taskveil.methods.base import Billboard, Models
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
@@ -43,7 +43,7 @@ def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tupl
     arrays: dict[str, np.ndarray] = {}
     if parts is None:
         arrays |= {f"model/{k}": v for k, v in _models(estimator.models_).items()}
-        arrays |= {f"scaling/{k}": np.ascontiguousarray(getattr(estimator.scaling_, k)) for k in SCALING}
+    arrays |= {f"scaling/{k}": np.ascontiguousarray(v) for k, v in estimator.scaling_.arrays.items()}
     boards, order = _billboards(record.billboards, arrays)
     description = {
         "format": FORMAT,

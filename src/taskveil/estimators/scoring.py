@@ -87,7 +87,13 @@ class Scoring:
         X = rows.X
         if self.missing == "error" or X.shape[1] != self.n_features_in_ or not np.isnan(X.sum()):
             return rows
-        return replace(rows, X=np.where(np.isnan(X), self.scaling_.shift[np.maximum(position, 0)], X))
+        return replace(rows, X=np.where(np.isnan(X), self._middles(np.maximum(position, 0)), X))
+
+    def _middles(self, position: np.ndarray) -> np.ndarray:
+        if hasattr(self.models_, "parts"):
+            part, place = self.models_.take(position)
+            return np.asarray(part.scaling.shift[place])
+        return np.asarray(self.scaling_.shift[position])
 
     def _check_features(self, rows: inputs.Rows) -> None:
         d = self.n_features_in_

@@ -13,7 +13,6 @@ A task's own model and scaling are private to it. The folder as a whole is for s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.saved_model import FORMAT, READABLE, SCALING, check_arrays, check_description
+from taskveil.estimators.saved_model import FORMAT, READABLE, check_arrays, check_description
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo
 from taskveil.methods.common_scale import CommonScale
 from taskveil.methods.options import check_options
@@ -31,7 +30,7 @@ from taskveil.privacy.plan import Plan
 from taskveil.runtime.record import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
-from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
 from taskveil.tasks.prepare.targets import link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -89,17 +88,15 @@ def _restore(
     estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.record_, estimator.models_ = method, record, record.models
     estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
+    units = {"own_target": prepared.own_target, "link": link_of(record.public.kind, record.public.loss)}
+    scaling = Scaling.stored({k: arrays[f"scaling/{k}"] for k in ARRAYS}, {**about["scaling"], **units})
+    estimator.scaling_ = scaling
     if "parts" in about:
         from taskveil.estimators.partitioned import fit
 
-        estimator.scaling_ = fit.first_scaling(record.models)  # type: ignore[arg-type]
         fit.set_coefficients(estimator, record.models)  # type: ignore[arg-type]
-        return
-    shift, scale, y_shift, y_scale = (arrays[f"scaling/{k}"] for k in SCALING)
-    scaling = Scaling(about["scaling"]["mode"], shift, scale, y_shift, y_scale, about["scaling"]["normalise"])
-    scaling = replace(scaling, own_target=prepared.own_target, link=link_of(record.public.kind, record.public.loss))
-    estimator.scaling_ = scaling
-    estimator._set_coefficients(method, scaling, record.models)
+    else:
+        estimator._set_coefficients(method, scaling, record.models)
 
 
 def _wide(bounds: dict[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ def cut(run: Run, audience: Audience) -> Run:
     if run.certificate is None:
         raise OptionError("a comparison is for someone entitled to all rows; it has no page for an owner or the public")
     keep: dict[str, Any] = {
-        "task_names": (), "gain": {}, "coefficients": {}, "survival": {}, "warnings": (), "task_warnings": {}, "groups": {},
+        "task_names": (), "gain": {}, "gain_summary": {}, "coefficients": {}, "survival": {}, "warnings": (), "task_warnings": {},
+        "groups": {},
     }  # fmt: skip
     position = None
     if audience.kind == "owner":
@@ -70,13 +71,13 @@ def cut(run: Run, audience: Audience) -> Run:
             hint = f"did you mean {known[close[0]]!r}?" if close else f"it has {len(known)} tasks"
             raise UnknownName(f"no task {name!r} in this run; {hint}")
         position = run.task_names.index(name)
-        keep = {
+        mine = run.gain.get(name)
+        keep |= {
             "task_names": (name,),
-            "gain": {k: v for k, v in run.gain.items() if k == name},
+            "gain": {} if mine is None else {name: mine},
             "coefficients": {name: run.coefficients[name]} if run.linear else {},
             "survival": {k: v for k, v in run.survival.items() if k == name},
             "warnings": run.task_warnings.get(name, ()),
-            "task_warnings": {},
             "groups": {k: v for k, v in run.groups.items() if k == name},
         }
     boards = tuple(_board(b, position) for b in run.boards) if run.holds else ()

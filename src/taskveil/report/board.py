@@ -14,17 +14,19 @@ from typing import Any
 
 import taskveil
 from taskveil.estimators.check_folder import check_folder
+from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.privacy import signing
 from taskveil.report.exports.evidence import Evidence, account_line, audit_lines, gather
 from taskveil.report.page import template
 from taskveil.report.records import read
-from taskveil.report.words import gain_verdict, privacy_verdict
+from taskveil.report.words import privacy_verdict
 
 BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
 LINES, LETTERS = 32, 84  # of a side, under its titles; of a line
 SHORTER = ((5, 420), (4, 330), (3, 250), (3, 168), (2, 168), (2, 84), (1, 84))  # lines under a title, letters of each
 MOST_OF_A_NAME, MOST_OF_A_VERDICT = 90, 240
 FILE = "report-board.html"
+UNKNOWN = "No figure is stored with this run."
 
 
 def write_board(folder: Path, ledger: str | None = None) -> Path:
@@ -34,29 +36,29 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
     evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), _accounts(ledger), signer)
     path = folder / FILE
     run = read(folder)
-    path.write_text(render(evidence, run.gain, _hash(folder), run.table), encoding="utf-8")
+    well = summary_verdict(run.gain_summary) if run.gain_summary else gain_verdict(run.gain) if run.gain else UNKNOWN
+    path.write_text(render(evidence, well, _hash(folder), run.table), encoding="utf-8")
     return path
 
 
-def render(evidence: Evidence, gain: Mapping[str, Any], digest: str, table: str = "") -> str:
+def render(evidence: Evidence, well: str, digest: str, table: str = "") -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
         name=_short(evidence.name, MOST_OF_A_NAME), banner=BANNER, holds=evidence.holds,
         verdict=_short(f"Privacy: {evidence.verdict}.", MOST_OF_A_VERDICT), table=_short(table, MOST_OF_A_NAME),
         date=evidence.date, version=taskveil.__version__, written=f"{datetime.now(UTC):%Y-%m-%d}",
-        sections=sections(evidence, gain), code=evidence.code, hash=digest,
+        sections=sections(evidence, well), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",
     )  # fmt: skip
     return text
 
 
-def sections(evidence: Evidence, gain: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+def sections(evidence: Evidence, well: str) -> list[tuple[str, list[str]]]:
     """Titles and lines, in the order people ask."""
     books = ["No ledger was given: what other runs spent on the same rows is not on this page."]
     if evidence.accounts is not None:
         books = [account_line(a) + _next(a) for a in evidence.accounts] or ["The ledger has no account."]
     found = audit_lines(evidence) or ["This configuration was not attacked."]
-    well = gain_verdict(gain) if gain else "No figure is stored with this run."
     protected = [s.sentence() for s in evidence.certificate.statements] or ["No privacy statement is made."]
     parts = [
         ("Who is protected, and against whom", [*protected, privacy_verdict(evidence.run)]),

@@ -13,6 +13,8 @@ NAMED = 40  # tasks that still fit under each other with their names
 
 def gain(run: Run) -> list[Chart]:
     """Every task's own estimate, alone against shared, sorted by what sharing brings."""
+    if run.gain_summary:
+        return [_counted(run)]
     if not run.gain:
         return []
     tasks = sorted(run.gain.items(), key=lambda item: change(item[1]))
@@ -48,6 +50,23 @@ def in_units(run: Run) -> tuple[str, str]:
     """Which error is drawn, and its name: in the target's own units wherever it has some."""
     typical = all("typical_error_alone" in task for task in run.gain.values())
     return ("typical_error", "typical error in the target's units") if typical else ("error", run.gain_metric)
+
+
+def _counted(run: Run) -> Chart:
+    """Of tasks in partitions: how many there are for every step of change."""
+    counted = run.gain_summary
+    names, tasks = list(counted["counts"]), list(counted["counts"].values())
+    rows = [(name, str(n), f"{100 * n / counted['tasks']:.1f} %") for name, n in counted["counts"].items()]
+    colours = ["@blue" if name.endswith("lower") else "@muted" for name in names]
+    trace = {"type": "bar", "x": names, "y": tasks, "marker": {"color": colours}, "hovertemplate": "%{x}: %{y}<extra></extra>"}
+    said = f"{counted['gaining']} of {counted['tasks']} tasks have a lower error by sharing; {counted['kept']} keep that model."
+    note = (
+        f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own, where its partition is. A page for "
+        "one owner reads that partition alone."
+    )
+    layout = {"xaxis": axis("error with sharing, against alone", type="category"), "yaxis": axis("tasks", rangemode="tozero")}
+    head = ("change of error", "tasks", "share")
+    return Chart("gain", "What sharing brings the tasks", said, [trace], layout, head, rows, note, 360, True)
 
 
 def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:

@@ -57,6 +57,8 @@ def tone(run: Run) -> str:
         return "bad"
     if run.comparison is not None and not comparison_gains(run.comparison):
         return "even"
+    if run.gain_summary:
+        return "good" if run.gain_summary["gaining"] else "even"
     return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
 
 

@@ -2,7 +2,8 @@
 
 model.json, arrays.npz, certificate.json    written by `fit -o` (estimators.storage)
 gain.json                                   every task's own estimate of what sharing brought it; written with the page,
-                                            because training rows are never saved
+                                            because training rows are never saved; of tasks in partitions a summary,
+                                            and parts/gain-*.parquet
 results.json                                written by `compare -o` and `demo`
 audit.json, audit-*.json                    results of `taskveil audit fit -o`; one of another configuration is refused
 certificate.json, billboard.npz, run.json   written by `serve`
@@ -10,7 +11,7 @@ certificate.json, billboard.npz, run.json   written by `serve`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ FIGURES: dict[str, Rule] = {  # of one task
     "typical_error_alone": Number(), "typical_error_shared": Number(),
 }  # fmt: skip
 
+REQUIRED = ("error_alone", "error_shared", "kept")
+SUMMARY: dict[str, Rule] = {  # of tasks in partitions
+    "tasks": Whole(1), "kept": Whole(0), "gaining": Whole(0), "median_change": Number(), "counts": Entries(Whole(0)),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Board:
@@ -63,6 +69,7 @@ class Run:
     options: Mapping[str, Any] = field(default_factory=dict)
     gain: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gain_metric: str = ""
+    gain_summary: Mapping[str, Any] = field(default_factory=dict)  # counts over tasks, where models are in partitions
     coefficients: Mapping[str, np.ndarray] = field(default_factory=dict)
     survival: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # each task's own curves
     warnings: tuple[str, ...] = ()
@@ -102,8 +109,9 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
         task_names=tuple(map(str, estimator.task_names_)),
         feature_names=tuple(map(str, estimator.feature_names_)),
         options=settings(estimator),
-        gain=gain.get("tasks", {}),
+        gain=_own_gains(estimator) if in_partitions(estimator) else gain.get("tasks", {}),
         gain_metric=gain.get("metric", ""),
+        gain_summary=gain.get("summary", {}),
         coefficients=_coefficients(estimator) if linear else {},
         survival=_own_curves(estimator),
         warnings=tuple(estimator.warnings_),
@@ -123,21 +131,42 @@ def _own_curves(estimator: Any) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _coefficients(estimator: Any) -> Mapping[str, np.ndarray]:
-    if hasattr(estimator.models_, "parts"):
-        return OneByOne(estimator)
-    return dict(zip(map(str, estimator.task_names_), estimator.coef_))
+    names, models = estimator.task_names_, estimator.models_
+    if in_partitions(estimator):
+        return OneByOne(lambda name: np.squeeze(models.take(np.asarray([names.index(name)]))[0].coef[0]))
+    return dict(zip(map(str, names), estimator.coef_))
 
 
-class OneByOne(dict[str, np.ndarray]):
-    """Coefficients of models in partitions: none to look through, and one task's out of its own partition."""
+def _own_gains(estimator: Any) -> Mapping[str, Mapping[str, Any]]:
+    from taskveil.estimators.partitioned.gain import own_figures
 
-    def __init__(self, estimator: Any):
-        super().__init__()
-        self.estimator = estimator
+    def read_figures(name: str) -> dict[str, Any]:
+        figures = own_figures(estimator.models_, estimator.task_names_, name)
+        check_table(figures, FIGURES, "a task's figures", DataError, REQUIRED, closed=False)
+        return figures
 
-    def __missing__(self, name: str) -> np.ndarray:
-        position = np.asarray([self.estimator.task_names_.index(name)])
-        return np.squeeze(self.estimator.models_.take(position)[0].coef[0])
+    return OneByOne(read_figures)
+
+
+def in_partitions(estimator: Any) -> bool:
+    """Whether models are on a cluster or in files of their own."""
+    return hasattr(estimator.models_, "parts")
+
+
+class OneByOne(Mapping[str, Any]):
+    """What there is about tasks in partitions: nothing to look through, and one task's out of its own partition."""
+
+    def __init__(self, read: Callable[[str], Any]):
+        self.read = read
+
+    def __getitem__(self, name: str) -> Any:
+        return self.read(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
 
 
 def settings(estimator: Any) -> dict[str, Any]:
@@ -152,10 +181,15 @@ def settings(estimator: Any) -> dict[str, Any]:
     return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own, **canaries}
 
 
-def measured_gain(estimator: Any) -> dict[str, Any]:
-    """`gain_` as plain data, or nothing for a method that has none."""
-    if not estimator.method_.linear or estimator.method_.shares_nothing or hasattr(estimator.models_, "parts"):
+def measured_gain(estimator: Any, folder: Path) -> dict[str, Any]:
+    """`gain_` as plain data, or nothing for a method that has none; partitions write theirs into the folder of the models."""
+    if not estimator.method_.linear or estimator.method_.shares_nothing:
         return {}
+    if in_partitions(estimator):
+        from taskveil.estimators.partitioned.gain import write_gain
+
+        loaded = getattr(estimator, "_lazy", None) is None  # from files, without its rows
+        return {} if loaded else write_gain(estimator, str(folder))
     gain = estimator.gain_
     return {"metric": gain.metric, "tasks": gain.to_dict()}
 
@@ -217,9 +251,12 @@ def _audits(document: Any) -> list[Mapping[str, Any]]:
 
 def check_figures(gain: Any) -> None:
     """Refuse, in one line, figures of tasks that are no figures: gain.json is not sealed."""
-    check_table(gain, {"metric": WORDS, "tasks": Entries(Entries())}, GAIN, DataError, closed=False)
+    rules: dict[str, Rule] = {"metric": WORDS, "tasks": Entries(Entries()), "summary": Entries()}
+    check_table(gain, rules, GAIN, DataError, closed=False)
     for figures in gain.get("tasks", {}).values():
-        check_table(figures, FIGURES, f"{GAIN}: a task", DataError, ("error_alone", "error_shared", "kept"), closed=False)
+        check_table(figures, FIGURES, f"{GAIN}: a task", DataError, REQUIRED, closed=False)
+    if "summary" in gain:
+        check_table(gain["summary"], SUMMARY, f"{GAIN}: the summary", DataError, tuple(SUMMARY))
 
 
 def read_groups(path: Path, names: tuple[str, ...]) -> dict[str, str]:

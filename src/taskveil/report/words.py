@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.estimators.summary import gain_verdict
+from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
@@ -43,6 +43,8 @@ def verdict(run: Run, audience: Audience) -> list[str]:
         said += comparison_verdict(run.comparison)
     if audience.kind == "all" and run.gain:
         said.append(("In the saved run, " if run.comparison is not None else "") + gain_verdict(run.gain))
+    if audience.kind == "all" and run.gain_summary:
+        said.append(summary_verdict(run.gain_summary))
     if empty(run):
         said.append("Nothing stood clear of the noise: what was published is zero.")
     if run.certificate is not None:

@@ -17,7 +17,7 @@ def write_report(estimator: Any, folder: str | Path) -> Path:
     """Page of a fitted estimator in the folder it was saved to; keeps gain.json beside it for later pages."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    gain = measured_gain(estimator)
+    gain = measured_gain(estimator, place)
     _write(place / GAIN, json.dumps(gain, indent=1))
     return write_page(from_estimator(estimator, gain, audits=(there := read(place)).audits, table=there.table), Audience(), place)
 
@@ -27,7 +27,7 @@ def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: A
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     if estimator is not None:
-        _write(place / "model" / GAIN, json.dumps(measured_gain(estimator), indent=1))
+        _write(place / "model" / GAIN, json.dumps(measured_gain(estimator, place / "model"), indent=1))
     if read_json(place / "results.json") is None:
         _write(place / "results.json", json.dumps(result, indent=1))
     return write_page(read(place), Audience(), place)

@@ -32,7 +32,7 @@ from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.saved import read_arrays, read_json
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
 
 AGREED: dict[str, Rule] = {
     "digest": Text(), "ledger_run": Text(), "plan": Entries(), "messages": Whole(0), "federation": Text(),  # since 0.2.0
@@ -80,9 +80,8 @@ class SiteState:
 
     def keep_rows(self, block: TaskBlock, scaling: Scaling) -> None:
         arrays = {"X": block.X, "y": block.y, "offsets": block.offsets}
-        for name in ("shift", "scale", "y_shift", "y_scale"):
-            arrays[f"scaling/{name}"] = np.asarray(getattr(scaling, name))
-        about = {"kind": block.kind, "mode": scaling.mode, "normalise": scaling.normalise}
+        arrays |= {f"scaling/{name}": np.asarray(values) for name, values in scaling.arrays.items()}
+        about = {"kind": block.kind, **scaling.about}
         arrays["about"] = np.asarray(json.dumps(about))
         _write_secret(self.folder / "rows.npz", arrays)
 
@@ -90,9 +89,7 @@ class SiteState:
         arrays = read_arrays(self.folder / "rows.npz")
         about = json.loads(str(arrays["about"]))
         block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
-        parts: Any = [arrays[f"scaling/{name}"] for name in ("shift", "scale", "y_shift", "y_scale")]
-        shift, scale, y_shift, y_scale = parts
-        return block, Scaling(about["mode"], shift, scale, y_shift, y_scale, normalise=about["normalise"])
+        return block, Scaling.stored({name: arrays[f"scaling/{name}"] for name in ARRAYS}, about)
 
     # ------------------------------------------------- memory of the exchange
 

@@ -26,7 +26,7 @@ from numba import njit
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@njit(cache=True, fastmath=FAST, nogil=True, forceinline=True)
 def score(values, columns, starts, width, constant, i, u):  # pragma: no cover - compiled
     """x_i'u."""
     s = 0.0
@@ -42,7 +42,7 @@ def score(values, columns, starts, width, constant, i, u):  # pragma: no cover -
     return s
 
 
-@njit(cache=True, fastmath=FAST, nogil=True)
+@njit(cache=True, fastmath=FAST, nogil=True, forceinline=True)
 def add(values, columns, starts, width, constant, i, amount, u):  # pragma: no cover - compiled
     """u <- u + amount x_i."""
     if starts.size == 0:
@@ -56,7 +56,7 @@ def add(values, columns, starts, width, constant, i, amount, u):  # pragma: no c
         u[width] += amount * constant
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _next(word):  # pragma: no cover - compiled
     """One step of Marsaglia's xorshift64: decides the order of rows only, nothing that must be secret."""
     word ^= word << np.uint64(13)
@@ -64,7 +64,7 @@ def _next(word):  # pragma: no cover - compiled
     return word ^ (word << np.uint64(17))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _shuffle(active, size, word):  # pragma: no cover - compiled
     for last in range(size - 1, 0, -1):
         word = _next(word)
@@ -73,7 +73,7 @@ def _shuffle(active, size, word):  # pragma: no cover - compiled
     return word
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def visit(
     values, columns, starts, width, constant, squares, target, low, high, band, damping,
     first, last, scale, dual, u, cycles, passes, shrink, precision, limit, word,

@@ -7,6 +7,10 @@ in cache. Sums are accumulated in double precision whatever the type of X. `fast
 A loop that sums stores nothing but what it updates in place. The compiler guards a vectorised loop that stores by a look at
 addresses, and where arrays lie close takes a scalar loop, whose sums have another order: a task's last bits would hang on where
 its arrays lie. For what is updated in place the guard asks for a true overlap, which there never is.
+
+A compiled function that others call is put into them whole (`forceinline`). A call would be bound, by name, to whichever copy the
+process loaded first: its own library's where it was just compiled, the caller's where the caller came from the cache on disk.
+These were optimised apart, and the first process on a machine would differ from the next in the last bits.
 """
 
 from __future__ import annotations
@@ -54,7 +58,7 @@ def _add_row(code, weight, s, y, value_sum, pending):  # pragma: no cover - comp
     return weight * slope, value_sum, pending
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def task_pass(X, y, weights, start, end, w, c, code, g):  # pragma: no cover
     """(sum of weights, of slopes, of values) over one task's rows; `g` becomes the sum of slope * row.
 

@@ -39,7 +39,7 @@ def pack(X, weights, offsets, means, where, first, last, packed, lengths):  # pr
             start += BAND * width
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def _centred_rows(X, weights, start, end, mean, rows):  # pragma: no cover
     """Rows minus their mean, times sqrt(share), over their common length, in single precision; returns that length."""
     d = X.shape[1]
@@ -60,7 +60,7 @@ def _centred_rows(X, weights, start, end, mean, rows):  # pragma: no cover
     return length
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def _add_products(rows, k, width, band):  # pragma: no cover
     """band = rows[:, k:k+BAND]' rows[:, k:]."""
     band[:] = 0.0
@@ -75,7 +75,7 @@ def _add_products(rows, k, width, band):  # pragma: no cover
             b3[j] += x3 * x[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def curvature_times(packed, start, d, v, out):  # pragma: no cover
     """out = A v for the matrix packed from `start` on; v and out have BAND - 1 places beyond d, those of v are 0."""
     out[:] = 0.0

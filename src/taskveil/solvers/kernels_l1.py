@@ -52,7 +52,7 @@ def lasso(X, y, weights, offsets, strengths, code, intercept, tol, first, last, 
             _one(Z, t, strengths[i], code, intercept, tol, mean, W[i, o], b[i : i + 1, o])
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
     d, n = Z.shape
     c = 0.0
@@ -132,7 +132,7 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
             b[0] -= mean[j] * w[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def _model(Z, slopes, bends, H, hc, strength, intercept, w, move, t):  # pragma: no cover
     """Coordinate descent on the quadratic model around w; `t` becomes the change of the scores.
 

@@ -10,7 +10,7 @@ from taskveil.solvers.kernels import FAST, task_pass
 from taskveil.solvers.kernels_curvature import curvature_times
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
 def extrapolate(W, before, beta, mean, z):  # pragma: no cover - compiled
     """z becomes W + beta (W - before); returns mean'z, in a loop of its own (kernels.py says why)."""
     for j in range(z.size):

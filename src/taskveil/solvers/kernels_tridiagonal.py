@@ -18,6 +18,7 @@ NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of
 PIVOTS = 8  # multiplied before a logarithm is taken
 # Dividing by zero is no exception, which would be a word about somebody's rows and keeps loops from being vectorised.
 COMPILED: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
+INNER = {**COMPILED, "forceinline": True}  # put into its callers whole: the same code wherever it was compiled (kernels.py)
 
 
 @njit(**COMPILED)
@@ -47,7 +48,7 @@ def tridiagonalise(A, diagonal, beside):  # pragma: no cover - compiled
         diagonal[i, p - 1] = a[p - 1, p - 1]
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _reflect_rest(a, s, v, u):  # pragma: no cover
     """The matrix from row s on becomes (I - v v') a (I - v v') = a - v w' - w v' with w = a v - (v' a v / 2) v."""
     size = v.size
@@ -113,7 +114,7 @@ def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant,
         _subtract_directions(x, Z, u, solved, t[i], residual[i], steps[i])
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _subtract_directions(x, Z, u, solved, t, residual, steps):  # pragma: no cover
     """residual - t u' solved, and steps = t (x - t Z solved); solved is overwritten."""
     p, strengths = x.shape
@@ -131,7 +132,7 @@ def _subtract_directions(x, Z, u, solved, t, residual, steps):  # pragma: no cov
             steps[j, g] *= t[g]
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _factorise(diagonal, beside, floor, t, pivots, factors, log_roots):  # pragma: no cover
     """I + t floor T = L diag(pivots) L', and half the logarithm of its determinant."""
     strengths = t.size
@@ -153,7 +154,7 @@ def _factorise(diagonal, beside, floor, t, pivots, factors, log_roots):  # pragm
                 product[g] = 1.0
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _solve(pivots, factors, right, x):  # pragma: no cover
     """x (p, strengths) with L diag(pivots) L' x = right (p,)."""
     p, strengths = x.shape
@@ -169,7 +170,7 @@ def _solve(pivots, factors, right, x):  # pragma: no cover
             x[j, g] = x[j, g] / pivots[j, g] - factors[j + 1, g] * x[j + 1, g]
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _multiply(diagonal, beside, x):  # pragma: no cover
     """x becomes T x."""
     p, strengths = x.shape
@@ -183,7 +184,7 @@ def _multiply(diagonal, beside, x):  # pragma: no cover
                 x[j, g] += beside[j] * x[j + 1, g]
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _weighted(weights, x, out):  # pragma: no cover
     """out (strengths) = weights' x."""
     out[:] = 0.0
@@ -192,7 +193,7 @@ def _weighted(weights, x, out):  # pragma: no cover
             out[g] += weights[j] * x[j, g]
 
 
-@njit(**COMPILED)
+@njit(**INNER)
 def _solve_small(M, u, solved, log_roots):  # pragma: no cover
     """solved = M^-1 u of symmetric positive definite M, of which the lower triangle counts; log_roots grows by half log det M."""
     q, strengths = u.shape

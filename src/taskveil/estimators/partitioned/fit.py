@@ -11,7 +11,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.estimators import certify, inputs
 from taskveil.estimators.partitioned import worker
-from taskveil.estimators.partitioned.models import PartitionedModels
+from taskveil.estimators.partitioned.models import PartitionedModels, lazy_frame
 from taskveil.methods.base import Method
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.plan import Plan
@@ -89,7 +89,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
         client.gather([client.submit(_nothing, part, pure=False) for part in parts])
     models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
     record.models = models  # type: ignore[assignment]
-    estimator._lazy = (client, owns, partitions.common, boards, partitions.first, tasks)
+    estimator._lazy = (client, owns, partitions.common, boards, partitions.first, tasks, [])
     keep(estimator, tasks, method, record, models)
 
 
@@ -117,8 +117,8 @@ def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: 
     estimator.task_names_, estimator.feature_names_ = shell.task_names, shell.feature_names
     estimator.n_features_in_, estimator.classes_, estimator.bounds_ = shell.n_features, shell.classes, shell.bounds
     estimator.method_, estimator.record_, estimator.models_ = method, record, models
-    estimator.scaling_ = first_scaling(models)  # of one task: which units there are
-    estimator.n_iter_, estimator._gain, estimator._training = record.rounds, None, None
+    estimator.scaling_ = common_scaling(models)
+    estimator.n_iter_, estimator._training, estimator._gain_summary = record.rounds, None, None
     scaling = estimator.scaling_
     prepared = estimator.preparation_
     estimator.preparation_ = replace(prepared, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
@@ -126,9 +126,10 @@ def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: 
     set_coefficients(estimator, models)
 
 
-def first_scaling(models: PartitionedModels) -> Scaling:
-    """The units of the first task."""
-    return models.take(np.asarray([0]))[0].scaling
+def common_scaling(models: PartitionedModels) -> Scaling:
+    """Which units there are; their numbers where all tasks have the same, none where they are each task's own."""
+    first = models.take(np.asarray([0]))[0].scaling
+    return first.take([]) if first.data_dependent else first
 
 
 def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
@@ -139,25 +140,8 @@ def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
     estimator.intercept_ = models.lazy(_intercept_single if single else _intercept, () if single else (r,))
 
 
-def gain(estimator: Any) -> Any:
-    """Per task, as a lazy frame; each partition measures its own tasks."""
-    import dask
-    import dask.dataframe as dd
-
-    client, owns, common, boards, firsts, tasks = estimator._lazy
-    each = enumerate(zip(owns, estimator.models_.parts, firsts, strict=True))
-    frames = [
-        client.submit(worker.gain, own, part, common, boards, first, tasks.names_of(k), pure=False)
-        for k, (own, part, first) in each
-    ]
-    return dd.from_delayed([dask.delayed(f) for f in frames], meta=client.submit(_head, frames[0], pure=False).result())
-
-
 def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
     """A lazy frame with the task and the score of every row of lazy tasks, made where the rows are."""
-    import dask
-    import dask.dataframe as dd
-
     models = estimator.models_
     if not isinstance(models, PartitionedModels):
         raise OptionError("lazy tasks are predicted by models in partitions (runtime='dask'); load the table into memory")
@@ -172,7 +156,7 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
         cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
         parts = [_part(client, models.parts[j]) for j in needed]
         frames.append(client.submit(worker.predicted, own, at, estimator.classes_, cuts, *parts, pure=False))
-    return dd.from_delayed([dask.delayed(f) for f in frames], meta=client.submit(_head, frames[0], pure=False).result())
+    return lazy_frame(client, frames)
 
 
 def _part(client: Any, part: Any) -> Any:
@@ -200,10 +184,6 @@ def _nothing(part: Any) -> None:
 
 def _read_file(part: Any) -> Any:
     return part.read()
-
-
-def _head(frame: Any) -> Any:
-    return frame.iloc[:0]
 
 
 def _coef(part: worker.Part) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.partitioned import worker
 from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.tasks.prepare.scaling import ARRAYS
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,20 @@ class PartitionedModels:
         return da.concatenate(arrays)
 
 
+def lazy_frame(client: Any, frames: list[Any]) -> Any:
+    """Futures of frames as one lazy frame."""
+    import dask
+    import dask.dataframe as dd
+
+    with cluster_errors():
+        meta = client.submit(_head, frames[0], pure=False).result()
+    return dd.from_delayed([dask.delayed(f) for f in frames], meta=meta)
+
+
+def _head(frame: Any) -> Any:
+    return frame.iloc[:0]
+
+
 def _read(part: Any, read: Callable[[worker.Part], np.ndarray]) -> np.ndarray:
     if isinstance(part, PartFile):
         part = part.read()
@@ -79,6 +94,5 @@ def _joined(parts: list[worker.Part]) -> worker.Part:
     models = [p.models for p in parts]
     coef, intercept = (np.concatenate([getattr(m, n) for m in models]) for n in ("coef", "intercept"))
     whole = replace(models[0], coef=coef, intercept=intercept, kept=None, extra={})
-    names = ("shift", "scale", "y_shift", "y_scale")
-    arrays: dict[str, Any] = {n: np.concatenate([getattr(p.scaling, n) for p in parts]) for n in names}
+    arrays: dict[str, Any] = {n: np.concatenate([p.scaling.arrays[n] for p in parts]) for n in ARRAYS}
     return worker.Part(whole, replace(parts[0].scaling, **arrays))

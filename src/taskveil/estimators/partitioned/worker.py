@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +87,7 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
     block = own.block
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
-    found: Gain = measure_gain(common.method, block, record, part.models, names)
+    found: Gain = replace(measure_gain(common.method, block, record, part.models, names), rows=block.sizes)
     if block.kind == "regression":
         found = replace(found, target_scale=part.scaling.y_scale)
     return found.to_frame()
@@ -137,15 +138,13 @@ def part_bytes(part: Part, names: tuple[str, ...]) -> bytes:
     scaling = unpacked(part.scaling, m)
     columns: dict[str, Any] = {
         "task": pa.array(names, pa.string()), "coef": _lists(part.models.coef.reshape(m, r * d)),
-        "intercept": _lists(part.models.intercept), "shift": _lists(scaling.shift), "scale": _lists(scaling.scale),
-        "y_shift": pa.array(scaling.y_shift), "y_scale": pa.array(scaling.y_scale),
+        "intercept": _lists(part.models.intercept),
+        **{name: pa.array(values) if values.ndim == 1 else _lists(values) for name, values in scaling.arrays.items()},
     }  # fmt: skip
     if part.models.kept is not None:
         columns["kept"] = pa.array(np.asarray(part.models.kept, dtype=bool))
     columns |= {f"extra/{k}": pa.array(v) for k, v in part.models.extra.items() if v.ndim == 1}
-    about = {b"mode": part.scaling.mode.encode(), b"normalise": (part.scaling.normalise or "").encode(),
-             b"own_target": str(int(part.scaling.own_target)).encode()}  # fmt: skip
-    table = pa.table(columns).replace_schema_metadata(about)
+    table = pa.table(columns).replace_schema_metadata({b"scaling": json.dumps(scaling.about).encode()})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
@@ -174,13 +173,9 @@ def read_part(url: str, n_outputs: int, names: tuple[str, ...], sha256: str) -> 
     except (OSError, pa.ArrowException):
         raise DataError(f"{url.rsplit('/', 1)[-1]} is missing or damaged; restore it, or fit again") from None
     values = {n: _array(table.column(n)) for n in table.column_names if n != "task"}
-    m, about = table.num_rows, table.schema.metadata or {}
+    m, scaling = table.num_rows, Scaling.stored(values, json.loads(table.schema.metadata[b"scaling"]))
     if table.column("task").to_pylist() != list(names):
         raise DataError(f"{url.rsplit('/', 1)[-1]} holds other tasks than model.json says")
-    scaling = Scaling(
-        about[b"mode"].decode(), values["shift"], values["scale"], values["y_shift"], values["y_scale"],
-        about[b"normalise"].decode() or None, about[b"own_target"] == b"1",
-    )  # fmt: skip
     extra = {k.removeprefix("extra/"): v for k, v in values.items() if k.startswith("extra/")}
     coef = values["coef"].reshape(m, n_outputs, -1)
     return Part(Models(coef, values["intercept"].reshape(m, n_outputs), values.get("kept"), extra), scaling)

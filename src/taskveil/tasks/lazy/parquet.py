@@ -116,6 +116,8 @@ def _scanned(
     for url in urls:
         with _opened(url) as file:
             for number in range(file.metadata.num_row_groups):
+                if file.metadata.row_group(number).num_rows == 0:
+                    continue
                 frame = _read(file, number, url, [task] if labels is None else [task, target]).to_pandas()
                 if frame[task].isna().any():
                     raise DataError(f"the task column {task!r} has missing values; every row needs its task. Fill them first.")

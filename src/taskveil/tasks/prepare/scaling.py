@@ -17,7 +17,8 @@ Constant columns get scale 1. Held-out rows (mask) do not enter a task's own sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,11 @@ from taskveil.tasks.prepare.targets import block_targets, declared_units, link_o
 from taskveil.tasks.task import TaskSet
 from taskveil.threads import each
 
-__all__ = ["MODES", "Scaling", "fit_scaling", "undeclared_target"]
+__all__ = ["ARRAYS", "MODES", "Scaling", "fit_scaling", "undeclared_target"]
 
 MODES = ("own", "declared", "none", "pooled-standard")
 NORMALISE = (None, "row")
+ARRAYS = ("shift", "scale", "y_shift", "y_scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +49,22 @@ class Scaling:
     normalise: str | None = None
     own_target: bool = False  # the target's range was not declared: every task scales it by its own statistics
     link: str = "number"  # how a score becomes a prediction (targets.py)
+
+    @classmethod
+    def stored(cls, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Scaling:
+        """What `arrays` and `about` of another one say; an entry that an older file lacks has its default."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{n: arrays[n] for n in ARRAYS}, **{n: v for n, v in about.items() if n in known})
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Numbers of every task, by name."""
+        return {name: getattr(self, name) for name in ARRAYS}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Everything but the arrays: plain values that JSON can hold."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}
 
     @property
     def data_dependent(self) -> bool:
@@ -100,8 +118,7 @@ class Scaling:
 
     def take(self, tasks: Any) -> Scaling:
         """The scaling of some of the tasks."""
-        parts = (self.shift[tasks], self.scale[tasks], self.y_shift[tasks], self.y_scale[tasks])
-        return replace(self, **dict(zip(("shift", "scale", "y_shift", "y_scale"), parts, strict=True)))
+        return replace(self, **{name: values[tasks] for name, values in self.arrays.items()})
 
     def _rows(self, X: np.ndarray, task: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if self.mode == "none" and self.normalise is None:
