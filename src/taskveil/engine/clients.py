@@ -20,6 +20,7 @@ from taskveil.engine.batches import Rows, all_rows, row_batches, usable_rows
 from taskveil.engine.features import FeatureMap
 from taskveil.engine.models import Model, build
 from taskveil.engine.personalise import Option, Tuner, Tuning, choose
+from taskveil.engine.representation import HeadTuner, RepresentationRound, SharedModel, build_shared
 from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import from_grid
@@ -36,6 +37,14 @@ def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) 
         return build(description, features.n_features, n_outputs, kind)
 
 
+def shared_model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> SharedModel:
+    """The same for a representation below a head of each client's own."""
+    try:
+        return _named_shared(_frozen(description), features.n_features, n_outputs, kind)
+    except TypeError:
+        return build_shared(description, features.n_features, n_outputs, kind)
+
+
 def round_of(model: Model, work: LocalWork, exact_sum: bool) -> Round:
     """The compiled round; shared by all work of one shape, so that a second fit compiles nothing."""
     return _shared_round(model, replace(work, learning_rate=0.0, pull=0.0), exact_sum).with_work(work)
@@ -50,14 +59,19 @@ def _named_model(frozen: Any, n_features: int, n_outputs: int, kind: str) -> Mod
     return build(_thawed(frozen), n_features, n_outputs, kind)
 
 
+@lru_cache(maxsize=32)
+def _named_shared(frozen: Any, n_features: int, n_outputs: int, kind: str) -> SharedModel:
+    return build_shared(_thawed(frozen), n_features, n_outputs, kind)
+
+
 @lru_cache(maxsize=64)
 def _shared_round(model: Model, work: LocalWork, exact_sum: bool) -> Round:
-    return Round(model, work, exact_sum)
+    return (RepresentationRound if work.kind == "representation" else Round)(model, work, exact_sum)
 
 
 @lru_cache(maxsize=64)
 def _shared_tuner(model: Model) -> Tuner:
-    return Tuner(model, Tuning())
+    return (HeadTuner if isinstance(model, SharedModel) else Tuner)(model, Tuning())
 
 
 def _frozen(description: Any) -> Any:
@@ -159,7 +173,7 @@ class Clients:
         clients: np.ndarray, rate: float | None, round_number: int, bound: float,
     ) -> tuple[Any, np.ndarray]:
         """The same, but every client's message (clients of the block, p); zero outside the cohort."""
-        messages = np.zeros((self.n_clients, self.model.n_parameters))
+        messages = np.zeros((self.n_clients, self.model.n_shared))
         shown = jnp.asarray(anchors, jnp.float32)
         for piece in self._taken(compiled, member, clients, rate, round_number):
             new, raw = compiled.messages(self._cohort(compiled.work, models, started, shown, piece), piece.pool, bound)
@@ -218,7 +232,7 @@ class Clients:
         models = np.empty((self.n_clients, self.model.n_parameters), np.float32) if out is None else out
         chosen = np.zeros(self.n_clients, np.int64)
         errors = np.full((len(options), self.n_clients), np.nan)
-        alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
+        alone = [k for k, option in enumerate(options) if option.kind == "alone"]
         size = capacity(self.n_clients, None, tuner.chunk)
         for part, width in self.pieces(np.arange(self.n_clients), tuner.tuning.batch_size, size):
             padded = np.resize(part, size)
