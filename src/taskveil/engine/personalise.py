@@ -217,25 +217,26 @@ class Tuner:
 
 
 def choose(
-    losses: np.ndarray, errors: np.ndarray, weights: np.ndarray, alone: Sequence[int] = ()
+    losses: np.ndarray, errors: np.ndarray, weights: np.ndarray, alone: int | Sequence[int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best option of every client and its mean held-out errors.
 
     `losses`, `errors` (options, k, rows) on held-out rows, `weights` (k, rows) zero for padding. An option is judged by its
     mean error and by its mean loss, which weighs as much as two rows' errors (it decides where errors are few and nearly
-    tied); options other than those numbered `alone` must beat the best of these by a margin.
+    tied); options other than those numbered `alone` must beat the best of these, if there are any, by a margin.
     """
     mass = np.maximum(weights.sum(axis=1), 1e-12)
     judged = errors + (2 / np.maximum(mass, 2.0))[:, None] * losses
     mean = _over_rows(judged * weights) / mass
-    if len(alone):
-        best_alone = np.asarray(alone)[np.argmin(mean[list(alone)], axis=0)]
+    own = np.atleast_1d([] if alone is None else alone).astype(int)
+    if own.size:
+        best_alone = own[np.argmin(mean[own], axis=0)]
         difference = judged - judged[best_alone, np.arange(judged.shape[1])]
         average = _over_rows(difference * weights) / mass
         spread = np.sqrt(np.maximum(_over_rows(difference**2 * weights) / mass - average**2, 0))
         rows = np.maximum((weights > 0).sum(axis=1) - 1, 1)
         margin = CAUTION * spread / np.sqrt(rows)
-        margin[list(alone)] = 0.0
+        margin[own] = 0.0
         mean = mean + margin
     best = np.argmin(mean, axis=0)
     return best, _over_rows(errors * weights) / mass
