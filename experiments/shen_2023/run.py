@@ -1,6 +1,6 @@
 """Few classes per client: `shared-representation` beside PMTL as published, PP-SGD and `local`, all on our engine.
 
-    python -m experiments.shen_2023.run OUT.json [--seeds 1 2 3] [--epsilons 0.125 0.25 0.5 1] [--rows ours pmtl pp-sgd local]
+    python -m experiments.shen_2023.run OUT.json [--seeds 1 2 3] [--epsilons 0.125 0.25 0.5 1] [--rows ours pmtl pp-sgd local] [--ours JSON]
 
 Unit client, neighbours add-remove, delta 1/500, observer the other clients, in every row. The split: benchmarks/field/few_classes_data.py.
 `shared-representation` runs with one setting at every epsilon, frozen on seed 0. PMTL and PP-SGD are re-implementations, run over a
@@ -31,12 +31,13 @@ from taskveil.tasks.block import TaskBlock
 
 DELTA, CLASSES = 1 / 500, 10
 SMALL = {"name": "cnn", "channels": (8, 16), "hidden": 0}
-OURS: dict[str, Any] = {"model": SMALL, "rounds": 25, "server_rate": 0.1}
+OURS: dict[str, Any] = {"model": SMALL}
 PAPER = {"local_steps": 10, "learning_rate": 0.1, "personalise": "none"}
 
 
-def rows() -> dict[str, list[tuple[str, dict[str, Any], str]]]:
-    """Every row of the table: method, options, variant; several: a grid."""
+def rows(more: dict[str, Any]) -> dict[str, list[tuple[str, dict[str, Any], str]]]:
+    """Every row of the table: method, options, variant; several: a grid. `more` are other options of ours."""
+    ours = OURS | more
     networks = ({"name": "cnn"}, SMALL)
     pmtl = [
         ("mean", {**PAPER, "model": model, "strength": strength, "rounds": rounds}, "paper")
@@ -47,8 +48,8 @@ def rows() -> dict[str, list[tuple[str, dict[str, Any], str]]]:
         for rate, server in product((0.1, 1.0), (0.3, 3.0))
     ]
     return {
-        "ours": [("shared-representation", OURS, "sound")],
-        "without the choice": [("shared-representation", {**OURS, "personalise": "shared", "ridge": 1e-4}, "sound")],
+        "ours": [("shared-representation", ours, "sound")],
+        "without the choice": [("shared-representation", {**ours, "personalise": "shared", "ridge": 1e-4}, "sound")],
         "pmtl": pmtl, "pp-sgd": pp_sgd, "local": [("local", {}, "sound")],
     }  # fmt: skip
 
@@ -81,12 +82,12 @@ def offsets(client: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.bincount(client))])
 
 
-def results(seeds: list[int], epsilons: list[float], wanted: list[str]) -> Iterator[dict[str, Any]]:
+def results(seeds: list[int], epsilons: list[float], wanted: list[str], more: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for seed in seeds:
         data = split(seed)
         for row in wanted:
             for epsilon in epsilons if row != "local" else epsilons[-1:]:  # it releases nothing
-                for name, options, variant in rows()[row]:
+                for name, options, variant in rows(more)[row]:
                     began = time.perf_counter()
                     found = one(seed, name, options, variant, epsilon, data)
                     taken = round(time.perf_counter() - began, 2)
@@ -99,10 +100,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--epsilons", type=float, nargs="+", default=[0.125, 0.25, 0.5, 1.0])
-    parser.add_argument("--rows", nargs="+", default=list(rows()))
+    parser.add_argument("--rows", nargs="+", default=list(rows({})))
+    parser.add_argument("--ours", type=json.loads, default={})
     asked = parser.parse_args()
     found = []
-    for result in results(asked.seeds, asked.epsilons, asked.rows):
+    for result in results(asked.seeds, asked.epsilons, asked.rows, asked.ours):
         found.append(result)
         print({k: v for k, v in result.items() if k != "method"}, flush=True)
         asked.out.write_text(json.dumps(found, indent=1))

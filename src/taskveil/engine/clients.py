@@ -21,7 +21,7 @@ from taskveil.engine.features import FeatureMap
 from taskveil.engine.models import Model, build
 from taskveil.engine.personalise import Option, Tuner, Tuning, choose
 from taskveil.engine.representation import HeadTuner, RepresentationRound, SharedModel, build_shared
-from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity
+from taskveil.engine.rounds import CHUNK_ON_CPU, Cohort, LocalWork, Round, capacity
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import from_grid
 from taskveil.tasks.block import TaskBlock
@@ -29,7 +29,7 @@ from taskveil.tasks.block import TaskBlock
 SCORED_TOGETHER = 32  # rows of a client
 
 
-def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> Model:
+def model_of(description: Any, features: FeatureMap | Width, n_outputs: int, kind: str) -> Model:
     """The model behind the feature map; models given by name are built once per process."""
     try:
         return _named_model(_frozen(description), features.n_features, n_outputs, kind)
@@ -71,7 +71,12 @@ def _shared_round(model: Model, work: LocalWork, exact_sum: bool) -> Round:
 
 @lru_cache(maxsize=64)
 def _shared_tuner(model: Model) -> Tuner:
-    return (HeadTuner if isinstance(model, SharedModel) else Tuner)(model, Tuning())
+    return Tuner(model, Tuning())
+
+
+@lru_cache(maxsize=64)
+def _head_tuner(model: Model, n_inputs: int) -> HeadTuner:
+    return HeadTuner(model, Tuning(batch_size=None), n_inputs)
 
 
 def _frozen(description: Any) -> Any:
@@ -97,10 +102,21 @@ class Piece:
     weights: Any
 
 
+@dataclass(frozen=True, eq=False)
+class Width:
+    """Stands for a feature map whose values are known already."""
+
+    n_features: int
+    values: Any = None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.values)
+
+
 class Clients:
     """The clients of one block."""
 
-    def __init__(self, block: TaskBlock, features: FeatureMap, model: Model, seed: int):
+    def __init__(self, block: TaskBlock, features: FeatureMap | Width, model: Model, seed: int):
         self.block, self.features, self.model, self.seed = block, features, model, seed
         self.rows = usable_rows(block.offsets, block.weights)
         self.X = features(block.X)
@@ -223,6 +239,21 @@ class Clients:
         return Cohort(anchors, own, first, piece.member, piece.present, piece.index, piece.weights)
 
     # ------------------------------------------------------------ after the last release
+
+    def with_heads(self, shared: np.ndarray) -> tuple[Clients, HeadTuner]:
+        """The same clients with rows beside their features under a frozen representation, and what solves heads on them."""
+        model = self.model
+        assert isinstance(model, SharedModel)
+        width = (model.n_own // model.n_outputs) - 1  # of rows and features
+        linear = model_of("softmax", Width(width), model.n_outputs, "regression" if model.loss == "squared" else "classification")
+        found = np.zeros((self.block.n_rows, width), np.float32)
+        size = capacity(self.n_clients, None, CHUNK_ON_CPU)
+        for part, rows in self.pieces(np.arange(self.n_clients), None, size):
+            index, weights = all_rows(self.rows, np.resize(part, size), rows)
+            beside = np.asarray(model.beside(jnp.asarray(shared, jnp.float32), jnp.asarray(self.X[index])))
+            inside = weights[: part.size] > 0
+            found[index[: part.size][inside]] = beside[: part.size][inside]
+        return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features)
 
     def personalise(
         self, tuner: Tuner, options: tuple[Option, ...], anchors: np.ndarray, member: np.ndarray, first: np.ndarray,

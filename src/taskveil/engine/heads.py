@@ -83,15 +83,16 @@ def _inverse(product: Any, ridge: Any) -> Any:
 
 
 def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_outputs: int) -> Any:
+    """Steps on the coefficients, or on those of rows, H = scaled' a: then scores are cross a."""
     root, by_rows = jnp.sqrt(weights)[:, None], _by_rows(columns)
     scaled = root * columns
-    product = _times(scaled, scaled.T) if by_rows else _times(scaled.T, scaled)
+    cross = _times(columns, scaled.T) if by_rows else columns
+    product = root * cross if by_rows else _times(scaled.T, scaled)
     factor = cho_factor(CURVATURE[loss] * product + ridge * jnp.eye(product.shape[0]))
 
     def step(at: Any) -> Any:
         """Minus the step of a solve with the bound on the curvature."""
-        H = _times(scaled.T, at) if by_rows else at
-        slope = root * slopes(loss, _times(columns, H), targets)
+        slope = root * slopes(loss, _times(cross, at), targets)
         return cho_solve(factor, (slope if by_rows else _times(scaled.T, slope)) + ridge * at)
 
     def accelerated(_: int, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:

@@ -76,7 +76,6 @@ class Tuning:
     learning_rate: float = 0.1
     decay: float = 0.0  # ridge toward zero, for "alone" and all others alike
     alone_steps: int | None = None  # None: as many as the others
-    ridge: float = 0.01  # of heads that are solved before the first step (representation.py)
 
 
 class Tuner:

@@ -1,12 +1,11 @@
 """A representation for all below a head of each client's own (Collins et al. 2021; Shen et al. 2023).
 
     scores = x D + phi(x) H + b        own: D, H, b (first in the flat vector, they never leave);  shared: the parameters of phi
-    a round  client k solves two heads to the end on the public phi, one on each half of its rows, and walks E steps on phi, every
-             row under the head that did not see it; the message is the change of phi, and nothing else
+    a round  client k walks E steps on phi down the error that solved heads make on rows they did not see (heads.left_out_error);
+             the message is the direction of the change of phi, and nothing else
     finish   D, H, b are solved on all rows: on the representation (D = 0), on the rows themselves (H = 0, "alone"), or on both
 
-A head with as many features as rows fits them perfectly, and then nothing is left to say about phi: hence the two halves.
-The linear representation is a matrix with orthonormal columns, the alternating form of low-rank regression, W = B h.
+Why the head is not held fixed: docs/theory/shared-representation.md#rounds. The linear representation is a matrix with orthonormal columns, the alternating form of low-rank regression, W = B h.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -24,11 +24,10 @@ from jax.flatten_util import ravel_pytree
 from taskveil.engine.batches import Rows, all_rows
 from taskveil.engine.heads import SMALL, left_out_error, solve_head
 from taskveil.engine.models import Apply, Init, Model, adapt_module, cnn_body, mlp_body
-from taskveil.engine.personalise import Option, Tuner
+from taskveil.engine.personalise import Option, Tuner, Tuning
 from taskveil.engine.rounds import MOST_UNROLLED, Round, each_client
 from taskveil.errors import OptionError
 
-SOLVED = ("alone", "shared", "both")  # ways to personalise that are solved, not walked
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +37,15 @@ class SharedModel(Model):
     features: Apply = field(kw_only=True)
     unravel_shared: Callable[[Any], Any] = field(kw_only=True, repr=False)
 
-    def own_part(self, inputs: Any, weights: Any, bias: Any) -> Any:
-        """The own parameters as they stand in the flat vector."""
-        return ravel_pytree({"bias": bias, "inputs": inputs, "weights": weights})[0]
+    @cached_property
+    def beside(self) -> Any:
+        """Compiled: rows (k, n, d) of k clients beside their features, (k, n, d + width)."""
+
+        def client(rows: Any, shared: Any) -> Any:
+            return jnp.concatenate([rows, self.features(self.unravel_shared(shared), rows)], axis=1)
+
+        accelerator = jax.default_backend() != "cpu"
+        return jax.jit(lambda shared, rows: each_client(lambda r: client(r, shared), (rows,), accelerator))
 
 
 def build_shared(description: Any, n_features: int, n_outputs: int, kind: str) -> SharedModel:
@@ -126,32 +131,28 @@ class RepresentationRound(Round):
 
 
 class HeadTuner(Tuner):
-    """After the last release: heads are solved, with the option's strength as ridge; other options walk on from "shared"."""
+    """Heads solved after the last release, on rows that stand beside their features: the first `n_inputs` columns are the row.
 
-    model: SharedModel
+    The option says which columns count, its strength is the ridge. The others are zeroed, so that nothing is compiled again.
+    """
 
-    def __init__(self, *arguments: Any, **more: Any):
-        super().__init__(*arguments, **more)
-        self._solved = jax.jit(self._solve, static_argnums=(0,))
+    def __init__(self, model: Model, tuning: Tuning, n_inputs: int):
+        super().__init__(model, tuning)
+        self.n_inputs = n_inputs
+        self._solved = jax.jit(self._solve)
 
     def fit(
         self, option: Option, anchor: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, first: np.ndarray, seed: int,
         width: int | None = None,
     ) -> Any:  # fmt: skip
-        kind, ridge = (option.kind, option.strength) if option.kind in SOLVED else ("shared", self.tuning.ridge)
-        width = width or int(max(rows.sizes[tasks].max(initial=1), 1))
-        index, weights = all_rows(rows, tasks, width)
-        solved = self._solved(kind, jnp.asarray(anchor), index.astype(np.int32), weights, *pool, np.float32(ridge))
-        return solved if option.kind in SOLVED else super().fit(option, solved, pool, rows, tasks, first, seed, width)
+        index, weights = all_rows(rows, tasks, width or int(max(rows.sizes[tasks].max(initial=1), 1)))
+        counted = np.asarray([option.kind != "shared", option.kind != "alone", option.strength], np.float32)
+        return self._solved(index.astype(np.int32), weights, *pool, counted)
 
-    def _solve(self, kind: str, anchor: Any, index: Any, weights: Any, X: Any, y: Any, ridge: Any) -> Any:
-        def client(shared: Any, i: Any, weight: Any) -> Any:
-            rows, labels = X[i], y[i]
-            inputs, inner = (rows,), (self.model.features(self.model.unravel_shared(shared), rows),)
-            groups = {"alone": inputs, "shared": inner, "both": inputs + inner}[kind]
-            *found, bias = solve_head(groups, labels, weight, ridge, self.model.loss, self.model.n_outputs)
-            none = [jnp.zeros((g.shape[1], self.model.n_outputs)) for g in (rows, *inner)]
-            direct = found[0] if kind != "shared" else none[0]
-            return jnp.concatenate([self.model.own_part(direct, found[-1] if kind != "alone" else none[1], bias), shared])
+    def _solve(self, index: Any, weights: Any, X: Any, y: Any, counted: Any) -> Any:
+        def client(i: Any, weight: Any) -> Any:
+            groups = counted[0] * X[i, : self.n_inputs], counted[1] * X[i, self.n_inputs :]
+            inputs, inner, bias = solve_head(groups, y[i], weight, counted[2], self.model.loss, self.model.n_outputs)
+            return ravel_pytree({"bias": bias, "weights": jnp.concatenate([inputs, inner])})[0]
 
-        return each_client(client, (anchor, index, weights), self.accelerator)
+        return each_client(client, (index, weights), self.accelerator)

@@ -2,9 +2,10 @@
 
     scores of task k = phi(x) H_k + b_k;   phi public, on the billboard;   H_k, b_k never leave
 
-    round    a task solves its heads to the end on the public phi, then walks a few steps on phi below them (engine/representation.py)
-    release  "update": sum over a Poisson cohort of the clipped changes of phi, noised: see neural.py; the server adds its mean to
-             phi. A linear phi (d x width) is then turned into the nearest matrix with orthonormal columns: post-processing
+    round    a task solves heads to the end on the public phi and walks down the error they make on rows they did not see
+             (docs/theory/shared-representation.md#rounds); it sends the direction of the change of phi
+    release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width) is
+             then turned into the nearest matrix with orthonormal columns: post-processing
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
              grid, and keeps what predicts its own held-out rows best; what uses phi must beat "alone" by a margin
 
@@ -17,19 +18,22 @@ likewise where the aggregation hides messages from it. Not proved: that phi help
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from taskveil.methods.base import Models, PublicInfo, ServerSide, State, View
-from taskveil.methods.neural import NeuralMethod
+from taskveil.methods.neural import MOST_ROUNDS, NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
 from taskveil.methods.shared_prior import MOST, STATED, priors, weighed_models
-from taskveil.privacy.plan import Plan
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
-RIDGES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+SOLVED = ("alone", "shared", "both")
+WALKED = ("vanilla", "mean", "symmetrised-kl", "ewc")
+ROUNDS = 25
+RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 class SharedRepresentation(NeuralMethod):
@@ -38,19 +42,20 @@ class SharedRepresentation(NeuralMethod):
     model           the representation: "linear", {"name": "linear", "width": 4}, {"name": "mlp", "hidden": (32,)}, {"name": "cnn",
                     "hidden": 0}, an (init, apply) pair that maps rows to features, or a module
     ridge           of the heads that are solved during the rounds, relative to the mean squared length of the features
-    personalise     "choose", or one of shared ("none" is the same), alone, both, vanilla, mean, symmetrised-kl, ewc
-    options         what "choose" chooses among: names or (name, number), a ridge for shared, alone and both, else a strength;
-                    None: shared, alone and both with ridges 1e-4 to 1
-    features, rounds, rate, clip, local_steps, batch_size, learning_rate, server_rate, shrink, tune_steps, tune_rate, folds,
-    adaptive_clip, participations   as for the other neural methods
+    personalise     "choose"; shared ("none" is the same), alone or both, solved with `ridge`; vanilla, mean, symmetrised-kl or ewc:
+                    head and representation fine-tuned together, from the solved head
+    options         what "choose" chooses among: alone, shared, both or (name, ridge); None: all three, ridges 1e-5 to 1
+    server_rate     how far the server goes along the mean of the directions, in units of the length of the first phi
+    rounds          None: 25 (50 without noise): signal and noise of all rounds together grow alike, so noise sets no limit
+    features, rate, clip, strength, local_steps, batch_size, learning_rate, shrink, tune_steps, tune_rate, folds, participations
+                    as for the other neural methods; all messages have length `clip`
     """
 
     name = "shared-representation"
     variants = ("sound",)
     work_start = "shared"
     work_kind = "representation"
-    reference = "Shen, Ye, Kang, Hassani, Shokri 2023, Share Your Representation Only: Guaranteed Improvement of the Privacy-Utility Tradeoff"
-    ways: ClassVar[tuple[str, ...]] = ("shared", "alone", "both", "vanilla", "mean", "symmetrised-kl", "ewc")
+    reference = "Shen, Ye, Kang, Hassani, Shokri 2023, Share Your Representation Only (CENTAUR)"
 
     def __init__(
         self,
@@ -59,24 +64,24 @@ class SharedRepresentation(NeuralMethod):
         rounds: int | None = None,
         rate: float | None = None,
         clip: float = 1.0,
+        strength: float = 1.0,
         ridge: float = 0.01,
-        local_steps: int = 5,
-        batch_size: int | None = 16,
+        local_steps: int = 1,
+        batch_size: int | None = 64,
         learning_rate: float = 0.1,
-        server_rate: float = 1.0,
-        shrink: bool = True,
+        server_rate: float = 0.1,
+        shrink: bool = False,
         personalise: str | None = None,
         options: Any = None,
         tune_steps: int = 50,
         tune_rate: float | None = None,
         folds: int = 3,
-        adaptive_clip: float | None = None,
         participations: int | None = None,
     ):
         super().__init__(
-            model, features, rounds, rate, clip, local_steps=local_steps, batch_size=batch_size, learning_rate=learning_rate,
+            model, features, rounds, rate, clip, strength, local_steps=local_steps, batch_size=batch_size, learning_rate=learning_rate,
             server_rate=server_rate, shrink=shrink, personalise=personalise, options=options, tune_steps=tune_steps,
-            tune_rate=tune_rate, folds=folds, adaptive_clip=adaptive_clip, participations=participations,
+            tune_rate=tune_rate, folds=folds, participations=participations,
         )  # fmt: skip
         self.ridge = ridge
 
@@ -84,6 +89,10 @@ class SharedRepresentation(NeuralMethod):
         from taskveil.engine.clients import shared_model_of
 
         return shared_model_of(self.model, self.feature_map(public), public.n_outputs, public.kind)
+
+    def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        usual = ROUNDS if budget.epsilon is not None else MOST_ROUNDS
+        return usual if self.rounds is None else int(self.rounds)
 
     @property
     def orthonormal(self) -> bool:
@@ -93,17 +102,16 @@ class SharedRepresentation(NeuralMethod):
     def work(self, plan: Plan, public: PublicInfo) -> Any:
         return replace(super().work(plan, public), pull=float(self.ridge))
 
-    def tuning(self, public: PublicInfo) -> Any:
-        return replace(super().tuning(public), batch_size=None, ridge=float(self.ridge))
-
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
         from taskveil.engine.personalise import parse_options
 
         how = self.personalise or self.default_personalise
-        if how == "choose":
-            every = [(kind, ridge) for kind in ("alone", "shared", "both") for ridge in RIDGES]
-            return parse_options(every if self.options is None else self.options, float(self.ridge), self.ways)
-        return parse_options(("shared" if how == "none" else how,), float(self.ridge), self.ways)
+        if how in WALKED:
+            return parse_options((how,), float(self.strength), WALKED)
+        if how != "choose":
+            return parse_options(("shared" if how == "none" else how,), float(self.ridge), SOLVED)
+        every = [(kind, ridge) for kind in SOLVED for ridge in RIDGES]
+        return parse_options(every if self.options is None else self.options, float(self.ridge), SOLVED)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> NeuralTasks:
         return RepresentationTasks(self, block, public, plan)
@@ -113,17 +121,38 @@ class SharedRepresentation(NeuralMethod):
 
 
 class RepresentationTasks(NeuralTasks):
+    """After the last release the representation is a public map, and what is left to find is linear."""
+
+    method: SharedRepresentation
+
     def finish(self, state: State, view: View) -> Models:
-        """A linear model of one score per row is averaged over priors by evidence, as elsewhere; other heads are chosen."""
-        method, r = self.method, self.public.n_outputs
-        if not getattr(method, "orthonormal", False) or r > 1 or method.personalise or method.options or method.features:
-            return super().finish(state, view)
-        shared = np.asarray(self._anchors(view), dtype=np.float64)
-        found = weighed_models(self.block, self.public, self._priors(shared.reshape(self.public.n_features, -1)))
-        m, head = self.block.n_tasks, self.model.n_own - r - found.coef[0].size
-        inputs = found.coef.transpose(0, 2, 1).reshape(m, -1)
-        params = np.hstack([found.intercept, inputs, np.zeros((m, head)), np.repeat(shared, m, axis=0)])
-        return Models(np.zeros((m, r, 0)), np.zeros((m, r)), found.kept, {"params": params.astype(np.float32)})
+        shared = self._anchors(view)
+        plain = self.method.personalise is None and self.method.options is None and self.method.features is None
+        if plain and self.method.orthonormal and self.public.n_outputs == 1:
+            return self._weighed(shared)
+        options = self.method.tuning_options(self.public)
+        solved = options if options[0].kind in SOLVED else (replace(options[0], kind="shared", strength=float(self.method.ridge)),)
+        heads, tuner = self.clients.with_heads(shared[0])
+        everybody = np.ones((self.block.n_tasks, 1))
+        first = heads.model.start(0)
+        own, chosen, errors = heads.personalise(tuner, solved, first[None], everybody, first, int(self.method.folds))
+        params = np.hstack([own, np.repeat(shared, self.block.n_tasks, axis=0)])
+        return self._models(params if solved is options else self._walked(params, options), chosen, errors, options)
+
+    def _walked(self, params: np.ndarray, options: tuple[Any, ...]) -> np.ndarray:
+        """Head and representation fine-tuned together, from the solved head."""
+        from taskveil.engine.clients import tuner_of
+
+        tuner, each = tuner_of(self.model, self.method.tuning(self.public)), np.eye(self.block.n_tasks)
+        return self.clients.personalise(tuner, options, params, each, self.first, int(self.method.folds))[0]
+
+    def _weighed(self, shared: np.ndarray) -> Models:
+        """A linear model of one score per row is averaged over priors by evidence, as elsewhere."""
+        m, directions = self.block.n_tasks, shared.astype(np.float64).reshape(self.public.n_features, -1)
+        found = weighed_models(self.block, self.public, self._priors(directions))
+        head = np.zeros((m, directions.shape[1]))
+        params = np.hstack([found.intercept, found.coef[:, 0], head, np.repeat(shared, m, axis=0)])
+        return Models(np.zeros((m, 1, 0)), np.zeros((m, 1)), found.kept, {"params": params.astype(np.float32)})
 
     def _priors(self, directions: np.ndarray) -> list[Prior]:
         """Alone, and along the directions (d, width), which nobody has tested."""

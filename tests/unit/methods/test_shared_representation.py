@@ -96,14 +96,25 @@ def test_what_a_task_learns_alone_does_not_depend_on_the_billboard():
 def test_a_network_is_fitted_certified_saved_and_read_again(tmp_path):
     tasks = related_tasks(n_tasks=8, rows=(8, 12), kind="classification", classes=3)
     ids = [tasks.task_names[i] for i in tasks.task_of_row()]
-    options = ("alone", ("shared", 0.01), "vanilla", "mean", "symmetrised-kl", "ewc")
-    method = methods.get(NAME, model={"name": "mlp", "hidden": (5,)}, rounds=2, rate=0.5, options=options, tune_steps=3)
+    method = methods.get(NAME, model={"name": "mlp", "hidden": (5,)}, rounds=2, rate=0.5)
     est = tv.TaskClassifier(method, epsilon=2.0, delta=1e-3, seed=0, neighbours="add-remove").fit(tasks)
     assert est.certificate_.verify() and est.certificate_.statements[0].holds
     assert est.gain_.to_frame().shape[0] == 8
     est.save(tmp_path / "model")
     again = tv.load(tmp_path / "model")
     np.testing.assert_array_equal(est.predict_proba(tasks.X, task=ids), again.predict_proba(tasks.X, task=ids))
+
+
+@pytest.mark.parametrize("how", ["vanilla", "mean", "symmetrised-kl", "ewc"])
+def test_head_and_representation_can_be_tuned_together_afterwards(how):
+    """No step leaves what "shared" leaves; a step moves it."""
+    block, _ = low_rank_block(m=3)
+    found = []
+    for more in ({"personalise": "shared"}, {"personalise": how, "tune_steps": 0}, {"personalise": how, "tune_steps": 3}):
+        _, tasks, server, _ = sides(block, 1.0, rounds=1, model={"name": "mlp", "hidden": (4,)}, **more)
+        found.append(tasks.finish(tasks.start(), server.start()[1].view(None)).extra["params"])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert np.abs(found[2] - found[0]).max() > 1e-6
 
 
 def test_a_wrong_representation_or_way_is_refused_before_rows_are_read():
