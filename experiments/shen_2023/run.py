@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from benchmarks.field.few_classes_data import split
+
 from taskveil import methods
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
@@ -44,7 +44,7 @@ def rows(more: dict[str, Any]) -> dict[str, list[tuple[str, dict[str, Any], str]
         for model, strength, rounds in product(networks, (0.01, 0.1, 1.0), (20, 60))
     ]
     pp_sgd = [
-        ("pp-sgd", {"model": "softmax", "rate": 0.2, "rounds": 60, "clip": 0.2, "learning_rate": rate, "server_rate": server}, "sound")
+        ("pp-sgd", {"rate": 0.2, "rounds": 60, "clip": 0.2, "learning_rate": rate, "server_rate": server}, "sound")
         for rate, server in product((0.1, 1.0), (0.3, 3.0))
     ]
     return {

@@ -7,8 +7,8 @@ whatever their units; the constant column makes an intercept with a hundredth of
 problem is solved in the space of rows.
 
 Squared loss takes one step. For logistic and cross-entropy loss the curvature is at most 1/4 and 1/2 (Boehning & Lindsay 1988;
-Boehning 1992), so that every step solves with one factor and never overshoots; steps are accelerated (Nesterov 1983) and start over
-when they would go uphill (O'Donoghue & Candes 2015).
+Boehning 1992), so that every step solves with one factor and never overshoots; steps are accelerated (Nesterov 1983) and start
+over when they would go uphill (O'Donoghue & Candes 2015).
 
 What a head without row i would have said about row i follows from the same factor (Allen 1974): its residual is that of the head
 of all rows over 1 - h_ii, h the matrix that turns targets into fitted values.

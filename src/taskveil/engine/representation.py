@@ -5,7 +5,8 @@
              the message is the direction of the change of phi, and nothing else
     finish   D, H, b are solved on all rows: on the representation (D = 0), on the rows themselves (H = 0, "alone"), or on both
 
-Why the head is not held fixed: docs/theory/shared-representation.md#rounds. The linear representation is a matrix with orthonormal columns, the alternating form of low-rank regression, W = B h.
+Why the head is not held fixed: docs/theory/shared-representation.md#rounds. The linear representation is a matrix with
+orthonormal columns, the alternating form of low-rank regression, W = B h.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from taskveil.engine.models import Apply, Init, Model, adapt_module, cnn_body, m
 from taskveil.engine.personalise import Option, Tuner, Tuning
 from taskveil.engine.rounds import MOST_UNROLLED, Round, each_client
 from taskveil.errors import OptionError
-
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,18 +1,18 @@
-"""A representation learned together, privately, below a head of each task's own (CENTAUR, Shen et al. 2023; FedRep, Collins et al. 2021).
+"""A representation learned together, privately, below a head of each task's own (Shen et al. 2023; Collins et al. 2021).
 
     scores of task k = phi(x) H_k + b_k;   phi public, on the billboard;   H_k, b_k never leave
 
     round    a task solves heads to the end on the public phi and walks down the error they make on rows they did not see
              (docs/theory/shared-representation.md#rounds); it sends the direction of the change of phi
-    release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width) is
-             then turned into the nearest matrix with orthonormal columns: post-processing
+    release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width)
+             is then turned into the nearest matrix with orthonormal columns: post-processing
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
              grid, and keeps what predicts its own held-out rows best; what uses phi must beat "alone" by a margin
 
-**Privacy** (docs/theory/shared-representation.md#privacy). Unit task; only the change of phi is sent, clipped to `clip`, so the sum
-has l2 sensitivity clip (add-remove), 2 clip (replace-one), whatever head it was computed with. Heads are solved anew in every round
-and at the end, from the task's rows and the billboard; no state is kept. Observer: the other tasks, all colluding; the server
-likewise where the aggregation hides messages from it. Not proved: that phi helps.
+**Privacy** (docs/theory/shared-representation.md#privacy). Unit task; only the change of phi is sent, clipped to `clip`, so the
+sum has l2 sensitivity clip (add-remove), 2 clip (replace-one), whatever head it was computed with. Heads are solved anew in every
+round and at the end, from the task's rows and the billboard; no state is kept. Observer: the other tasks, all colluding; the
+server likewise where the aggregation hides messages from it. Not proved: that phi helps.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 class SharedRepresentation(NeuralMethod):
     """A shared representation and a head of each task's own.
 
-    model           the representation: "linear", {"name": "linear", "width": 4}, {"name": "mlp", "hidden": (32,)}, {"name": "cnn",
-                    "hidden": 0}, an (init, apply) pair that maps rows to features, or a module
+    model           the representation: "linear", {"name": "linear", "width": 4}, {"name": "mlp", "hidden": (32,)},
+                    {"name": "cnn", "hidden": 0}, an (init, apply) pair that maps rows to features, or a module
     ridge           of the heads that are solved during the rounds, relative to the mean squared length of the features
-    personalise     "choose"; shared ("none" is the same), alone or both, solved with `ridge`; vanilla, mean, symmetrised-kl or ewc:
-                    head and representation fine-tuned together, from the solved head
+    personalise     "choose"; shared ("none" is the same), alone or both, solved with `ridge`; vanilla, mean, symmetrised-kl or
+                    ewc: head and representation fine-tuned together, from the solved head
     options         what "choose" chooses among: alone, shared, both or (name, ridge); None: all three, ridges 1e-5 to 1
     server_rate     how far the server goes along the mean of the directions, in units of the length of the first phi
     rounds          None: 25 (50 without noise): signal and noise of all rounds together grow alike, so noise sets no limit
@@ -79,9 +79,8 @@ class SharedRepresentation(NeuralMethod):
         participations: int | None = None,
     ):
         super().__init__(
-            model, features, rounds, rate, clip, strength, local_steps=local_steps, batch_size=batch_size, learning_rate=learning_rate,
-            server_rate=server_rate, shrink=shrink, personalise=personalise, options=options, tune_steps=tune_steps,
-            tune_rate=tune_rate, folds=folds, participations=participations,
+            model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
+            personalise, options, tune_steps, tune_rate, folds=folds, participations=participations,
         )  # fmt: skip
         self.ridge = ridge
 
@@ -130,8 +129,9 @@ class RepresentationTasks(NeuralTasks):
         plain = self.method.personalise is None and self.method.options is None and self.method.features is None
         if plain and self.method.orthonormal and self.public.n_outputs == 1:
             return self._weighed(shared)
-        options = self.method.tuning_options(self.public)
-        solved = options if options[0].kind in SOLVED else (replace(options[0], kind="shared", strength=float(self.method.ridge)),)
+        options = solved = self.method.tuning_options(self.public)
+        if options[0].kind in WALKED:
+            solved = (replace(options[0], kind="shared", strength=float(self.method.ridge)),)
         heads, tuner = self.clients.with_heads(shared[0])
         everybody = np.ones((self.block.n_tasks, 1))
         first = heads.model.start(0)

@@ -10,8 +10,9 @@ import taskveil as tv
 from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.methods.base import PublicInfo
-from taskveil.methods.neural_sides import RELEASE
 from taskveil.privacy.plan import Budget, make_plan
+from taskveil.runtime import in_process
+from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
 
 pytest.importorskip("jax")
@@ -54,18 +55,11 @@ def test_only_the_representation_is_sent():
 
 def test_rounds_find_the_plane_of_the_models_and_keep_columns_orthonormal():
     block, B = low_rank_block()
-    method, tasks, server, _ = sides(block, None, model={"name": "linear", "width": 2}, rounds=40)
-    state, board = server.start()
-    before = inside(B, board.values["mean"].reshape(12, 2))
-    own = tasks.start()
-    for _ in range(40):
-        own, message = tasks.step(own, board.view(None))
-        total = message[RELEASE]
-        total = total.value if hasattr(total, "value") else np.asarray(total).sum(axis=0)
-        state, board = server.step(state, {RELEASE: total}, np.ones(block.n_tasks, bool))
-    found = board.values["mean"].reshape(12, 2).astype(float)
+    method, _, server, plan = sides(block, None, model={"name": "linear", "width": 2}, rounds=60, personalise="shared")
+    record = in_process.run(Run(method, server.public, plan), block)
+    before, found = (np.reshape(b.values["mean"], (12, 2)).astype(float) for b in (server.start()[1], record.billboards[-1]))
     np.testing.assert_allclose(found.T @ found, np.eye(2), atol=1e-5)
-    assert before < 0.5 and inside(B, found) > 0.95
+    assert inside(B, before) < 0.5 and inside(B, found) > 0.95
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
