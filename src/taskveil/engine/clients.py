@@ -20,7 +20,8 @@ from taskveil.engine.batches import Rows, all_rows, row_batches, usable_rows
 from taskveil.engine.features import FeatureMap
 from taskveil.engine.models import Model, build
 from taskveil.engine.personalise import Option, Tuner, Tuning, choose
-from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity
+from taskveil.engine.representation import HeadTuner, RepresentationRound, SharedModel, build_shared
+from taskveil.engine.rounds import CHUNK_ON_CPU, Cohort, LocalWork, Round, capacity
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import from_grid
 from taskveil.tasks.block import TaskBlock
@@ -28,12 +29,20 @@ from taskveil.tasks.block import TaskBlock
 SCORED_TOGETHER = 32  # rows of a client
 
 
-def model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> Model:
+def model_of(description: Any, features: FeatureMap | Width, n_outputs: int, kind: str) -> Model:
     """The model behind the feature map; models given by name are built once per process."""
     try:
         return _named_model(_frozen(description), features.n_features, n_outputs, kind)
     except TypeError:
         return build(description, features.n_features, n_outputs, kind)
+
+
+def shared_model_of(description: Any, features: FeatureMap, n_outputs: int, kind: str) -> SharedModel:
+    """The same for a representation below a head of each client's own."""
+    try:
+        return _named_shared(_frozen(description), features.n_features, n_outputs, kind)
+    except TypeError:
+        return build_shared(description, features.n_features, n_outputs, kind)
 
 
 def round_of(model: Model, work: LocalWork, exact_sum: bool) -> Round:
@@ -50,14 +59,24 @@ def _named_model(frozen: Any, n_features: int, n_outputs: int, kind: str) -> Mod
     return build(_thawed(frozen), n_features, n_outputs, kind)
 
 
+@lru_cache(maxsize=32)
+def _named_shared(frozen: Any, n_features: int, n_outputs: int, kind: str) -> SharedModel:
+    return build_shared(_thawed(frozen), n_features, n_outputs, kind)
+
+
 @lru_cache(maxsize=64)
 def _shared_round(model: Model, work: LocalWork, exact_sum: bool) -> Round:
-    return Round(model, work, exact_sum)
+    return (RepresentationRound if work.kind == "representation" else Round)(model, work, exact_sum)
 
 
 @lru_cache(maxsize=64)
 def _shared_tuner(model: Model) -> Tuner:
     return Tuner(model, Tuning())
+
+
+@lru_cache(maxsize=64)
+def _head_tuner(model: Model, n_inputs: int) -> HeadTuner:
+    return HeadTuner(model, Tuning(batch_size=None), n_inputs)
 
 
 def _frozen(description: Any) -> Any:
@@ -83,10 +102,21 @@ class Piece:
     weights: Any
 
 
+@dataclass(frozen=True, eq=False)
+class Width:
+    """Stands for a feature map whose values are known already."""
+
+    n_features: int
+    values: Any = None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(self.values)
+
+
 class Clients:
     """The clients of one block."""
 
-    def __init__(self, block: TaskBlock, features: FeatureMap, model: Model, seed: int):
+    def __init__(self, block: TaskBlock, features: FeatureMap | Width, model: Model, seed: int):
         self.block, self.features, self.model, self.seed = block, features, model, seed
         self.rows = usable_rows(block.offsets, block.weights)
         self.X = features(block.X)
@@ -159,7 +189,7 @@ class Clients:
         clients: np.ndarray, rate: float | None, round_number: int, bound: float,
     ) -> tuple[Any, np.ndarray]:
         """The same, but every client's message (clients of the block, p); zero outside the cohort."""
-        messages = np.zeros((self.n_clients, self.model.n_parameters))
+        messages = np.zeros((self.n_clients, self.model.n_shared))
         shown = jnp.asarray(anchors, jnp.float32)
         for piece in self._taken(compiled, member, clients, rate, round_number):
             new, raw = compiled.messages(self._cohort(compiled.work, models, started, shown, piece), piece.pool, bound)
@@ -210,6 +240,21 @@ class Clients:
 
     # ------------------------------------------------------------ after the last release
 
+    def with_heads(self, shared: np.ndarray) -> tuple[Clients, HeadTuner]:
+        """The same clients with rows beside their features under a frozen representation, and what solves heads on them."""
+        model = self.model
+        assert isinstance(model, SharedModel)
+        width = (model.n_own // model.n_outputs) - 1  # of rows and features
+        linear = model_of("softmax", Width(width), model.n_outputs, "regression" if model.loss == "squared" else "classification")
+        found = np.zeros((self.block.n_rows, width), np.float32)
+        size = capacity(self.n_clients, None, CHUNK_ON_CPU)
+        for part, rows in self.pieces(np.arange(self.n_clients), None, size):
+            index, weights = all_rows(self.rows, np.resize(part, size), rows)
+            beside = np.asarray(model.beside(jnp.asarray(shared, jnp.float32), jnp.asarray(self.X[index])))
+            inside = weights[: part.size] > 0
+            found[index[: part.size][inside]] = beside[: part.size][inside]
+        return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features)
+
     def personalise(
         self, tuner: Tuner, options: tuple[Option, ...], anchors: np.ndarray, member: np.ndarray, first: np.ndarray,
         folds: int, out: np.ndarray | None = None,
@@ -218,7 +263,7 @@ class Clients:
         models = np.empty((self.n_clients, self.model.n_parameters), np.float32) if out is None else out
         chosen = np.zeros(self.n_clients, np.int64)
         errors = np.full((len(options), self.n_clients), np.nan)
-        alone = next((k for k, option in enumerate(options) if option.kind == "alone"), None)
+        alone = [k for k, option in enumerate(options) if option.kind == "alone"]
         size = capacity(self.n_clients, None, tuner.chunk)
         for part, width in self.pieces(np.arange(self.n_clients), tuner.tuning.batch_size, size):
             padded = np.resize(part, size)

@@ -46,6 +46,12 @@ class Model:
     n_outputs: int
     unravel: Callable[[Any], Any] = field(repr=False)
     n_parameters: int = 0
+    n_own: int = 0  # how many of them, the first, never leave their task (representation.py)
+
+    @property
+    def n_shared(self) -> int:
+        """Length of a message."""
+        return self.n_parameters - self.n_own
 
     def start(self, seed: int) -> np.ndarray:
         """The data-independent first parameters, flat (p,) float32."""
@@ -123,23 +129,52 @@ def _linear(n_features: int, n_outputs: int) -> tuple[Init, Apply]:
 
 
 def _mlp(n_features: int, n_outputs: int, hidden: Any = (64,)) -> tuple[Init, Apply]:
-    widths = [n_features, *(int(h) for h in ([hidden] if isinstance(hidden, int) else hidden)), n_outputs]
+    return _with_head(mlp_body(n_features, hidden), n_outputs)
 
+
+def _cnn(n_features: int, n_outputs: int, **options: Any) -> tuple[Init, Apply]:
+    return _with_head(cnn_body(n_features, **options), n_outputs)
+
+
+@dataclass(frozen=True)
+class Body:
+    """The layers below a linear head: `apply` maps rows (n, d) to features (n, width); `init` takes a key for each layer."""
+
+    init: Init
+    apply: Apply
+    width: int
+    layers: int
+    precision: Any = None  # of the head's product
+
+
+def _with_head(body: Body, n_outputs: int) -> tuple[Init, Apply]:
     def init(key: Any) -> Any:
-        keys = jax.random.split(key, len(widths) - 1)
-        return [_dense(k, a, b) for k, a, b in zip(keys, widths[:-1], widths[1:])]
+        keys = jax.random.split(key, body.layers + 1)
+        return [*body.init(keys[:-1]), _dense(keys[-1], body.width, n_outputs)]
 
     def apply(params: Any, rows: Any) -> Any:
-        for layer in params[:-1]:
-            rows = jax.nn.relu(rows @ layer["weights"] + layer["bias"])
-        return rows @ params[-1]["weights"] + params[-1]["bias"]
+        inner, head = body.apply(params[:-1], rows), params[-1]
+        return jnp.matmul(inner, head["weights"], precision=body.precision) + head["bias"]
 
     return init, apply
 
 
-def _cnn(
-    n_features: int, n_outputs: int, channels: Any = (16, 32), hidden: int = 128, activations: str = "float32"
-) -> tuple[Init, Apply]:
+def mlp_body(n_features: int, hidden: Any = (64,)) -> Body:
+    widths = [n_features, *(int(h) for h in ([hidden] if isinstance(hidden, int) else hidden))]
+
+    def init(keys: Any) -> Any:
+        return [_dense(k, a, b) for k, a, b in zip(keys, widths[:-1], widths[1:])]
+
+    def apply(params: Any, rows: Any) -> Any:
+        for layer in params:
+            rows = jax.nn.relu(rows @ layer["weights"] + layer["bias"])
+        return rows
+
+    return Body(init, apply, widths[-1], len(widths) - 1)
+
+
+def cnn_body(n_features: int, channels: Any = (16, 32), hidden: int = 128, activations: str = "float32") -> Body:
+    """Two convolutions and a dense layer of `hidden` units; hidden=0: the head sits on the convolutions."""
     side = math.isqrt(n_features)
     if activations not in ACTIVATIONS:
         raise OptionError(f"activations must be {' or '.join(ACTIVATIONS)}; got {activations!r}")
@@ -147,20 +182,20 @@ def _cnn(
         raise OptionError(f"model 'cnn' needs square images whose side is a multiple of 4; got {n_features} features")
     first, second = (int(c) for c in channels)
     flat = (side // 4) ** 2 * second
+    sizes = [(9, first), (9 * first, second), *([(flat, hidden)] if hidden else [])]
     precision = _dense_precision(activations)
 
-    def init(key: Any) -> Any:
-        keys = jax.random.split(key, 4)
-        sizes = [(9, first), (9 * first, second), (flat, hidden), (hidden, n_outputs)]
+    def init(keys: Any) -> Any:
         return [_dense(k, a, b) for k, (a, b) in zip(keys, sizes)]
 
     def apply(params: Any, rows: Any) -> Any:
         images = convolution_layers(rows.reshape(-1, side, side, 1), params[:2], activations)
-        flat = images.reshape(images.shape[0], -1)
-        inner = jax.nn.relu(jnp.matmul(flat, params[2]["weights"], precision=precision) + params[2]["bias"])
-        return jnp.matmul(inner, params[3]["weights"], precision=precision) + params[3]["bias"]
+        inner = images.reshape(images.shape[0], -1)
+        for layer in params[2:]:
+            inner = jax.nn.relu(jnp.matmul(inner, layer["weights"], precision=precision) + layer["bias"])
+        return inner
 
-    return init, apply
+    return Body(init, apply, hidden or flat, len(sizes), precision)
 
 
 def _dense_precision(activations: str) -> Any:

@@ -23,6 +23,7 @@ quarter of a standard error, so that clients with few rows stay alone when in do
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,13 +56,13 @@ class Option:
         return words if self.scale == 1 else f"{words} x{self.scale:g}"
 
 
-def parse_options(options: Any, strength: float) -> tuple[Option, ...]:
+def parse_options(options: Any, strength: float, kinds: tuple[str, ...] = KINDS) -> tuple[Option, ...]:
     """Names, (name, strength) or (name, strength, scale) as options."""
     parsed = []
     for option in options:
         kind, *numbers = (option,) if isinstance(option, str) else option
-        if kind not in KINDS or len(numbers) > 2:
-            raise OptionError(f"unknown way to personalise {option!r}: expected one of {', '.join(KINDS)}")
+        if kind not in kinds or len(numbers) > 2:
+            raise OptionError(f"unknown way to personalise {option!r}: expected one of {', '.join(kinds)}")
         parsed.append(Option(str(kind), *(float(n) for n in numbers or [strength])))
     return tuple(parsed)
 
@@ -215,23 +216,27 @@ class Tuner:
 
 
 def choose(
-    losses: np.ndarray, errors: np.ndarray, weights: np.ndarray, alone: int | None
+    losses: np.ndarray, errors: np.ndarray, weights: np.ndarray, alone: int | Sequence[int] | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best option of every client and its mean held-out errors.
 
     `losses`, `errors` (options, k, rows) on held-out rows, `weights` (k, rows) zero for padding. An option is judged by its
     mean error and by its mean loss, which weighs as much as two rows' errors (it decides where errors are few and nearly
-    tied); where `alone` is among the options, others must beat it by a margin.
+    tied); options other than those numbered `alone` must beat the best of these, if there are any, by a margin.
     """
     mass = np.maximum(weights.sum(axis=1), 1e-12)
     judged = errors + (2 / np.maximum(mass, 2.0))[:, None] * losses
     mean = _over_rows(judged * weights) / mass
-    if alone is not None:
-        difference = judged - judged[alone]
+    own = np.atleast_1d([] if alone is None else alone).astype(int)
+    if own.size:
+        best_alone = own[np.argmin(mean[own], axis=0)]
+        difference = judged - judged[best_alone, np.arange(judged.shape[1])]
         average = _over_rows(difference * weights) / mass
         spread = np.sqrt(np.maximum(_over_rows(difference**2 * weights) / mass - average**2, 0))
         rows = np.maximum((weights > 0).sum(axis=1) - 1, 1)
-        mean = mean + CAUTION * spread / np.sqrt(rows)
+        margin = CAUTION * spread / np.sqrt(rows)
+        margin[own] = 0.0
+        mean = mean + margin
     best = np.argmin(mean, axis=0)
     return best, _over_rows(errors * weights) / mass
 

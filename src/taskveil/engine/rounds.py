@@ -49,14 +49,15 @@ class LocalWork:
     learning_rate: float = 0.1
     pull: float = 0.0  # lambda, toward the billboard
     start: str = "own"  # "own": from its last model; "shared": from the billboard, nothing is remembered
-    kind: str = "steps"  # "steps": local SGD; "residual": PP-SGD, one gradient at shared + own
+    kind: str = "steps"  # "steps": local SGD; "residual": PP-SGD, one gradient at shared + own;
+    # "representation": own head solved on all rows, then steps below it (representation.py)
     explicit: bool = False
     bit: float = 0.0  # adaptive clipping: weight of one more coordinate, (message fits - 1/2) * bit * bound
 
     @property
     def batch_in_a_step(self) -> int | None:
         """Rows a client brings to a step; None: all it has."""
-        return None if self.kind == "residual" else self.batch_size
+        return self.batch_size if self.kind == "steps" else None
 
 
 @dataclass(frozen=True)

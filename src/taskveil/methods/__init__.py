@@ -29,6 +29,7 @@ for _name, _place in {
     "fedavg": "taskveil.methods.fedavg:FedAvg",
     "fedprox": "taskveil.methods.fedprox:FedProx",
     "pp-sgd": "taskveil.methods.pp_sgd:PPSGD",
+    "shared-representation": "taskveil.methods.shared_representation:SharedRepresentation",
     # support vector machines
     "svm": "taskveil.methods.svm.method:Svm",
     "mocha": "taskveil.methods.mocha:Mocha",

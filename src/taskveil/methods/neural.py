@@ -166,7 +166,7 @@ class NeuralMethod(Method):
         return 1
 
     def total_shape(self, public: PublicInfo) -> tuple[int, ...]:
-        groups, p = self.n_groups(public), self.built(public).n_parameters
+        groups, p = self.n_groups(public), self.built(public).n_shared
         shape = (p,) if groups == 1 else (groups, p)
         return (p + 1,) if self.adaptive_clip is not None else shape
 

@@ -108,7 +108,7 @@ class NeuralTasks(TaskSide):
         return np.asarray(view["member"]) if "member" in view else np.ones((self.block.n_tasks, 1))
 
     def _anchors(self, view: View) -> np.ndarray:
-        return np.asarray(view["mean"], np.float32).reshape(-1, self.model.n_parameters)
+        return np.asarray(view["mean"], np.float32).reshape(-1, self.model.n_shared)
 
     def finish(self, state: State, view: View) -> Models:
         from taskveil.engine.clients import tuner_of
@@ -153,10 +153,10 @@ class NeuralTasks(TaskSide):
             kinds = np.asarray([option.kind for option in options])
             extra["choice"] = np.asarray([option.name for option in options])[chosen]
             kept = kinds[chosen] != "alone"
-            if len(options) > 1 and "alone" in kinds:
-                alone = int(np.flatnonzero(kinds == "alone")[0])
-                others = np.where(np.arange(len(options))[:, None] == alone, np.inf, errors)
-                extra["error_alone"], extra["error_shared"] = errors[alone], others.min(axis=0)
+            alone = kinds == "alone"
+            if len(options) > 1 and alone.any():
+                extra["error_alone"] = errors[alone].min(axis=0)
+                extra["error_shared"] = errors[~alone].min(axis=0, initial=np.inf)
         return Models(np.zeros((m, r, 0)), np.zeros((m, r)), kept, extra)
 
 
@@ -179,7 +179,8 @@ class NeuralServer(ServerSide):
         return np.maximum(self.everybody * self.method.still_asked(t, self.rate), 1.0)
 
     def start(self) -> tuple[State, Billboard]:
-        first = np.repeat(self.model.start(self.public.seed or 0)[None].astype(np.float64), self.groups, axis=0)
+        start = self.model.start(self.public.seed or 0)[self.model.n_own :]
+        first = np.repeat(start[None].astype(np.float64), self.groups, axis=0)
         state = {"mean": first, "round": np.array(0), "clip": np.array(float(self.method.clip))}
         return state, Billboard(0, self._shown(state), per_task=PER_TASK)
 

@@ -1,0 +1,86 @@
+"""Heads solved to the end: against normal equations, a general optimiser, and refits without each row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+pytest.importorskip("jax")
+
+from taskveil.engine.heads import CONSTANT, left_out_error, solve_head
+
+SHAPES = {"more rows than columns": (14, 4), "fewer": (7, 12)}
+RIDGE = 0.05
+
+
+def problem(shape: str, outputs: int = 2):
+    n, width = SHAPES[shape]
+    rng = np.random.default_rng(n)
+    weights = np.append(np.full(n - 1, 1 / (n - 1)), 0.0)  # the last row is padding
+    return rng.standard_normal((n, width)) * 3 + 1, rng.standard_normal((n, outputs)), weights
+
+
+def columns_of(features, weights):
+    """As in the module's docstring, written a second time."""
+    spread = np.sqrt((weights[:, None] * (features - weights @ features) ** 2).sum())
+    return np.hstack([features / spread, np.full((len(features), 1), CONSTANT)]), spread
+
+
+def ridge_head(columns, y, weights):
+    product = (columns.T * weights) @ columns + RIDGE * np.eye(columns.shape[1])
+    return np.linalg.solve(product, (columns.T * weights) @ y)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_head_for_squared_loss_solves_the_normal_equations(shape):
+    features, y, weights = problem(shape)
+    columns, spread = columns_of(features, weights)
+    expected = ridge_head(columns, y, weights)
+    H, bias = solve_head((features,), y, weights, RIDGE, "squared", 2)
+    np.testing.assert_allclose(H, expected[:-1] / spread, atol=2e-4)
+    np.testing.assert_allclose(bias, expected[-1] * CONSTANT, atol=2e-3)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_head_for_classes_is_the_optimum_a_general_optimiser_finds(shape, loss):
+    features, y, weights = problem(shape, 3)
+    columns, spread = columns_of(features, weights)
+    signs, labels = np.where(y > 0, 1.0, -1.0), y.argmax(axis=1)
+
+    def objective(flat):
+        H = flat.reshape(-1, 3)
+        scores = columns @ H
+        if loss == "logistic":
+            each = np.logaddexp(0, -signs * scores).sum(axis=1)
+        else:
+            each = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(labels)), labels]
+        return weights @ each + RIDGE / 2 * (H**2).sum()
+
+    best = minimize(objective, np.zeros(columns.shape[1] * 3), method="BFGS", options={"gtol": 1e-7})
+    H, bias = solve_head((features,), signs if loss == "logistic" else labels, weights, RIDGE, loss, 3)
+    found = np.vstack([np.asarray(H) * spread, np.asarray(bias) / CONSTANT])
+    assert objective(found.ravel()) <= best.fun + 1e-5
+    np.testing.assert_allclose(found, best.x.reshape(-1, 3), atol=5e-3)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_error_on_left_out_rows_is_that_of_refits_without_them(shape):
+    """The twin: the error of the head that saw the row is smaller, so the closed form is not simply the residual."""
+    features, y, weights = problem(shape)
+    columns, _ = columns_of(features, weights)
+    total = seen = 0.0
+    for i in np.flatnonzero(weights):
+        without = np.where(np.arange(len(weights)) == i, 0.0, weights)
+        total += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, without)) ** 2).sum() / 2
+        seen += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, weights)) ** 2).sum() / 2
+    assert float(left_out_error(features, y, weights, RIDGE)) == pytest.approx(total, rel=1e-3)
+    assert seen < 0.9 * total
+
+
+def test_the_length_of_features_does_not_count():
+    features, y, weights = problem("fewer")
+    assert float(left_out_error(1e3 * features, y, weights, RIDGE)) == pytest.approx(
+        float(left_out_error(features, y, weights, RIDGE)), rel=1e-3
+    )

@@ -1,0 +1,123 @@
+"""`shared-representation`: what is sent, what is learned, and what a task is left with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.support.small import related_tasks
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.errors import OptionError
+from taskveil.methods.base import PublicInfo
+from taskveil.privacy.plan import Budget, make_plan
+from taskveil.runtime import in_process
+from taskveil.runtime.run import Run
+from taskveil.tasks.block import TaskBlock
+
+pytest.importorskip("jax")
+
+NAME = "shared-representation"
+BUDGET = Budget(epsilon=1.0, delta=1e-3, neighbours="add-remove")
+
+
+def low_rank_block(m=60, n=24, d=12, k=2, seed=0):
+    """Numbers whose models lie in a common plane: y = x B h + noise."""
+    rng = np.random.default_rng(seed)
+    B = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    X = rng.standard_normal((m * n, d))
+    W = rng.standard_normal((m, k)) @ B.T
+    y = (X * np.repeat(W, n, axis=0)).sum(axis=1) + 0.3 * rng.standard_normal(m * n)
+    return TaskBlock(X, y[:, None], np.arange(m + 1) * n), B
+
+
+def sides(block, epsilon, **options):
+    budget = Budget(epsilon=epsilon, delta=1e-3, neighbours="add-remove")
+    public = PublicInfo(block.n_tasks, block.n_features, 1, "regression", seed=0)
+    method = methods.get(NAME, **options)
+    plan = make_plan(method.requests(public, budget), budget)
+    return method, method.task_side(block, public, plan), method.server_side(public, plan), plan
+
+
+def inside(B, directions) -> float:
+    """Share of the plane B (d, k) that lies in the span of the directions: 1 where they contain it."""
+    return float(np.square(np.linalg.qr(directions)[0].T @ B).sum() / B.shape[1])
+
+
+def test_only_the_representation_is_sent():
+    """The head has 12 + 3 columns and an intercept of its own; the release has d x width numbers."""
+    public = PublicInfo(50, 12, 1, "regression", seed=0)
+    method = methods.get(NAME, model={"name": "linear", "width": 3}, rounds=2)
+    model = method.built(public)
+    assert [r.contribution.shape for r in method.requests(public, BUDGET)] == [(36,), (36,)]
+    assert (model.n_own, model.n_shared) == (1 + 12 + 3, 36)
+
+
+def test_rounds_find_the_plane_of_the_models_and_keep_columns_orthonormal():
+    block, B = low_rank_block()
+    method, _, server, plan = sides(block, None, model={"name": "linear", "width": 2}, rounds=60, personalise="shared")
+    record = in_process.run(Run(method, server.public, plan), block)
+    before, found = (np.reshape(b.values["mean"], (12, 2)).astype(float) for b in (server.start()[1], record.billboards[-1]))
+    np.testing.assert_allclose(found.T @ found, np.eye(2), atol=1e-5)
+    assert inside(B, before) < 0.5 and inside(B, found) > 0.95
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
+def test_a_message_is_a_direction_whatever_the_units_of_the_target(size):
+    """Its norm is `clip`, so that no clipping norm has to be looked up; the runtime clips it again like any other."""
+    block, _ = low_rank_block(m=3)
+    big = TaskBlock(block.X, block.y * size, block.offsets)
+    method, tasks, server, plan = sides(big, 1.0, rounds=1, clip=0.5)
+    work = tasks._work(tasks.start(), server.start()[1].view(None))
+    _, messages = tasks.clients.each_message(*work, method.clip)
+    np.testing.assert_allclose(np.linalg.norm(messages, axis=1), 0.5, rtol=1e-3)
+
+
+def test_what_a_task_learns_alone_does_not_depend_on_the_billboard():
+    """The twin: with "shared" it does."""
+    tasks = related_tasks(n_tasks=6, rows=(12, 16), kind="classification", classes=3)
+    ids = [tasks.task_names[i] for i in tasks.task_of_row()]
+
+    def scores(how, noise):
+        method = methods.get(NAME, rounds=1, personalise=how, shrink=False)
+        est = tv.TaskClassifier(method, epsilon=0.5, delta=1e-3, seed=0, insecure_noise_seed=noise).fit(tasks)
+        return est.predict_proba(tasks.X, task=ids)
+
+    np.testing.assert_array_equal(scores("alone", 1), scores("alone", 2))
+    assert not np.array_equal(scores("shared", 1), scores("shared", 2))
+
+
+def test_a_network_is_fitted_certified_saved_and_read_again(tmp_path):
+    tasks = related_tasks(n_tasks=8, rows=(8, 12), kind="classification", classes=3)
+    ids = [tasks.task_names[i] for i in tasks.task_of_row()]
+    method = methods.get(NAME, model={"name": "mlp", "hidden": (5,)}, rounds=2, rate=0.5)
+    est = tv.TaskClassifier(method, epsilon=2.0, delta=1e-3, seed=0, neighbours="add-remove").fit(tasks)
+    assert est.certificate_.verify() and est.certificate_.statements[0].holds
+    assert est.gain_.to_frame().shape[0] == 8
+    est.save(tmp_path / "model")
+    again = tv.load(tmp_path / "model")
+    np.testing.assert_array_equal(est.predict_proba(tasks.X, task=ids), again.predict_proba(tasks.X, task=ids))
+
+
+@pytest.mark.parametrize("how", ["vanilla", "mean", "symmetrised-kl", "ewc"])
+def test_head_and_representation_can_be_tuned_together_afterwards(how):
+    """No step leaves what "shared" leaves; a step moves it."""
+    block, _ = low_rank_block(m=3)
+    found = []
+    for more in ({"personalise": "shared"}, {"personalise": how, "tune_steps": 0}, {"personalise": how, "tune_steps": 3}):
+        _, tasks, server, _ = sides(block, 1.0, rounds=1, model={"name": "mlp", "hidden": (4,)}, **more)
+        found.append(tasks.finish(tasks.start(), server.start()[1].view(None)).extra["params"])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert np.abs(found[2] - found[0]).max() > 1e-6
+
+
+def test_a_wrong_representation_or_way_is_refused_before_rows_are_read():
+    tasks = related_tasks(n_tasks=4, kind="regression")
+    for options, words in (
+        ({"model": "tree"}, "unknown representation"),
+        ({"model": {"name": "linear", "depth": 3}}, "does not have the options"),
+        ({"options": ("shared", "pooled")}, "unknown way to personalise"),
+        ({"ridge": 0.0}, "ridge"),
+    ):
+        with pytest.raises(OptionError, match=words):
+            tv.TaskRegressor(methods.get(NAME, **options), epsilon=1.0).fit(tasks)
