@@ -93,3 +93,83 @@ def test_the_printed_constants_keep_the_rank_of_the_paper():
     assert np.linalg.matrix_rank(state.P, tol=1e-9).tolist()[0] == 3
     assert np.linalg.matrix_rank(state.P, tol=1e-9).tolist()[1] > 10
     assert replace(setting, step=0.05).penalty == pytest.approx(0.03)
+
+
+# ------------------------------------------------------------------- federated MTL-SVM
+
+
+def svm_algorithm_1(X, y, offsets, C2, rounds):
+    """Lines 1-17 of Algorithm 1 with eq. 32, one row at a time; classification, no masks."""
+    K, d = len(offsets) - 1, X.shape[1]
+    w, V = np.zeros(d), np.zeros((K, d))
+    for _ in range(rounds):
+        total = np.zeros(d)
+        for k in range(K):
+            dw = np.zeros(d)
+            for i in range(offsets[k], offsets[k + 1]):
+                dw += y[i] * (1 - y[i] * (w + V[k]) @ X[i]) / (X[i] @ X[i]) * X[i]
+            V[k] = V[k] + dw / C2
+            total += dw
+        w = total
+    return w, V
+
+
+def test_the_paper_variant_of_svm_is_algorithm_1_as_boxed():
+    from taskveil.methods.svm.method import Svm
+    from taskveil.tasks.block import TaskBlock
+
+    rng = np.random.default_rng(2)
+    X, y, offsets = rng.standard_normal((7, 6)), np.where(rng.random(7) < 0.5, -1.0, 1.0), np.array([0, 3, 4, 7])
+    block = TaskBlock(X, y, offsets, kind="classification")
+    method = Svm(C1=1.0, C2=5.0, rounds=3)
+    public = PublicInfo(3, 6, 1, "classification", fit_intercept=False)
+    budget = replace(Budget(None, 1e-5), variant="paper")
+    plan = make_plan(method.requests(public, budget), budget)
+    tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
+    state, (at, board) = tasks.start(), server.start()
+    for _ in range(3):
+        state, message = tasks.step(state, board.view(None))
+        at, board = server.step(at, {k: v.sum(axis=0) for k, v in message.items()}, np.ones(3, dtype=bool))
+    w, V = svm_algorithm_1(X, y, offsets, 5.0, 3)
+    np.testing.assert_allclose(board.values["shared"][0][:6], w, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(state["own"][:, 0, :6], V, rtol=1e-12, atol=1e-12)
+
+
+def test_the_readings_of_the_svm_start_from_the_same_box():
+    from experiments.ponomarenko_2023.readings import epoch
+
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((5, 4)), np.array([1.0, -1.0, 1.0, 1.0, -1.0])
+    w, v = np.zeros(4), np.zeros((1, 4))
+    sent = epoch(X, y, w, v[0], 1 / 5.0, "boxed", rng)
+    boxed, V = svm_algorithm_1(X, y, np.array([0, 5]), 5.0, 1)
+    np.testing.assert_allclose(sent, boxed, atol=1e-12)
+    np.testing.assert_allclose(v, V, atol=1e-12)
+    one = epoch(X[:1], y[:1], w, np.zeros(4), 1 / 5.0, "sequential", rng)  # a single row: eq. 13 divides by 1 + 1/C2
+    np.testing.assert_allclose(one, y[0] * X[0] / (X[0] @ X[0]) / 1.2, atol=1e-12)
+
+
+def test_rows_are_solved_for_where_the_updates_hold_enough_numbers_and_not_beyond():
+    """Section 6.1. d + 1 updates fix A and b; a single row follows from them, eight rows in three dimensions do not."""
+    from experiments.ponomarenko_2023 import reconstruction as r
+
+    rng = np.random.default_rng(4)
+    for n, share in ((1, 1.0), (8, 0.0)):
+        X, y = rng.standard_normal((n, 3)), np.where(rng.random(n) < 0.5, -1.0, 1.0)
+        points = rng.standard_normal((4, 3))
+        A, b = r.moments(points, r.updates(X, y, points))
+        squares = np.einsum("nd,nd->n", X, X)
+        np.testing.assert_allclose(A, (X / squares[:, None]).T @ X, atol=1e-9)
+        np.testing.assert_allclose(b, (y / squares) @ X, atol=1e-9)
+        guess, left = r.solve_rows(A, b, n, rng, 8)
+        assert left < 1e-6 and r.recovered(guess, y[:, None] * X) <= share + 1e-9
+        if share:
+            assert r.recovered(guess, y[:, None] * X) == share
+
+
+def test_the_operation_counts_are_those_of_equations_15_and_29():
+    """By hand for two rows of three features."""
+    from experiments.ponomarenko_2023 import complexity
+
+    assert complexity.classification(2, 3) == {"alpha": 2 * (9 + 6 + 3 + 1), "w": 2 * (3 + 3 + 2), "v": 2 * (3 + 3 + 4), "end": 9}
+    assert complexity.regression(2, 3) == {"alpha": 2 * 2 * (6 + 3 + 3 + 4), "w": 2 * (6 + 6 + 2), "v": 2 * (6 + 6 + 4), "end": 43}
