@@ -1,13 +1,14 @@
 """What every reproduced figure shares: how a result looks, where it is written, how a claim is tested.
 
 An item is a function (quick, seed) -> Result. Its tables and pictures are generated from the JSON it leaves; nothing is typed
-by hand. A claim about a shape is an inequality over our numbers with its significance; one that fails is reported as failed.
+by hand. What becomes of a claim is decided in verdicts.py; one that fails is reported as failed.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -16,21 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import ttest_1samp, ttest_rel
 
-ALPHA = 0.05
+from experiments.verdicts import WORDS, Check, below, complete, computed, document, near, not_above, positive
 
-
-@dataclass
-class Check:
-    """One claim of a paper as an inequality: `holds` is None where our repeats cannot decide."""
-
-    claim: str
-    left: float
-    right: float
-    p_value: float
-    holds: bool | None
-    about: str = "paper"  # or "ours": a claim about what we ship
+__all__ = [
+    "Check", "Result", "below", "computed", "execute", "near", "not_above", "positive", "summary", "together", "verdict", "versions",
+]  # fmt: skip
 
 
 @dataclass
@@ -40,7 +32,7 @@ class Result:
     name: str
     paper: str
     claim: str
-    paper_value: str
+    paper_value: str  # what the paper prints there
     as_printed: str = ""
     sound: str = ""
     verdict: str = ""
@@ -49,34 +41,6 @@ class Result:
     axes: dict[str, str] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
-
-
-def below(claim: str, left: Any, right: Any, about: str = "paper") -> Check:
-    """Is `left` smaller than `right`, repeat by repeat? One-sided paired t test; undecided unless either side is significant."""
-    a, b = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
-    if a.size < 2 or np.allclose(a, b):
-        return Check(claim, float(a.mean()), float(b.mean()), 1.0, bool(a.mean() <= b.mean()) if a.size < 2 else None, about)
-    p = float(ttest_rel(a, b, alternative="less").pvalue)
-    holds = True if p < ALPHA else False if p > 1 - ALPHA else None
-    return Check(claim, float(a.mean()), float(b.mean()), p, holds, about)
-
-
-def not_above(claim: str, left: Any, right: Any, margin: float = 0.0, about: str = "paper") -> Check:
-    """Is `left` at most `right` (1 + margin)? False only where it is significantly above."""
-    a, b = np.asarray(left, dtype=float), (1 + margin) * np.asarray(right, dtype=float)
-    if a.size < 2 or np.allclose(a, b):
-        return Check(claim, float(a.mean()), float(b.mean()), 1.0, bool(a.mean() <= b.mean() + 1e-9 * abs(b.mean())), about)
-    p = float(ttest_rel(a, b, alternative="greater").pvalue)
-    return Check(claim, float(a.mean()), float(b.mean()), p, not p < ALPHA, about)
-
-
-def positive(claim: str, values: Any, about: str = "paper") -> Check:
-    """Is the mean of `values` above zero?"""
-    v = np.asarray(values, dtype=float)
-    if v.size < 2 or np.ptp(v) == 0:
-        return Check(claim, float(v.mean()), 0.0, 1.0, bool(v.mean() > 0), about)
-    p = float(ttest_1samp(v, 0.0, alternative="greater").pvalue)
-    return Check(claim, float(v.mean()), 0.0, p, True if p < ALPHA else False if p > 1 - ALPHA else None, about)
 
 
 def summary(scores: list[float]) -> dict[str, Any]:
@@ -92,6 +56,7 @@ def execute(item: Callable[..., Result], quick: bool, seed: int, folder: Path, r
     if repeats is not None and "repeats" not in inspect.signature(item).parameters:
         raise ValueError(f"{item.__name__} has no number of replications to set")
     result = item(quick=quick, seed=seed, **({} if repeats is None else {"repeats": repeats}))
+    result.checks = [complete(c, place(result.name), result.paper_value, result.axes.get("y", "")) for c in result.checks]
     result.verdict = result.verdict or verdict(result.checks)
     result.run = {
         "seed": seed, "quick": quick, "repeats": repeats, "seconds": round(time.perf_counter() - started, 2),
@@ -100,17 +65,23 @@ def execute(item: Callable[..., Result], quick: bool, seed: int, folder: Path, r
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{result.name}-quick" if quick else result.name
-    document = asdict(result)
-    (folder / f"{stem}.json").write_text(json.dumps(document, indent=1, default=float))
+    kept = asdict(result) | {"checks": [document(c) for c in result.checks]}
+    (folder / f"{stem}.json").write_text(json.dumps(kept, indent=1, default=float))
     if result.series:
         write_chart(folder / f"{stem}.svg", f"{result.paper}, {result.name}", result.series, result.axes)
-    return document
+    return kept
+
+
+def place(name: str) -> str:
+    """Where in the paper an item stands: "fig3" -> "Fig. 3", "table1" -> "Table 1"; others are named by what they are."""
+    kind, number = re.fullmatch(r"(fig|table)?(.*)", name).groups()  # type: ignore[union-attr]
+    return f"Fig. {number}" if kind == "fig" else f"Table {number}" if kind else name
 
 
 def verdict(checks: list[Check]) -> str:
-    """In words: what holds, what does not, what our repeats cannot decide."""
+    """In words: what holds, what fails, what our runs cannot tell."""
     said = []
-    for word, value in (("holds", True), ("FAILS", False), ("undecided", None)):
+    for value, word in WORDS.items():
         claims = together([c.claim for c in checks if c.holds is value])
         if claims:
             said.append(f"{word}: " + "; ".join(claims))

@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from experiments.verdicts import WORDS
+
 HERE = Path(__file__).parent
-WORDS = {True: "holds", False: "**fails**", None: "undecided"}
 
 
 def main(folders: list[str]) -> None:
@@ -45,22 +46,26 @@ def section(prefix: str, item: str, document: dict[str, Any], table: Any) -> str
     if table is not None:
         lines.append(markdown(*table(document)))
     if document["checks"]:
-        rows = [
-            [
-                c["claim"],
-                "ours" if c["about"] == "ours" else "paper",
-                f"{c['left']:.4g}",
-                f"{c['right']:.4g}",
-                f"{c['p_value']:.2g}",
-                WORDS[c["holds"]],
-            ]
-            for c in document["checks"]
-        ]
-        lines.append(markdown(["claim", "whose", "left", "right", "p", "verdict"], rows))
+        rows = [[c["claim"], c["about"], *measured(c), outcome(c)] for c in document["checks"]]
+        lines.append(markdown(["claim", "whose", "quantity", "where", "printed", "ours", "interval", "verdict"], rows))
     stem = f"{document['name']}-quick" if run["quick"] else document["name"]
     if document["series"]:
         lines.append(f"![{item}](results/{stem}.svg)")
     return "\n\n".join(lines)
+
+
+def measured(check: dict[str, Any]) -> list[str]:
+    """Quantity, place, printed value, ours, interval of what must be positive; results made before intervals had a p value."""
+    ours = f"{check['left']:.4g} against {check['right']:.4g}"
+    if "p_value" in check:
+        return ["", "", "", ours, f"p {check['p_value']:.2g}"]
+    ends = [f"{check[e]:.3g}" if check[e] is not None else "?" for e in ("low", "high")]
+    runs = f", {check['runs']} runs" if check["runs"] else ""
+    return [check["quantity"], check["place"], check["printed"], ours, f"{ends[0]} to {ends[1]}{runs}"]
+
+
+def outcome(check: dict[str, Any]) -> str:
+    return f"**{WORDS[False]}**" if check["holds"] is False else WORDS[check["holds"]]
 
 
 def markdown(header: list[str], rows: list[list[Any]]) -> str:

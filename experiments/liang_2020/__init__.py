@@ -14,6 +14,7 @@ ITEMS = {
     "fig10": "curves:fig10",
     "fig11": "curves:fig11",
     "fig12": "curves:fig12",
+    "sigma": "synthetic:sigma",
     "lemmas": "pictures:lemmas",
     "prop1": "pictures:prop1",
 }

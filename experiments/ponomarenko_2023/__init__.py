@@ -17,5 +17,8 @@ ITEMS = {
     "masks": "claims:masks",
     "attack": "claims:attack_item",
     "equations": "claims:equations",
+    "complexity": "claims:complexity_item",
+    "reconstruction": "claims:reconstruction_item",
+    "waiting": "claims:waiting",
     "private": "claims:private_item",
 }

@@ -3,12 +3,15 @@
 Compute times are Gaussian with mean and spread fitted to rows and features, divided by a hardware factor per participant (1 to
 10 when heterogeneous). They are keyed by (seed, round), so a wall-clock curve is reproducible.
 
-A simulation: compute times depend on private row counts, so nothing here belongs in a private deployment. There, missing
-messages count as zero and lower neither the noise nor the divisor.
+Times of real epochs depend on private row counts, so in a deployment T_wait comes from a benchmark of public size that everybody
+runs when it joins (`benchmark_seconds`, `agreed_waiting_time`); all else here is a simulation. Missing messages count as zero and
+lower neither the noise nor the divisor.
 """
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,6 +75,33 @@ def waiting_time(times: ComputeTimes, rows: np.ndarray, n_features: int, share: 
 
 
 def benchmark_waiting_time(times: ComputeTimes, rows: np.ndarray, n_features: int, repeats: int = 20) -> float:
-    """The paper's suggestion (7.2.2): everybody reports the longest of its own benchmark epochs, the largest is taken."""
+    """The paper's suggestion (7.2.2) on the virtual clock: everybody reports the longest of its own benchmark epochs."""
     drawn = [times.draw(2 * 10**6 + t, rows, n_features) for t in range(repeats)]
-    return float(np.max(drawn))
+    return agreed_waiting_time(np.max(drawn, axis=0))
+
+
+def agreed_waiting_time(reports: Sequence[float] | np.ndarray, share: float = 1.0) -> float:
+    """T_wait from what participants reported when they joined: the longest report, or the one that this share stays below."""
+    seconds = np.asarray(reports, dtype=float)
+    if not 0.0 < share <= 1.0:
+        raise OptionError(f"the share of participants to wait for must lie in (0, 1], got {share!r}")
+    if seconds.size == 0 or not np.all(np.isfinite(seconds) & (seconds > 0.0)):
+        raise OptionError("every participant reports the seconds of its benchmark, a positive number; ask again those who did not")
+    return float(np.quantile(seconds, share, method="higher"))
+
+
+def benchmark_seconds(rows: int, n_features: int, repeats: int = 5) -> float:
+    """What a participant reports (7.2.2): the longest of `repeats` epochs over made-up rows, on this machine, now.
+
+    The size is common to all and public, and nobody's rows are touched: unlike the time of a real epoch, the report says nothing
+    about how many rows its participant has.
+    """
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((rows, n_features)), np.where(rng.random(rows) < 0.5, -1.0, 1.0)
+    squares, longest = np.einsum("nd,nd->n", X, X), 0.0
+    for _ in range(repeats):
+        started, w = time.perf_counter(), np.zeros(n_features)
+        for x, target, square in zip(X, y, squares):  # one pass of dual coordinate steps
+            w += max(0.0, 1.0 - target * float(x @ w)) / square * target * x
+        longest = max(longest, time.perf_counter() - started)
+    return longest

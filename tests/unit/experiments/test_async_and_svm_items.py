@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from experiments.paper_page import section
 from experiments.ponomarenko_2023 import stragglers
-from experiments.xie_2017 import items, privacy_runs
+from experiments.xie_2017 import data, items
 
 
 @pytest.mark.parametrize("folder", ["xie_2017", "ponomarenko_2023"])
@@ -22,7 +22,7 @@ def test_every_item_leads_to_a_function_and_has_its_own_name(folder):
 
 def test_the_printed_epsilon_of_one_message_is_refuted_over_ten_thousand():
     result = items.composition(quick=True, seed=0)
-    assert [c.holds for c in result.checks] == [False]
+    assert [c.holds for c in result.checks] == [False, True, False]  # drawing rows lowers the cost, not to the label
     assert result.series["composed: 0.1 a message"]["y"][-1] > 50
     assert result.series["composed: 1 a message"]["y"][0] == pytest.approx(1.0, rel=1e-3)
 
@@ -53,8 +53,8 @@ def test_claims_of_a_figure_hold_or_fail_with_the_numbers():
 
 
 def test_the_made_data_have_the_sizes_of_the_papers_table():
-    for name, setting in privacy_runs.SETTINGS.items():
-        train, test = privacy_runs.make_data(setting, 0)
+    for name, setting in data.SETTINGS.items():
+        train, test = data.make_data(setting, 0)
         sizes = train.sizes + test.sizes
         assert train.n_tasks == 20 and train.n_features == (248 if setting.adni else 28), name
         assert (15 <= sizes.min() and sizes.max() <= 27) if setting.adni else set(sizes) == {200}

@@ -6,46 +6,25 @@ import json
 import re
 from xml.etree import ElementTree
 
-import numpy as np
 import pytest
 from experiments import readme, registry
-from experiments.common import Check, Result, below, execute, not_above, positive, together, verdict
+from experiments.common import Result, below, computed, execute, together, verdict
 from experiments.svg import write_chart
 
 from taskveil.cli.main import run
 
-RNG = np.random.default_rng(0)
-LOW, HIGH = RNG.normal(-1.0, 0.1, 20), RNG.normal(1.0, 0.1, 20)
-
-
-def test_a_clear_difference_holds_its_opposite_fails_and_noise_is_undecided():
-    assert below("a", LOW, HIGH).holds is True
-    assert below("a", HIGH, LOW).holds is False
-    assert below("a", [1.0, 2.0, 1.0, 2.0], [2.0, 1.0, 2.0, 1.0]).holds is None
-
-
-def test_no_worse_fails_only_when_significantly_worse():
-    assert not_above("a", LOW, LOW).holds is True, "equal, below zero"
-    assert not_above("a", HIGH, LOW).holds is False
-    assert not_above("a", [1.05, 1.06], [1.0, 1.0], margin=0.1).holds is True
-
-
-def test_positive_needs_a_mean_above_zero():
-    assert positive("a", HIGH).holds is True
-    assert positive("a", LOW).holds is False
-
 
 def test_a_failed_claim_is_said_to_fail():
-    failed = [Check(f"a at epsilon {e}", 1, 0, 0.9, False) for e in (1, 3)]
-    said = verdict([*failed, Check("b", 0, 1, 0.0, True)])
-    assert said == "holds: b. FAILS: a at epsilon 1, 3"
+    failed = [computed(f"a at epsilon {e}", 1.0, 0.0) for e in (1, 3)]
+    said = verdict([*failed, computed("b", 0.0, 1.0), computed("c", 1.0, 1.0)])
+    assert said == "holds: b. fails: a at epsilon 1, 3. cannot tell: c"
     assert together(["x at epsilon 1", "y", "x at epsilon 10"]) == ["x at epsilon 1, 10", "y"]
 
 
 def item(quick: bool, seed: int, repeats: int | None = None) -> Result:
     line = {"x": [1, 10], "y": [0.5, 0.25], "std": [0.1, 0.1]}
     return Result("made", "Paper", "falls", "falls", series={"a": line}, axes={"x": "epsilon", "y": "nmse", "log": "xy"},
-                  checks=[below("falls", [0.25], [0.5])], settings={"repeats": repeats or 1})  # fmt: skip
+                  checks=[below("falls", [0.25, 0.26], [0.5, 0.51])], settings={"repeats": repeats or 1})  # fmt: skip
 
 
 def test_a_run_leaves_json_with_seed_versions_date_and_a_picture(tmp_path):
@@ -128,4 +107,4 @@ def test_results_are_small():
 def test_a_quick_item_runs_and_the_papers_claim_stands_or_is_reported(name, tmp_path):
     document = execute(registry.get(name), quick=True, seed=0, folder=tmp_path)
     assert document["checks"]
-    assert all(c["holds"] is True for c in document["checks"] if c["about"] == "ours"), document["verdict"]
+    assert all(c["holds"] is not False for c in document["checks"] if c["about"] == "ours"), document["verdict"]

@@ -236,7 +236,8 @@ def test_the_two_noises_of_a_message_may_share_its_epsilon_unequally():
 
 
 def test_theorem_3_6_sensitivity_for_regression_and_lemma_2_for_classification():
-    for kind, expected in (("regression", 4 * 1.5 * (1.5 * 2.0 + 1)), ("classification", 2 * 1.5)):
+    """Theorem 3.6 is for (s - y)^2; our squared loss is half of it, and so is the sensitivity."""
+    for kind, expected in (("regression", 4 * 1.5 * (1.5 * 2.0 + 1) / 2), ("classification", 2 * 1.5)):
         public = public_of(make_block(kind=kind))
         method = AsyncMTL(rounds=1, row_bound=1.5, model_bound=2.0)
         plan = plan_of(method, public, epsilon=1.0, variant="paper", neighbours="replace-one")

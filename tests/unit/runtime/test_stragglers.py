@@ -12,6 +12,8 @@ from taskveil.runtime.run import Run
 from taskveil.runtime.stragglers import (
     SHARES,
     ComputeTimes,
+    agreed_waiting_time,
+    benchmark_seconds,
     benchmark_waiting_time,
     fit_compute_times,
     heterogeneous_hardware,
@@ -37,6 +39,19 @@ def test_waiting_for_all_and_waiting_for_the_slowest_benchmark():
     assert np.mean([np.all(times.draw(t, ROWS, 500) <= wait) for t in range(100)]) > 0.8
     with pytest.raises(OptionError):
         waiting_time(times, ROWS, 500, 0.0)
+
+
+def test_the_coordinator_takes_the_longest_report_or_the_one_that_a_share_stays_below():
+    reports = [0.4, 0.1, 0.3, 0.2]
+    assert agreed_waiting_time(reports) == 0.4 and agreed_waiting_time(reports, 0.5) == 0.3
+    for wrong in ([], [0.1, float("nan")], [0.0, 1.0]):
+        with pytest.raises(OptionError, match="benchmark"):
+            agreed_waiting_time(wrong)
+
+
+def test_a_benchmark_takes_longer_on_a_larger_public_size():
+    """Twenty times the rows: even a busy machine keeps the order."""
+    assert 0.0 < benchmark_seconds(100, 20, repeats=1) < benchmark_seconds(4000, 20, repeats=5)
 
 
 def test_times_are_keyed_by_seed_and_round_and_scale_with_hardware():

@@ -76,8 +76,12 @@ class OwnProblem:
         return whole - shared, b
 
     def gradient_step(self, shared: Array, own: Array, intercept: Array, step: float) -> tuple[Array, Array]:
-        """One proximal gradient step of public length (Alg. 1, node side)."""
-        return self._prox_step(shared, own, intercept, np.full(len(shared), step))
+        """One step of public length (Alg. 1, node side): q - a (grad + lambda q); a prox where the own penalty has no gradient."""
+        if self.structure.name != "squared_frobenius":
+            return self._prox_step(shared, own, intercept, np.full(len(shared), step))
+        grad, grad_b, _ = mean_gradients(self.block, shared + own, intercept, self.loss)
+        moved = own - step * (grad + 2 * self.strength * own)
+        return moved, (intercept - step * grad_b if self.fit_intercept else intercept)
 
     def _prox_step(self, shared: Array, q: Array, b: Array, rate: Array) -> tuple[Array, Array]:
         grad, grad_b, _ = mean_gradients(self.block, shared + q, b, self.loss)

@@ -1,12 +1,13 @@
 """`variant="paper"`: the equations as printed, to reproduce and to show what they do.
 
-    classification   eq. 13-14   a <- a + (1 - y x'(w + v)) / (|x|^2 (1 + 1/C2)), no box 0 <= a <= C1
-    regression       eq. 27-28   a <- a - (x'(v - w) - y + e) / (|x|^2 (1/C2 - 1)): wrong sign, divides by zero at C2 = 1
+    classification   eq. 32      h = y (1 - y x'(w + v)) / |x|^2 for all rows at once: no box 0 <= a <= C1, no (1 + 1/C2) of eq. 13
+    regression       eq. 27      h = -(x'(v - w) - y + e) / (|x|^2 (1/C2 - 1)): wrong sign, divides by zero at C2 = 1
+    participant      lines 11-12 sends dw = sum p h x, moves v by sum h x / C2: dw is masked, v is not
     coordinator      line 15     w <- sum_k dw_k: forgets the previous w, and adds K simultaneous steps
-    masks            line 11-12  dw is masked, v is not
 
-Rows are visited one after the other in random order (section 4; eq. 30-33 update all at once). A participant whose update
-was late restarts from the new w and its own, unrolled v_k (section 3.1).
+This is Algorithm 1 as boxed. Section 4 reads differently (one row after the other, eq. 13-14), and so would a coordinator that adds dw to
+its w: `experiments/ponomarenko_2023/readings.py` runs all four readings. A participant whose update was late restarts from the
+new w and its own, unrolled v_k (section 3.1).
 
 The sound variant says what is right (docs/theory/svm.md#wrong). Where the iteration diverges this variant says so (CheckFailed)
 and returns no model: checks gave an objective of 1.6e6 against 28.1 (eq. 27) and a relative error of 2,800 after 60 epochs.
@@ -55,46 +56,41 @@ class PaperTasks(TaskSide):
                 shared = self._wide(view["shared"][o])
                 figures[:, o, 0] = self._values(problem, shared, own[:, o])
                 for k in range(self.block.n_tasks):
-                    update[k, o] = self._epoch(problem, k, shared.copy(), own[k, o], view)
+                    update[k, o] = self._epoch(problem, k, shared, own[k, o], view)
         return {"own": own}, {UPDATE: update[:, :, : self.size], FIGURES: figures}
 
     def finish(self, state: State, view: View) -> Models:
         if view["diverged"].any():
             raise CheckFailed(
                 f"variant='paper' of method 'svm' diverged after {view.round} rounds: the objective passed {TOO_LARGE:g} times "
-                "that of the zero model. No model is returned. The printed equations lack the box of the dual (eq. 13), have a "
-                "wrong sign (eq. 27) and add simultaneous steps (line 15); use variant='sound'."
+                "that of the zero model. No model is returned. The printed equations lack the box of the dual (eq. 13, 32), have a "
+                "wrong sign (eq. 27) and add simultaneous steps (lines 11, 15); use variant='sound'."
             )
         points = state["own"] + np.stack([self._wide(w) for w in view["shared"]])
         d = self.block.n_features
         return Models(points[:, :, :d], points[:, :, d])
 
     def _epoch(self, problem: SvmProblem, k: int, w: np.ndarray, v: np.ndarray, view: View) -> np.ndarray:
-        """One pass over the rows of participant k; changes v, returns the (masked) dw of line 11."""
-        rows = range(int(problem.offsets[k]), int(problem.offsets[k + 1]))
-        order = np.random.default_rng([view.round, len(rows)]).permutation(len(rows))
-        p = self._mask(k, len(rows), view)
-        sent = np.zeros_like(w)
-        for i in order:
-            x, t = self._row(problem, rows[i]), problem.target[rows[i]]
-            square = problem.squares[rows[i]]
-            if square <= 0.0:
-                continue
-            if self.block.kind == "classification":
-                change = t * (1.0 - t * (x @ (w + v))) / (square * (1.0 + problem.inverse))
-            else:
-                change = -(x @ (v - w) - t + problem.band) / (square * (problem.inverse - 1.0))
-            w += change * x
-            v += problem.inverse * change * x
-            sent += p[i] * change * x
-        return sent
+        """Lines 10-12 of participant k: changes v, returns the (masked) dw of line 11."""
+        rows = slice(int(problem.offsets[k]), int(problem.offsets[k + 1]))
+        X = np.asarray(self.block.X[rows], dtype=float)
+        X = np.concatenate([X, np.full((len(X), 1), problem.constant)], axis=1)
+        h = self._weights(problem, rows, X @ w, X @ v)
+        v += problem.inverse * (h @ X)
+        return (self._mask(k, len(X), view) * h) @ X
+
+    def _weights(self, problem: SvmProblem, rows: slice, shared: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """The diagonal of H_k (eq. 32), or eq. 27's step where the target is a number; rows of no length have none."""
+        t, squares = problem.target[rows], problem.squares[rows]
+        if self.block.kind == "classification":
+            step = t * (1.0 - t * (shared + own)) / squares
+        else:
+            step = -(own - shared - t + problem.band) / (squares * (problem.inverse - 1.0))
+        return np.where(squares > 0.0, step, 0.0)
 
     def _values(self, problem: SvmProblem, shared: np.ndarray, own: np.ndarray) -> np.ndarray:
         """(C2/2)|v|^2 + loss per participant, before this epoch."""
         return 0.5 * self.method.C2 * np.einsum("kd,kd->k", own, own) + problem.losses(shared + own)
-
-    def _row(self, problem: SvmProblem, i: int) -> np.ndarray:
-        return np.append(self.block.X[i], problem.constant)
 
     def _mask(self, k: int, size: int, view: View) -> np.ndarray:
         if self.mask is None:
