@@ -32,6 +32,7 @@ Init = Callable[[Any], Any]
 Apply = Callable[[Any, Any], Any]
 LOSSES = ("squared", "logistic", "softmax")
 ACTIVATIONS = ("float32", "float16")
+WALKED = {"cnn": frozenset({"[2]['weights']"})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +47,19 @@ class Model:
     n_outputs: int
     unravel: Callable[[Any], Any] = field(repr=False)
     n_parameters: int = 0
+    walked: frozenset[str] = frozenset()  # leaves that `apply`, given a walk, moves itself: see fused_dense.py
 
     def start(self, seed: int) -> np.ndarray:
         """The data-independent first parameters, flat (p,) float32."""
         return np.asarray(ravel_pytree(self.init(jax.random.key(seed)))[0], dtype=np.float32)
 
-    def row_losses(self, params: Any, rows: Any, targets: Any) -> Any:
+    def row_losses(self, params: Any, rows: Any, targets: Any, *walk: Any) -> Any:
         """Loss of every row (n,)."""
-        return losses_of(self.loss, self.apply(params, rows), targets)
+        return losses_of(self.loss, self.apply(params, rows, *walk), targets)
 
-    def mean_loss(self, params: Any, rows: Any, targets: Any, weights: Any) -> Any:
+    def mean_loss(self, params: Any, rows: Any, targets: Any, weights: Any, *walk: Any) -> Any:
         """sum_i weight_i loss_i; weights sum to one over a client's rows."""
-        return jnp.sum(weights * self.row_losses(params, rows, targets))
+        return jnp.sum(weights * self.row_losses(params, rows, targets, *walk))
 
 
 def losses_of(loss: str, scores: Any, targets: Any) -> Any:
@@ -91,7 +93,7 @@ def _finish(name: str, init: Init, apply: Apply, loss: str, n_features: int, n_o
     if scores.shape != (3, n_outputs):
         raise OptionError(f"apply must map rows (n, {n_features}) to scores (n, {n_outputs}); 3 rows gave {scores.shape}")
     flat, unravel = ravel_pytree(blank)
-    return Model(name, init, apply, loss, n_features, n_outputs, unravel, int(flat.size))
+    return Model(name, init, apply, loss, n_features, n_outputs, unravel, int(flat.size), WALKED.get(name, frozenset()))
 
 
 def _loss_for(name: str, kind: str, n_outputs: int) -> str:
@@ -154,13 +156,21 @@ def _cnn(
         sizes = [(9, first), (9 * first, second), (flat, hidden), (hidden, n_outputs)]
         return [_dense(k, a, b) for k, (a, b) in zip(keys, sizes)]
 
-    def apply(params: Any, rows: Any) -> Any:
+    def apply(params: Any, rows: Any, walk: Any = None) -> Any:
         images = convolution_layers(rows.reshape(-1, side, side, 1), params[:2], activations)
         flat = images.reshape(images.shape[0], -1)
-        inner = jax.nn.relu(jnp.matmul(flat, params[2]["weights"], precision=precision) + params[2]["bias"])
+        inner = jax.nn.relu(_walked_product(flat, params[2]["weights"], walk, precision) + params[2]["bias"])
         return jnp.matmul(inner, params[3]["weights"], precision=precision) + params[3]["bias"]
 
     return init, apply
+
+
+def _walked_product(rows: Any, weights: Any, walk: Any, precision: Any) -> Any:
+    if walk is None:
+        return jnp.matmul(rows, weights, precision=precision)
+    from taskveil.engine import fused_dense
+
+    return fused_dense.walk(rows, weights, walk.target[2]["weights"], walk.eta, walk.pull, precision)
 
 
 def _dense_precision(activations: str) -> Any:
