@@ -3,17 +3,18 @@
 The plain path (convolution.py) writes every 3 x 3 neighbourhood to memory before it multiplies: nine times the images, in
 every local step of every client. These kernels read the neighbours where they are needed and keep them in registers:
 
-    forward   pooled outputs, and for each of them where its gradient goes: 2 bits for every corner of its 2 x 2 window
-    weights   gradient of weights and bias, summed over slices of a client's pixels; writes the unpooled gradient too
-    inputs    gradient of the images from the unpooled gradient
+    forward   pooled outputs, and for each of them a bit for every corner of its 2 x 2 window that has the maximum
+    weights   gradient of weights and bias, summed over slices of a client's pixels
+    inputs    gradient of the images, four pixels of a window at a time
 
-Gradients at ties are those of the plain path: halves at each of its two maxima.
+The gradient before pooling is never written: both backward kernels make it from the pooled one and the bits. At ties it is that
+of the plain path: halves at each of its two maxima.
 
-Products: float32 activations are split: into three products of 10 bits in the forward pass (error about 1e-6), where they decide
-which pixel a gradient goes to, into three of 8 bits, which are twice as fast, for gradients (about 5e-6); float16 activations are
-multiplied as they are. Sums, weights and gradients of weights are float32 in both. A convolution of one channel is nine
-multiplications in float32 in either case. Gradients that travel in 16 bits are 256 times as large (`leave` multiplies, the
-gradients of weights are divided): small ones would vanish otherwise.
+Products are sums of products of parts (products.py). Sums, weights and gradients of weights are float32 in both modes. In the
+forward pass, which decides where a gradient goes (a wrong decision moves a whole one), float32 is multiplied to its last bit, and
+weights keep all their bits beside float16 activations. A convolution of one channel is nine multiplications in float32 in either
+case. Gradients that travel in 16 bits are 256 times as large (`leave` multiplies, the gradients of weights are divided): small
+ones would vanish otherwise.
 
 Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power.
 """
@@ -29,10 +30,11 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+
 SHIFTS = [(u, v) for u in range(4) for v in range(4)]  # the 4 x 4 pixels that a 2 x 2 window of outputs looks at
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
-THREE_PRODUCTS = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3
 
 
 @dataclass(frozen=True)
@@ -77,50 +79,20 @@ class Layer:
         index = ((image * self.h + y) * self.w + x)[:, None] * self.c + jnp.arange(self.c)[None]
         return load(images, index, jnp.broadcast_to(there[:, None], index.shape))
 
-    def weights(self, weights: Any, tap: int, dtype: Any) -> Any:
+    def weights(self, weights: Any, tap: int) -> Any:
         """(c, o) of one of the nine taps."""
         index = (tap * self.c + jnp.arange(self.c))[:, None] * self.o + jnp.arange(self.o)[None]
-        return load(weights, index).astype(dtype)
+        return load(weights, index)
 
     def outputs(self, row: Any) -> tuple[Any, Any]:
         """Places of (tile, o) pooled values, and which there are."""
         index = row[:, None] * self.o + jnp.arange(self.o)[None]
         return index, jnp.broadcast_to((row < self.pooled)[:, None], index.shape)
 
-    def product(self, pixels: Any, other: Any) -> Any:
-        """pixels @ other; of one channel without the matrix units."""
-        return pixels * other if self.c == 1 else dot(pixels, other, decides=True)
-
 
 def fits(channels: int, outputs: int) -> bool:
     """Whether the kernels can do such a layer."""
-    return (channels == 1 or _power(channels)) and _power(outputs)
-
-
-def _power(size: int) -> bool:
-    return size >= 16 and size & (size - 1) == 0
-
-
-def load(ref: Any, index: Any, mask: Any = None) -> Any:
-    return triton.load(ref.at[index], mask=mask, other=None if mask is None else 0)
-
-
-def dot(a: Any, b: Any, turn_a: bool = False, turn_b: bool = False, decides: bool = False) -> Any:
-    """a @ b in float32. Products that `decide` between pixels are the most precise: a wrong decision moves a whole gradient."""
-    sides = (((0 if turn_a else 1,), (1 if turn_b else 0,)), ((), ()))
-    multiply = functools.partial(jax.lax.dot_general, dimension_numbers=sides, preferred_element_type=jnp.float32)
-    if a.dtype != jnp.float32:
-        return multiply(a, b)
-    if decides:
-        return multiply(a, b, precision=THREE_PRODUCTS if jax.default_backend() == "gpu" else None)
-    (a, rest_of_a), (b, rest_of_b) = halves(a), halves(b)
-    return multiply(a, rest_of_b) + multiply(rest_of_a, b) + multiply(a, b)
-
-
-def halves(a: Any) -> tuple[Any, Any]:
-    """Two numbers of 8 bits that add up to one of float32, to 17 bits and with its range."""
-    first = a.astype(jnp.bfloat16)
-    return first, (a - first.astype(jnp.float32)).astype(jnp.bfloat16)
+    return (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
 
 
 def taps() -> list[tuple[int, int, tuple[int, int], int]]:
@@ -138,57 +110,54 @@ def taps() -> list[tuple[int, int, tuple[int, int], int]]:
 
 def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
     row = pl.program_id(0) * tile + jnp.arange(tile)
-    at, seen = layer.windows(row), {}
-    dtype = jnp.float32 if layer.c == 1 else dtype
-    w = [layer.weights(weights, tap, dtype) for tap in range(9)]
+    at, seen, single = layer.windows(row), {}, layer.c == 1
+    w = [layer.weights(weights, tap) if single else parts(layer.weights(weights, tap), dtype, exact=True) for tap in range(9)]
     scores: dict[tuple[int, int], Any] = {}
     for u, v, corner, tap in taps():
         if (u, v) not in seen:
-            seen = {(u, v): layer.neighbours(images, at, u, v).astype(dtype)}
-        part = layer.product(seen[u, v], w[tap])
+            pixels = layer.neighbours(images, at, u, v)
+            seen = {(u, v): pixels if single else parts(pixels, dtype, exact=True)}
+        part = seen[u, v] * w[tap] if single else dot(seen[u, v], w[tap])
         scores[corner] = scores[corner] + part if corner in scores else part
     shift = load(bias, jnp.arange(layer.o))[None]
-    best, parts = pool({corner: jnp.maximum(z + shift, 0.0) for corner, z in scores.items()})
+    best, corners = pool({corner: z + shift for corner, z in scores.items()})
     index, there = layer.outputs(row)
     triton.store(out.at[index], best.astype(out.dtype), mask=there)
-    triton.store(code.at[index], parts.astype(jnp.int8), mask=there)
+    triton.store(code.at[index], corners.astype(jnp.int8), mask=there)
 
 
 def pool(scores: dict[tuple[int, int], Any]) -> tuple[Any, Any]:
-    """The maximum over the window, and the shares of its gradient in 2 bits a corner."""
-    left, left_parts = larger(scores[0, 0], scores[1, 0])
-    right, right_parts = larger(scores[0, 1], scores[1, 1])
-    best, sides = larger(left, right)
-    code = jnp.zeros(best.shape, jnp.int32)
-    for dy, dx in CORNERS:
-        quarters = (left_parts, right_parts)[dx][dy] * sides[dx]
-        code = code | (jnp.where(quarters == 4, 3, quarters) << bits_of((dy, dx)))
-    return best, jnp.where(best > 0, code, 0)
+    """relu of the maximum over the window, and the bits of the corners that have it; none where relu is 0."""
+    best = functools.reduce(jnp.maximum, scores.values())
+    code = functools.reduce(jnp.bitwise_or, (jnp.where(z == best, bit(corner), 0) for corner, z in scores.items()))
+    return jnp.maximum(best, 0.0), jnp.where(best > 0, code, 0)
 
 
-def larger(a: Any, b: Any) -> tuple[Any, tuple[Any, Any]]:
-    """The larger, and the halves of its gradient that go to each: 2 and 0, or 1 and 1 at a tie."""
-    first = jnp.where(a > b, 2, jnp.where(a < b, 0, 1))
-    return jnp.maximum(a, b), (first, 2 - first)
+def bit(*corners: tuple[int, int]) -> int:
+    return sum(1 << (2 * dy + dx) for dy, dx in corners)
 
 
-def bits_of(corner: tuple[int, int]) -> int:
-    return 2 * (2 * corner[0] + corner[1])
+def unpooled(layer: Layer, gradient: Any, code: Any, row: Any, there: Any, dtype: Any) -> tuple[dict[tuple[int, int], Any], Any]:
+    """Corner -> (tile, o) gradient before pooling and relu, from that of the pooled outputs; and their sum over the corners.
+
+    The plain path takes the larger of each column, then of the two columns: a tie gives each side half.
+    """
+    index = row[:, None] * layer.o + jnp.arange(layer.o)[None]
+    there = jnp.broadcast_to(there[:, None], index.shape)
+    g, bits = load(gradient, index, there).astype(dtype), load(code, index, there).astype(jnp.int32)
+    zero = jnp.zeros_like(g)
+    left, right = bit((0, 0), (1, 0)), bit((0, 1), (1, 1))
+    column = jnp.where(((bits & left) != 0) & ((bits & right) != 0), half(g), g)
+    shares = [jnp.where((bits & side) == side, half(column), column) for side in (left, right)]
+    return {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}, jnp.where(bits != 0, g, zero)
 
 
-def unpooled(layer: Layer, gradient: Any, code: Any, row: Any) -> dict[tuple[int, int], Any]:
-    """Corner -> (tile, o) gradient before pooling and relu, from that of the pooled outputs."""
-    index, there = layer.outputs(row)
-    g = load(gradient, index, there).astype(jnp.float32)
-    bits = load(code, index, there).astype(jnp.int32)
-    shares = {corner: (bits >> bits_of(corner)) & 3 for corner in CORNERS}
-    return {corner: jnp.where(s == 3, 1.0, 0.25 * s.astype(jnp.float32)) * g for corner, s in shares.items()}
+def half(g: Any) -> Any:
+    return g * jnp.asarray(0.5, g.dtype)
 
 
-def weights_kernel(
-    images: Any, gradient: Any, code: Any, dw: Any, db: Any, *spread: Any, layer: Layer, how: Launch, dtype: Any
-) -> None:
-    """One slice's sum of the gradients of weights and bias; with many channels `spread` takes the unpooled gradient."""
+def weights_kernel(images: Any, gradient: Any, code: Any, dw: Any, db: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
+    """One slice's sum of the gradients of weights and bias."""
     part, single = pl.program_id(0), layer.c == 1
     per = -(-layer.pooled // how.slices)
 
@@ -197,17 +166,16 @@ def weights_kernel(
         local = t * how.tile + jnp.arange(how.tile)
         row = jnp.where(local < per, part * per + local, layer.pooled)
         at, seen = layer.windows(row), {}
-        dz = unpooled(layer, gradient, code, row)
-        bias = bias + (dz[0, 0] + dz[0, 1]) + (dz[1, 0] + dz[1, 1])
+        dz, total = unpooled(layer, gradient, code, row, at[-1], jnp.float32 if single else dtype)
         if not single:
-            dz = {corner: z.astype(dtype) for corner, z in dz.items()}
-            store_spread(spread[0], layer, at, dz)
+            dz = {corner: parts(z, dtype) for corner, z in dz.items()}
         for u, v, corner, tap in taps():
             if (u, v) not in seen:
-                seen = {(u, v): layer.neighbours(images, at, u, v).astype(dz[corner].dtype)}
+                pixels = layer.neighbours(images, at, u, v)
+                seen = {(u, v): pixels if single else parts(pixels, dtype)}
             more = seen[u, v] * dz[corner] if single else dot(seen[u, v], dz[corner], turn_a=True)
             sums[tap] = sums[tap] + more
-        return tuple(sums), bias
+        return tuple(sums), bias + total.astype(jnp.float32)
 
     blank = jnp.zeros((how.tile, layer.o), jnp.float32)
     zero = blank if single else jnp.zeros((layer.c, layer.o), jnp.float32)
@@ -220,27 +188,25 @@ def weights_kernel(
         triton.store(dw.at[rows[:, None] * layer.o + out[None]], total)
 
 
-def store_spread(spread: Any, layer: Layer, at: tuple[Any, ...], dz: dict[tuple[int, int], Any]) -> None:
-    image, row, column, there = at
-    for dy, dx in CORNERS:
-        place = ((image * layer.h + 2 * row + dy) * layer.w + 2 * column + dx) * layer.o
-        index = place[:, None] + jnp.arange(layer.o)[None]
-        triton.store(spread.at[index], dz[dy, dx], mask=jnp.broadcast_to(there[:, None], index.shape))
-
-
-def inputs_kernel(weights: Any, spread: Any, out: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
+def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
+    """The four pixels of a window are seen by outputs in it and in the eight windows around it."""
     row = pl.program_id(0) * tile + jnp.arange(tile)
-    inside = row < layer.n * layer.h * layer.w
-    image, rest = row // (layer.h * layer.w), row % (layer.h * layer.w)
-    total = jnp.zeros((tile, layer.c), jnp.float32)
-    for tap in range(9):
-        y, x = rest // layer.w - tap // 3 + 1, rest % layer.w - tap % 3 + 1
-        there = inside & (y >= 0) & (y < layer.h) & (x >= 0) & (x < layer.w)
-        index = ((image * layer.h + y) * layer.w + x)[:, None] * layer.o + jnp.arange(layer.o)[None]
-        dz = load(spread, index, jnp.broadcast_to(there[:, None], index.shape))
-        total = total + dot(dz, layer.weights(weights, tap, dtype), turn_b=True)
-    index = row[:, None] * layer.c + jnp.arange(layer.c)[None]
-    triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(inside[:, None], index.shape))
+    image, y, x, there = layer.windows(row)
+    high, wide = layer.h // 2, layer.w // 2
+    w = [parts(layer.weights(weights, tap), dtype) for tap in range(9)]
+    pixels: dict[tuple[int, int], Any] = {}
+    for i, j in [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]:
+        inside = there & (y + i >= 0) & (y + i < high) & (x + j >= 0) & (x + j < wide)
+        dz, _ = unpooled(layer, gradient, code, row + i * wide + j, inside, dtype)
+        for (dy, dx), (py, px) in [(c, p) for c in CORNERS for p in CORNERS]:
+            a, b = py - 2 * i - dy + 1, px - 2 * j - dx + 1
+            if 0 <= a < 3 and 0 <= b < 3:
+                part = dot(parts(dz[dy, dx], dtype), w[3 * a + b], turn_b=True)
+                pixels[py, px] = pixels[py, px] + part if (py, px) in pixels else part
+    for (py, px), total in pixels.items():
+        place = ((image * layer.h + 2 * y + py) * layer.w + 2 * x + px) * layer.c
+        index = place[:, None] + jnp.arange(layer.c)[None]
+        triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(there[:, None], index.shape))
 
 
 # ------------------------------------------------------------------ the operation
@@ -256,7 +222,8 @@ def _forward(images: Any, weights: Any, bias: Any, dtype: Any) -> tuple[Any, Any
     layer, how = _layer(images, weights), FORWARD[images.shape[-1] == 1]
     outs = _array(layer.pooled * layer.o, dtype), _array(layer.pooled * layer.o, jnp.int8)
     kernel = functools.partial(forward_kernel, layer=layer, tile=how.tile, dtype=dtype)
-    out, code = _launch(kernel, -(-layer.pooled // how.tile), outs, how, images.reshape(-1), weights.reshape(-1), bias)
+    arrays = images.reshape(-1), weights.reshape(-1), bias
+    out, code = launch(kernel, -(-layer.pooled // how.tile), outs, how.warps, *arrays)
     return out.reshape(layer.n, layer.h // 2, layer.w // 2, layer.o), (images, weights, code)
 
 
@@ -264,16 +231,14 @@ def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, A
     images, weights, code = saved
     layer, how = _layer(images, weights), WEIGHTS[images.shape[-1] == 1]
     outs = [_array(how.slices * 9 * layer.c * layer.o), _array(how.slices * layer.o)]
-    if layer.c > 1:
-        outs.append(_array(images.size // layer.c * layer.o, dtype))
     kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
-    dw, db, *spread = _launch(kernel, how.slices, outs, how, images.reshape(-1), gradient.reshape(-1), code)
+    dw, db = launch(kernel, how.slices, outs, how.warps, images.reshape(-1), gradient.reshape(-1), code)
     dx = jnp.zeros_like(images)
     if layer.c > 1:
         kernel = functools.partial(inputs_kernel, layer=layer, tile=INPUTS.tile, dtype=dtype)
-        pixels = layer.n * layer.h * layer.w
         outs = [_array(images.size, images.dtype)]
-        (dx,) = _launch(kernel, -(-pixels // INPUTS.tile), outs, INPUTS, weights.reshape(-1), *spread)
+        arrays = weights.reshape(-1), gradient.reshape(-1), code
+        (dx,) = launch(kernel, -(-layer.pooled // INPUTS.tile), outs, INPUTS.warps, *arrays)
     lift = 1.0 if dtype == jnp.float32 else LIFT
     dw, db = dw.reshape(how.slices, -1, layer.o).sum(0) / lift, db.reshape(how.slices, -1).sum(0) / lift
     return dx.reshape(images.shape), dw, db
@@ -306,9 +271,3 @@ def _layer(images: Any, weights: Any) -> Layer:
 
 def _array(size: int, dtype: Any = jnp.float32) -> Any:
     return jax.ShapeDtypeStruct((size,), dtype)
-
-
-def _launch(kernel: Any, programs: int, outs: Any, how: Launch, *arrays: Any) -> Any:
-    on_gpu = jax.default_backend() == "gpu"  # elsewhere (tests) the kernels are interpreted
-    settings = triton.CompilerParams(num_warps=how.warps, num_stages=2) if on_gpu else None
-    return pl.pallas_call(kernel, (*outs,), grid=(programs,), compiler_params=settings, interpret=not on_gpu)(*arrays)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ Init = Callable[[Any], Any]
 Apply = Callable[[Any, Any], Any]
 LOSSES = ("squared", "logistic", "softmax")
 ACTIVATIONS = ("float32", "float16")
+WALKED = {"cnn": frozenset({"[2]['weights']"})}  # the dense layer below the head
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ class Model:
     unravel: Callable[[Any], Any] = field(repr=False)
     n_parameters: int = 0
     n_own: int = 0  # how many of them, the first, never leave their task (representation.py)
+    walked: frozenset[str] = frozenset()  # leaves that `apply`, given a walk, moves itself: see fused_dense.py
 
     @property
     def n_shared(self) -> int:
@@ -57,13 +59,13 @@ class Model:
         """The data-independent first parameters, flat (p,) float32."""
         return np.asarray(ravel_pytree(self.init(jax.random.key(seed)))[0], dtype=np.float32)
 
-    def row_losses(self, params: Any, rows: Any, targets: Any) -> Any:
+    def row_losses(self, params: Any, rows: Any, targets: Any, *walk: Any) -> Any:
         """Loss of every row (n,)."""
-        return losses_of(self.loss, self.apply(params, rows), targets)
+        return losses_of(self.loss, self.apply(params, rows, *walk), targets)
 
-    def mean_loss(self, params: Any, rows: Any, targets: Any, weights: Any) -> Any:
+    def mean_loss(self, params: Any, rows: Any, targets: Any, weights: Any, *walk: Any) -> Any:
         """sum_i weight_i loss_i; weights sum to one over a client's rows."""
-        return jnp.sum(weights * self.row_losses(params, rows, targets))
+        return jnp.sum(weights * self.row_losses(params, rows, targets, *walk))
 
 
 def losses_of(loss: str, scores: Any, targets: Any) -> Any:
@@ -87,7 +89,8 @@ def build(description: Any, n_features: int, n_outputs: int, kind: str) -> Model
         name, (init, apply) = "own", description
     else:
         name, (init, apply) = type(description).__name__, adapt_module(description, n_features)
-    return _finish(name, init, apply, _loss_for(name, kind, n_outputs), n_features, n_outputs)
+    model = _finish(name, init, apply, _loss_for(name, kind, n_outputs), n_features, n_outputs)
+    return replace(model, walked=WALKED[name]) if name in WALKED and options.get("hidden", True) else model
 
 
 def _finish(name: str, init: Init, apply: Apply, loss: str, n_features: int, n_outputs: int) -> Model:
@@ -152,8 +155,8 @@ def _with_head(body: Body, n_outputs: int) -> tuple[Init, Apply]:
         keys = jax.random.split(key, body.layers + 1)
         return [*body.init(keys[:-1]), _dense(keys[-1], body.width, n_outputs)]
 
-    def apply(params: Any, rows: Any) -> Any:
-        inner, head = body.apply(params[:-1], rows), params[-1]
+    def apply(params: Any, rows: Any, *walk: Any) -> Any:
+        inner, head = body.apply(params[:-1], rows, *walk), params[-1]
         return jnp.matmul(inner, head["weights"], precision=body.precision) + head["bias"]
 
     return init, apply
@@ -188,14 +191,22 @@ def cnn_body(n_features: int, channels: Any = (16, 32), hidden: int = 128, activ
     def init(keys: Any) -> Any:
         return [_dense(k, a, b) for k, (a, b) in zip(keys, sizes)]
 
-    def apply(params: Any, rows: Any) -> Any:
+    def apply(params: Any, rows: Any, walk: Any = None) -> Any:
         images = convolution_layers(rows.reshape(-1, side, side, 1), params[:2], activations)
         inner = images.reshape(images.shape[0], -1)
         for layer in params[2:]:
-            inner = jax.nn.relu(jnp.matmul(inner, layer["weights"], precision=precision) + layer["bias"])
+            inner = jax.nn.relu(_walked_product(inner, layer["weights"], walk, precision) + layer["bias"])
         return inner
 
     return Body(init, apply, hidden or flat, len(sizes), precision)
+
+
+def _walked_product(rows: Any, weights: Any, walk: Any, precision: Any) -> Any:
+    if walk is None:
+        return jnp.matmul(rows, weights, precision=precision)
+    from taskveil.engine import fused_dense
+
+    return fused_dense.walk(rows, weights, walk.target[2]["weights"], walk.eta, walk.pull, precision)
 
 
 def _dense_precision(activations: str) -> Any:

@@ -105,6 +105,7 @@ class Round:
     def __init__(self, model: Model, work: LocalWork, exact_sum: bool = True, accelerator: bool | None = None):
         self.model, self.work, self.exact_sum = model, work, exact_sum
         self.accelerator = jax.default_backend() != "cpu" if accelerator is None else accelerator
+        self.walks = jax.default_backend() == "gpu" and bool(model.walked) and not work.explicit
         self._count = {"traces": 0}
         self._compiled = jax.jit(self._trace)
         self._messages = jax.jit(self._each)
@@ -214,10 +215,24 @@ class Round:
 
     def _step(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, knobs: Any) -> Any:
         eta, pull = knobs[0], knobs[1]
+        if self.walks:
+            return self._walk(params, target, rows, labels, weight, eta, pull)
         gradient = jax.grad(self.model.mean_loss)(params, rows, labels, weight)
         if self.work.explicit:
             return jax.tree.map(lambda w, g, a: w - eta * (g + pull * (w - a)), params, gradient, target)
         return jax.tree.map(lambda w, g, a: (w - eta * (g - pull * a)) / (1 + eta * pull), params, gradient, target)
+
+    def _walk(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, eta: Any, pull: Any) -> Any:
+        """The same step where the model moves its largest leaves itself: what comes back for those is where they are now."""
+        from taskveil.engine.fused_dense import Walk
+
+        walk = Walk(target, eta, pull)
+        back = jax.grad(self.model.mean_loss)(params, rows, labels, weight, walk)
+
+        def move(path: Any, w: Any, g: Any, a: Any) -> Any:
+            return g if jax.tree_util.keystr(path) in self.model.walked else walk.moved(w, g, a)
+
+        return jax.tree_util.tree_map_with_path(move, params, back, target)
 
     def _gradient(self, flat: Any, rows: Any, labels: Any, weight: Any) -> Any:
         return jax.grad(lambda v: self.model.mean_loss(self.model.unravel(v), rows, labels, weight))(flat)

@@ -93,7 +93,7 @@ def test_no_name_and_no_number_of_lines_makes_the_boards_page_longer(spent, long
     account |= {"observer": "other-tasks", "next_run_fits": True}
     certificate = replace(evidence.certificate, not_protected=[long] * 9, statements=list(evidence.certificate.statements) * 4)
     evidence = replace(evidence, certificate=certificate, accounts=(account,) * 30, problems=(long,) * 9)
-    shown = board.sections(evidence, {})
+    shown = board.sections(evidence, "nothing")
     assert sum(board._printed(line) for _, lines in shown for line in lines) <= board.LINES
     assert [title for title, _ in shown][-1] == "What is not protected" and "and 29 more" in str(shown)
 

@@ -1,0 +1,58 @@
+"""Products on the matrix units that are as precise as they need to be: what kernels for accelerators are made of.
+
+The matrix units multiply numbers of 8 or 11 bits exactly and add in float32. A number is therefore cut into parts that add up
+to it, and a product is the sum of the products of parts that matter:
+
+    float32          two parts of 8 bits: three products, about 17 bits
+    float32, exact   three parts: six products, as precise as float32 itself
+    float16          as it is; a float32 matrix beside it, exact: two parts of 11 bits, two products
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+Parts = tuple[Any, ...]
+
+
+def matrix_sized(size: int) -> bool:
+    """Whether the matrix units take a side of this size: a power of two from 16 on."""
+    return size >= 16 and size & (size - 1) == 0
+
+
+def load(ref: Any, index: Any, mask: Any = None) -> Any:
+    return triton.load(ref.at[index], mask=mask, other=None if mask is None else 0)
+
+
+def parts(a: Any, dtype: Any, exact: bool = False) -> Parts:
+    """Numbers of 16 bits that add up to `a`, the largest first."""
+    if a.dtype == jnp.float16:
+        return (a,)
+    kind, count = (jnp.bfloat16, 3 if exact else 2) if dtype == jnp.float32 else (jnp.float16, 2 if exact else 1)
+    found = []
+    for _ in range(count):
+        found.append(a.astype(kind))
+        a = a - found[-1].astype(jnp.float32)
+    return tuple(found)
+
+
+def dot(a: Parts, b: Parts, turn_a: bool = False, turn_b: bool = False) -> Any:
+    """a @ b in float32, the smallest products first; those below the last part of either are left out."""
+    sides = (((0 if turn_a else 1,), (1 if turn_b else 0,)), ((), ()))
+    multiply = functools.partial(jax.lax.dot_general, dimension_numbers=sides, preferred_element_type=jnp.float32)
+    pairs = [(i, j) for i in range(len(a)) for j in range(len(b)) if i + j < max(len(a), len(b))]
+    return functools.reduce(operator.add, (multiply(a[i], b[j]) for i, j in sorted(pairs, key=sum, reverse=True)))
+
+
+def launch(kernel: Any, programs: int, outs: Any, warps: int, *arrays: Any) -> Any:
+    """The kernel on a GPU; elsewhere (tests) it is interpreted."""
+    on_gpu = jax.default_backend() == "gpu"
+    settings = triton.CompilerParams(num_warps=warps, num_stages=2) if on_gpu else None
+    return pl.pallas_call(kernel, (*outs,), grid=(programs,), compiler_params=settings, interpret=not on_gpu)(*arrays)
