@@ -47,7 +47,10 @@ class Launch:
 
 
 FORWARD = {True: Launch(32, 1), False: Launch(64, 4)}  # one channel; many
-WEIGHTS = {True: Launch(16, 1, 16), False: Launch(32, 2, 16)}
+WEIGHTS = {  # activations, one channel
+    ("float32", True): Launch(16, 1, 16), ("float32", False): Launch(16, 1, 16),
+    ("float16", True): Launch(16, 1, 8), ("float16", False): Launch(32, 2, 8),
+}  # fmt: skip
 INPUTS = Launch(64, 4)
 
 
@@ -229,7 +232,7 @@ def _forward(images: Any, weights: Any, bias: Any, dtype: Any) -> tuple[Any, Any
 
 def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, Any, Any]:
     images, weights, code = saved
-    layer, how = _layer(images, weights), WEIGHTS[images.shape[-1] == 1]
+    layer, how = _layer(images, weights), WEIGHTS[jnp.dtype(dtype).name, images.shape[-1] == 1]
     outs = [_array(how.slices * 9 * layer.c * layer.o), _array(how.slices * layer.o)]
     kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
     dw, db = launch(kernel, how.slices, outs, how.warps, images.reshape(-1), gradient.reshape(-1), code)
