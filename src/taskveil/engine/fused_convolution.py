@@ -152,7 +152,8 @@ def unpooled(layer: Layer, gradient: Any, code: Any, row: Any, there: Any, dtype
     left, right = bit((0, 0), (1, 0)), bit((0, 1), (1, 1))
     column = jnp.where(((bits & left) != 0) & ((bits & right) != 0), half(g), g)
     shares = [jnp.where((bits & side) == side, half(column), column) for side in (left, right)]
-    return {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}, jnp.where(bits != 0, g, zero)
+    corners = {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}
+    return corners, jnp.where(bits != 0, g, zero)
 
 
 def half(g: Any) -> Any:

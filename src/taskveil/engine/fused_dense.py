@@ -83,5 +83,6 @@ def step_kernel(
     at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (TILE, outputs))
     x = load(rows, batch[None] * inputs + row[:, None], jnp.broadcast_to((row < inputs)[:, None], (TILE, n)))
     dy = load(gradient, batch[:, None] * outputs + out[None])
-    step, dw = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1))), dot(parts(x, jnp.float32), parts(dy, jnp.float32))
+    dw = dot(parts(x, jnp.float32), parts(dy, jnp.float32))
+    step = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1)))
     triton.store(moved.at[at], step.moved(load(weights, at, inside), dw, load(target, at, inside)), mask=inside)

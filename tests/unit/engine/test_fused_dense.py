@@ -76,4 +76,5 @@ def test_only_the_cnn_walks_and_not_on_a_cpu_by_itself():
 
 def test_the_kernel_takes_only_what_a_program_can_hold():
     assert case()[1].shape[1] % fused_dense.TILE  # the first test above covers a last tile that is not full
-    assert [fused_dense.fits(*shape) for shape in ((16, 128), (10, 128), (16, 62), (1024, 128), (16, 512))] == [True] + [False] * 4
+    shapes = (16, 128), (10, 128), (16, 62), (1024, 128), (16, 512)
+    assert [fused_dense.fits(*shape) for shape in shapes] == [True, False, False, False, False]
