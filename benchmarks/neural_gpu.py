@@ -1,6 +1,6 @@
 """The neural engine on an accelerator: a round in both modes, torch beside it, 10,000 clients to the end, distance from the CPU.
 
-    python -m benchmarks.neural_gpu OUT.json
+    python -m benchmarks.neural_gpu OUT.json [NAMES]   of what to measure, e.g. round-512-float16; all where none is named
 
 Needs jax with an accelerator, torch in the same interpreter for the comparison, and `cryptography` for the noise, which is the
 exact one of every private run. Its scale is chosen here and not accounted for (this is about time), so that nothing else is
@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.neural import BATCH, CLASSES, PIXELS, STEPS, compiled_round, round_of
+from taskveil.privacy.bounds import clip_rows
 
 
 def seconds(call, repeats: int) -> list[float]:
@@ -58,28 +59,41 @@ def peer_times(clients: int, bits: int, tf32: bool = False, repeats: int = 30) -
     return {"clients": clients, "bits": bits, "tf32": tf32, **spread(seconds(call, repeats)), "first_call_seconds": first}
 
 
-def accuracy(clients: int = 64) -> dict:
-    """How far messages and sums are from those of the plain path on the CPU; on writers' images where they are found."""
+def accuracy(clients: int = 512, few: int = 64) -> dict:
+    """How far messages and sums are from those of the plain path on the CPU; on writers' images where they are found.
+
+    `sum of few` is the sum over the first of the clients: one decision that fell the other way weighs more there.
+    """
     X, y, data = images()
     ask = [sys.executable, "-c", "from benchmarks.neural_gpu import save_messages; import sys; save_messages(*sys.argv[1:])"]
     with tempfile.TemporaryDirectory() as folder:
         rows, plain = str(Path(folder) / "rows.npz"), str(Path(folder) / "plain.npz")
         np.savez(rows, X=X, y=y)
-        subprocess.run([*ask, rows, plain], env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True)
-        with np.load(plain) as expected:
-            found = {kind: messages(X, y, kind, clients) for kind in ("float32", "float16")}
-            return {"data": data, "clients": clients, **{kind: _distances(value, expected) for kind, value in found.items()}}
+        subprocess.run([*ask, rows, plain, str(clients)], env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True)
+        with np.load(plain) as stored:
+            expected = dict(stored)
+        found = {kind: _distances(messages(X, y, kind, clients), expected, few) for kind in ("float32", "float16")}
+        return {"data": data, "clients": clients, "few": few, **found}
 
 
-def _distances(found: dict, expected: dict) -> dict:
+def _distances(found: dict, expected: dict, few: int) -> dict:
     """Relative, of the typical client's message, of the worst one's, and of the clipped sum.
 
-    The worst client is one in which a relu or a pooling window decided the other way: that moves a whole gradient.
+    The worst client is one in which a relu or a pooling window decided the other way: that moves a whole gradient. `moved`
+    counts clients that are further away than rounding explains.
     """
+    found, expected = ({name: np.asarray(v, np.float64) for name, v in side.items()} for side in (found, expected))
     each = np.linalg.norm(found["messages"] - expected["messages"], axis=1) / np.linalg.norm(expected["messages"], axis=1)
-    total = np.linalg.norm(found["clipped"] - expected["clipped"]) / np.linalg.norm(expected["clipped"])
-    quarter, median, most = np.quantile(each, [0.25, 0.5, 0.75])
-    return {"quarter": quarter, "median": median, "three-quarters": most, "worst": each.max(), "sum": float(total)}
+    first = [clip_rows(m["messages"][:few], 1.0).sum(axis=0) for m in (found, expected)]
+    quantiles = dict(zip(("quarter", "median", "three-quarters", "worst"), np.quantile(each, [0.25, 0.5, 0.75, 1]).tolist()))
+    return {
+        **quantiles, "moved": int(np.sum(each > 1e-4)),
+        "sum": _apart(found["clipped"], expected["clipped"]), "sum of few": _apart(*first),
+    }  # fmt: skip
+
+
+def _apart(found: np.ndarray, expected: np.ndarray) -> float:
+    return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
 def images() -> tuple[np.ndarray, np.ndarray, str]:
@@ -91,9 +105,9 @@ def images() -> tuple[np.ndarray, np.ndarray, str]:
         return stored["X"][:4096] / np.float32(255), stored["y"][:4096].astype(np.int32), "femnist"
 
 
-def save_messages(rows: str, path: str) -> None:
+def save_messages(rows: str, path: str, clients: str) -> None:
     with np.load(rows) as stored:
-        np.savez(path, **messages(stored["X"], stored["y"], "float32", 64))
+        np.savez(path, **messages(stored["X"], stored["y"], "float32", int(clients)))
 
 
 def messages(X: np.ndarray, y: np.ndarray, activations: str, clients: int) -> dict[str, np.ndarray]:
@@ -103,7 +117,7 @@ def messages(X: np.ndarray, y: np.ndarray, activations: str, clients: int) -> di
     one, cohort, pool = round_of(clients, activations, (X, y))
     raw = jax.jit(one._raw)(cohort.arrays, *pool, one._knobs(1.0, 1.0))[1]
     clipped = np.asarray(one(cohort, pool, 1.0)[1], np.float64)
-    return {"messages": np.asarray(raw, np.float64), "clipped": clipped}
+    return {"messages": np.asarray(raw), "clipped": clipped}
 
 
 def torch_times(clients: int, repeats: int = 3) -> dict:
@@ -205,7 +219,7 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
 def main() -> None:
     import jax
 
-    out = Path(sys.argv[1])
+    out, names = Path(sys.argv[1]), sys.argv[2:]
     device = jax.devices()[0]
     results: dict = {"device": str(device), "device_name": device.device_kind, "jax": jax.__version__}
     for name, call in {
@@ -215,6 +229,8 @@ def main() -> None:
         **{f"torch-compiled-{n}-{bits}": partial(peer_times, n, bits, bits == 32) for n in (64, 512) for bits in (32, 16)},
         "torch-loop-512": partial(torch_times, 512),
     }.items():  # fmt: skip
+        if names and name not in names:
+            continue
         try:
             results[name] = call()
         except Exception as error:  # what could be measured is kept

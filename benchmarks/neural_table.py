@@ -33,7 +33,7 @@ def take_over(paths: list[str]) -> dict:
         document = json.loads(Path(path).read_text())
         today = datetime.now(UTC).date().isoformat()
         if "results" not in document:
-            figures[ON_ACCELERATOR] = {**document, "date": today}
+            figures[ON_ACCELERATOR] = {**figures.get(ON_ACCELERATOR, {}), **document, "date": today}
             continue
         for name, result in document["results"].items():
             if result["value"] is not None:
@@ -83,7 +83,7 @@ def on_accelerator(f: dict | None) -> list[str]:
     for kind, most in (("float32", 1e-5), ("float16", 1e-2)) if "accuracy" in got else ():
         d = got["accuracy"][kind]
         judged = "sum" if kind == "float32" else "median"
-        far = f"median client {d['median']:.1e}, worst {d['worst']:.1e}, sum {d['sum']:.1e}"
+        far = f"median client {d['median']:.1e}, worst {d['worst']:.1e}, sum of {got['accuracy']['clients']} {d['sum']:.1e}"
         rows.append((f"{kind} against the CPU, {got['accuracy']['data']}: {far}", f"{judged} {most:g}", d[judged] <= most))
     if not rows:
         return [f"| {where} | | not measured | | |"]

@@ -47,7 +47,10 @@ class Launch:
 
 
 FORWARD = {True: Launch(32, 1), False: Launch(64, 4)}  # one channel; many
-WEIGHTS = {True: Launch(16, 1, 16), False: Launch(32, 2, 16)}
+WEIGHTS = {  # activations, one channel
+    ("float32", True): Launch(16, 1, 16), ("float32", False): Launch(16, 1, 16),
+    ("float16", True): Launch(16, 1, 8), ("float16", False): Launch(32, 2, 8),
+}  # fmt: skip
 INPUTS = Launch(64, 4)
 
 
@@ -149,7 +152,8 @@ def unpooled(layer: Layer, gradient: Any, code: Any, row: Any, there: Any, dtype
     left, right = bit((0, 0), (1, 0)), bit((0, 1), (1, 1))
     column = jnp.where(((bits & left) != 0) & ((bits & right) != 0), half(g), g)
     shares = [jnp.where((bits & side) == side, half(column), column) for side in (left, right)]
-    return {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}, jnp.where(bits != 0, g, zero)
+    corners = {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}
+    return corners, jnp.where(bits != 0, g, zero)
 
 
 def half(g: Any) -> Any:
@@ -229,7 +233,7 @@ def _forward(images: Any, weights: Any, bias: Any, dtype: Any) -> tuple[Any, Any
 
 def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, Any, Any]:
     images, weights, code = saved
-    layer, how = _layer(images, weights), WEIGHTS[images.shape[-1] == 1]
+    layer, how = _layer(images, weights), WEIGHTS[jnp.dtype(dtype).name, images.shape[-1] == 1]
     outs = [_array(how.slices * 9 * layer.c * layer.o), _array(how.slices * layer.o)]
     kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
     dw, db = launch(kernel, how.slices, outs, how.warps, images.reshape(-1), gradient.reshape(-1), code)
