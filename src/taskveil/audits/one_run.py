@@ -48,6 +48,7 @@ from taskveil.tasks.task import TaskSet
 
 ALARM = 0.05  # of a rehearsal, which can be repeated
 NEARLY = 1e-3  # of a right angle
+HARDLY = 0.05  # more power, or share of the claim: no reason for shorter canaries
 ALARM_OF_A_RUN = 1e-3  # of a run that is kept: its certificate fails if the audit refutes it
 TOLD_APART = (VectorSum, MomentSum, OuterSum, DiagonalSum, TaskStack)  # sums in which one task's summand is known
 REHEARSAL = "a rehearsal on your table: nothing was charged to a ledger, and no canary is in a released model"
@@ -236,14 +237,15 @@ def check_method(method: Any, plan: Plan) -> None:
 
 def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, Outlook]:
     """The canaries that show most under this plan, and what they can show; of equals those whose models are longest."""
-    options = [(c, _expected(plan, public, at, c)) for c in (replace(at.canaries, shape=s) for s in _shapes(public.n_features))]
-    best = max(options, key=lambda o: (-1.0, 0.0) if o[1] is None else (round(o[1].power, 1), round(o[1].typical_bound, 1)))
-    if best[1] is None:
+    shaped = [replace(at.canaries, shape=shape) for shape in _shapes(public.n_features)]
+    options = [(c, o) for c, o in ((c, _expected(plan, public, at, c)) for c in shaped) if o is not None]
+    if not options:
         raise OptionError(
             "this method releases no sum of vectors or second moments of model size, along which canaries could be told apart. "
             "Use the audit of many runs (tv.audit without one_run)."
         )
-    return best[0], best[1]
+    shows = [o.power + o.typical_bound / o.claimed_epsilon for _, o in options]
+    return next(option for option, much in zip(options, shows) if much >= max(shows) - HARDLY)
 
 
 def _shapes(n_features: int) -> tuple[str, ...]:
