@@ -105,6 +105,26 @@ def test_tasks_in_memory_are_cut_into_partitions(frame, client):
     bits(estimator("subspace").fit(tasks), estimator("subspace", runtime="dask", client=client).fit(tasks))
 
 
+def test_a_cluster_is_told_how_large_partitions_are(frame):
+    """It moves them and puts them on disk by that; the twin: a plain object counts for nothing, whatever it holds."""
+    require("dask")
+    from dask.sizeof import sizeof
+
+    from taskveil.estimators.partitioned.worker import Part
+    from taskveil.methods.base import Models
+    from taskveil.runtime.dask.worker import Own
+    from taskveil.tasks import TaskBlock, fit_scaling
+
+    tasks = tv.load_tasks(frame, **COLUMNS)
+    block, scaling = TaskBlock.from_tasks(tasks), fit_scaling(tasks, "own")
+    models = Models(np.zeros((tasks.n_tasks, 1, 5)), np.zeros((tasks.n_tasks, 1)))
+    units = scaling.shift.nbytes + scaling.scale.nbytes
+    assert block.X.nbytes + units < sizeof(Own(block, scaling)) < 2 * (block.X.nbytes + units)
+    assert sizeof(Part(models, scaling)) > models.coef.nbytes + units > 10 * sizeof(models)
+    common = fit_scaling(tasks, "none")  # the same for all tasks, and kept once
+    assert sizeof(Own(block, common)) < sizeof(Own(block, scaling)) - units / 2
+
+
 def kill_one(client) -> int:
     """SIGKILL for a worker that is alive; its nanny starts another."""
     while True:

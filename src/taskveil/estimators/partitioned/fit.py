@@ -69,7 +69,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
     common = rounds.Common(method, public, plan)
     with cluster_errors():
         read = read_partitions(client, tasks)
-        owns = [client.submit(worker.prepare, t, rules, bought, estimator.class_weight, pure=False) for t in read]
+        owns = [client.submit(worker.prepare, *rows, rules, bought, estimator.class_weight, pure=False) for rows in read]
         del read
         found = client.gather([client.submit(rounds.about, own, journalled, pure=False) for own in owns])
     _note_aside(estimator, [name for aside, _ in found for name in aside])
@@ -150,12 +150,12 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
     if (position < 0).any():
         raise OptionError("some tasks of this table were not there in fit; predict them from memory, or adapt them")
     frames = []
-    for k, own in enumerate(read_partitions(client, tasks)):
+    for k, rows in enumerate(read_partitions(client, tasks)):
         at = position[tasks.cuts[k] : tasks.cuts[k + 1]]
         needed = np.unique(np.searchsorted(models.cuts, at, side="right") - 1)
         cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
         parts = [_part(client, models.parts[j]) for j in needed]
-        frames.append(client.submit(worker.predicted, own, at, estimator.classes_, cuts, *parts, pure=False))
+        frames.append(client.submit(worker.predicted, *rows, at, estimator.classes_, cuts, parts, pure=False))
     return lazy_frame(client, frames)
 
 

@@ -15,16 +15,16 @@ from taskveil.estimators.gain import Gain, measure_gain
 from taskveil.estimators.scores import gathered_scores
 from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Models
-from taskveil.runtime.dask.worker import Common, Own, own_part
+from taskveil.runtime.dask.worker import Common, Held, Own, assemble, own_part
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
+from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
-from taskveil.tasks.task import TaskSet
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Part(Held):
     """The personal models of a partition, in the scaled units methods work in, and the way back."""
 
     models: Models
@@ -45,8 +45,9 @@ class Part:
         return gathered_scores(self.scaling.inputs(X, position), coef, intercept, position)
 
 
-def prepare(tasks: TaskSet, rules: PrepareRules, bought: bool, class_weight: Any) -> Own:
-    """Rows in the units they are worked on; `bought`: common units will be released."""
+def prepare(reader: Reader, tables: list[Any], rules: PrepareRules, bought: bool, class_weight: Any) -> Own:
+    """Rows of a partition in the units they are worked on; `bought`: common units will be released."""
+    tasks = assemble(reader, tables)
     weights = None if class_weight is None else class_weights(tasks, class_weight)
     if bought:
         scaling = common_units.outer_scaling(tasks, rules.unit, rules.private)
@@ -100,10 +101,13 @@ def take(part: Part, at: np.ndarray) -> Part:
     return Part(Models(part.models.coef[at], part.models.intercept[at], kept, extra), part.scaling.take(at))
 
 
-def predicted(tasks: TaskSet, positions: np.ndarray, classes: Any, cuts: list[tuple[int, int]], *parts: Part) -> Any:
+def predicted(
+    reader: Reader, tables: list[Any], positions: np.ndarray, classes: Any, cuts: list[tuple[int, int]], parts: list[Part]
+) -> Any:
     """A frame of tasks, scores and labels, for the rows of a partition; `positions`: of its tasks among the model's."""
     import pandas as pd
 
+    tasks = assemble(reader, tables)
     of_row = positions[tasks.task_of_row()]
     out = np.empty((tasks.n_rows, parts[0].models.coef.shape[1]))
     for (first, end), part in zip(cuts, parts, strict=True):

@@ -22,13 +22,13 @@ from taskveil.runtime.dask.cluster import cluster_errors
 from taskveil.runtime.dask.worker import Common, Wanted
 from taskveil.runtime.in_process import Noisy, Schedule
 from taskveil.runtime.round import Position, Round, released
-from taskveil.tasks.lazy.tasks import LazyTasks
+from taskveil.tasks.lazy.tasks import LazyTasks, Reader
 
 FAN_IN = 8
 
 
-def read_partitions(client: Any, tasks: LazyTasks) -> list[Any]:
-    """The tasks of every partition, on the workers; pieces that several partitions share are split there."""
+def read_partitions(client: Any, tasks: LazyTasks) -> list[tuple[Reader, list[Any]]]:
+    """Of every partition the rows, on the workers, and who makes tasks of them; pieces that several share are split there."""
     submit, layout = client.submit, tasks.layout
     tables: list[list[Any]] = [[] for _ in range(tasks.n_partitions)]
     for piece, readers in zip(tasks.pieces, tasks.readers, strict=True):
@@ -40,7 +40,7 @@ def read_partitions(client: Any, tasks: LazyTasks) -> list[Any]:
         parts = submit(worker.split, rows, tasks.layout.task, owners, pure=False)
         for k in readers:
             tables[k].append(submit(worker.pick, parts, k, pure=False))
-    return [submit(worker.assemble, tasks.reader(k), *tables[k], pure=False) for k in range(tasks.n_partitions)]
+    return [(tasks.reader(k), tables[k]) for k in range(tasks.n_partitions)]
 
 
 class Partitions:

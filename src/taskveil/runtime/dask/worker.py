@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,8 +32,22 @@ class Common:
     plan: Plan
 
 
+class Held:
+    """What a worker keeps. It says how large it is: by that a cluster decides what to move and what to put on disk."""
+
+    def __sizeof__(self) -> int:
+        return object.__sizeof__(self) + _bytes(self)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        repeated = value.ndim > 0 and value.strides[0] == 0 and len(value) > 0
+        return value.nbytes // (len(value) if repeated else 1)
+    return sum(map(_bytes, vars(value).values())) if is_dataclass(value) else 0
+
+
 @dataclass(frozen=True, eq=False)
-class Own:
+class Own(Held):
     """Rows of a partition as they are worked on, their units, and the tasks that were set aside."""
 
     block: TaskBlock
@@ -60,7 +74,7 @@ def pick(pieces: dict[int, Any], k: int) -> Any:
     return pieces[k]
 
 
-def assemble(reader: Reader, *tables: Any) -> TaskSet:
+def assemble(reader: Reader, tables: Sequence[Any]) -> TaskSet:
     """The tasks of a partition."""
     return tables[0] if isinstance(tables[0], TaskSet) else reader.tasks(tables)
 
