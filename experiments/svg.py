@@ -1,7 +1,8 @@
 """Small line charts as SVG, so that results have pictures without a plotting service. White ground, readable in light and dark pages.
 
 A line is {"x": [...], "y": [...]} with optional "std" (drawn as bars), "panel" (lines of one panel share a frame) and "label" (the
-legend's word, its name otherwise). Lines of one label have one colour in all panels.
+legend's word, its name otherwise). Lines of one label have one colour in all panels. {"cells": matrix} is a heat map with a panel of
+its own: blue below zero, red above, white at zero, each map on the scale of its largest entry.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, 
     What lies above `y_max` is named at the top of its panel instead of squeezing the rest.
     """
     lines = {k: v for k, v in series.items() if isinstance(v, dict) and len(v.get("x", ())) and "y" in v}
-    if not lines:
+    maps = {k: v["cells"] for k, v in series.items() if isinstance(v, dict) and "cells" in v}
+    if not lines and not maps:
         return
     panels: dict[str, dict[str, Any]] = {}
     for name, line in lines.items():
         panels.setdefault(line.get("panel") or "", {})[line.get("label") or name] = line
     labels = list(dict.fromkeys(label for panel in panels.values() for label in panel))
+    panels |= {name: {"cells": cells} for name, cells in maps.items()}
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
     width = columns * PANEL_WIDTH + LEGEND
@@ -38,7 +41,8 @@ def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, 
     body = [_legend(labels, columns * PANEL_WIDTH)]
     for place, (heading, panel) in enumerate(panels.items()):
         across, down = place % columns * PANEL_WIDTH, TITLE + place // columns * PANEL_HEIGHT
-        body.append(f'<g transform="translate({across} {down})">{_panel(heading, panel, labels, axes)}</g>')
+        drawn = _heat_map(heading, panel["cells"]) if "cells" in panel else _panel(heading, panel, labels, axes)
+        body.append(f'<g transform="translate({across} {down})">{drawn}</g>')
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{escape(title)}" '
         'font-family="system-ui, sans-serif" font-size="12">'
@@ -67,6 +71,32 @@ def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[st
         note = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
         head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(note)}</text>'
     return head + _axes(frame, lines, places, axes, log) + f'<g clip-path="url(#inside)">{drawn}</g>'
+
+
+def _heat_map(heading: str, cells: list[list[float]]) -> str:
+    """One rectangle a cell, joined to its neighbour in a row where both have the same colour."""
+    wide, high = PANEL_WIDTH - LEFT - GAP, PANEL_HEIGHT - TOP - BOTTOM
+    largest = max((abs(v) for row in cells for v in row), default=0.0) or 1.0
+    across, down = wide / len(cells[0]), high / len(cells)
+    parts = [f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>']
+    for i, row in enumerate(cells):
+        start, colours = 0, [_heat(v / largest) for v in row]
+        for j in range(1, len(row) + 1):
+            if j == len(row) or colours[j] != colours[start]:
+                parts.append(
+                    f'<rect x="{LEFT + start * across:.1f}" y="{TOP + i * down:.1f}" width="{(j - start) * across + 0.3:.1f}" '
+                    f'height="{down + 0.3:.1f}" fill="{colours[start]}"/>'
+                )
+                start = j
+    note = f"white 0, darkest ±{largest:.3g}"
+    parts.append(f'<text x="{LEFT}" y="{PANEL_HEIGHT - BOTTOM + 16}" fill="#333" font-size="11">{note}</text>')
+    return "".join(parts)
+
+
+def _heat(share: float) -> str:
+    """Sixteen shades from white to red (above zero) or blue (below)."""
+    fade = round(255 * (1 - round(16 * min(abs(share), 1.0)) / 16)) if math.isfinite(share) else 0
+    return f"#{255:02x}{fade:02x}{fade:02x}" if share > 0 else f"#{fade:02x}{fade:02x}{255:02x}"
 
 
 class _Frame:

@@ -7,14 +7,19 @@ from typing import Any
 import numpy as np
 
 import taskveil as tv
-from experiments.common import Result, below, not_above, positive, summary
-from experiments.liang_2020.runs import CLIP, estimator, paper_delta
+from experiments.common import Result, below, near, not_above, positive, summary
+from experiments.liang_2020.runs import CLIP, NEIGHBOURS, estimator, paper_delta
 from taskveil.calculators import prox_bounds
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.synthetic import get_synthetic
 
 PAPER = "MP-MTL"
+WHY_MTRL = (
+    "The printed 0.267 means noise of 1.85 times the models. Noise with density exp(-epsilon |z| / s) has length d s / epsilon = 300 s at epsilon 0.1 "
+    "in 30 dimensions, so s would have to be 1/160 of a model's length; s = 2 L n / (n_i strength) of section 5.1 is longer than the model itself for "
+    "every ridge, because a larger one shortens the model as much as s. We found no reading of section 5.1 that gives the printed ratio"
+)
 PROXIMAL = {"rounds": 50, "step": 0.25, "penalty": 0.1, "clip": CLIP}
 
 
@@ -41,6 +46,8 @@ def fig2(quick: bool, seed: int) -> Result:
         turned["before"].append(_towards(W, W))
         for name, M in maps.items():
             turned[name].append(_towards(M @ W, W))
+        if r == 0:
+            heat = {"before": _cells(W), **{name: _cells(M @ W) for name, M in maps.items()}}
     return Result(
         "fig2", PAPER, "without noise the others' models turn into the tenth; with noise they do not", "picture",
         as_printed=f"cosine {_spread(turned['as printed, epsilon 0.1'])} (before {_spread(turned['before'])}, leaked {_spread(turned['leaked'])})",
@@ -50,8 +57,14 @@ def fig2(quick: bool, seed: int) -> Result:
             below("as printed they turn less", turned["as printed, epsilon 0.1"], turned["leaked"]),
             below("sound noise: they turn less", turned["sound, epsilon 0.1"], turned["leaked"], about="ours"),
         ],
-        series={"models 1 to 9": _bars(turned)}, axes={"x": "", "y": "cosine to the tenth model"}, settings={"repeats": repeats},
+        series={"models 1 to 9": _bars(turned), **{f"first draw: {name}": {"cells": cells} for name, cells in heat.items()}},
+        axes={"x": "", "y": "cosine to the tenth model"}, settings={"repeats": repeats},
     )  # fmt: skip
+
+
+def _cells(W: np.ndarray) -> list[list[float]]:
+    """Features x tasks as in the paper's picture: each model at length one, so that the tenth does not drown the others."""
+    return np.round(W / np.maximum(np.linalg.norm(W, axis=0), 1e-300), 3).tolist()
 
 
 def _towards(W: np.ndarray, before: np.ndarray) -> float:
@@ -66,20 +79,24 @@ def fig3(quick: bool, seed: int, repeats: int | None = None) -> Result:
     repeats = repeats or (5 if quick else 100)
     related: dict[str, list[float]] = {}
     models: dict[str, list[float]] = {}
+    averages: dict[str, np.ndarray] = {}
     for r in range(repeats):
         data = get_synthetic("low-rank", seed=seed + r)
         truth = np.corrcoef(data.weights)
+        averages["true"] = averages.get("true", 0.0) + truth / repeats
         delta = paper_delta(data.train.n_tasks)
-        paper = {"variant": "paper", "delta": delta, "neighbours": "add-remove"}
+        paper = {"variant": "paper", "delta": delta, "neighbours": NEIGHBOURS}
         runs = {
             "DP-MTRL as printed": (tv.methods.get("dp-mtrl", rounds=1, ridge=100.0), 0.1, paper),
             "MP-MTL as printed": (tv.methods.get("low-rank", **PROXIMAL), 0.1, paper),
-            "subspace, sound": (tv.methods.get("subspace"), 0.1, {"delta": delta, "neighbours": "add-remove"}),
+            "subspace, sound": (tv.methods.get("subspace"), 0.1, {"delta": delta, "neighbours": NEIGHBOURS}),
             "alone, tuned locally": (tv.methods.get("local"), None, {}),
         }
         for name, (method, epsilon, options) in runs.items():
             est = estimator(data.train, method, epsilon, seed + r, **options).fit(data.train)
-            related.setdefault(name, []).append(float(np.sqrt(np.mean((np.corrcoef(est.coef_) - truth) ** 2))))
+            found = np.corrcoef(est.coef_)
+            averages[name] = averages.get(name, 0.0) + found / repeats
+            related.setdefault(name, []).append(float(np.sqrt(np.mean((found - truth) ** 2))))
             models.setdefault(name, []).append(float(np.linalg.norm(est.coef_ - data.weights) / np.linalg.norm(data.weights)))
     return Result(
         "fig3", PAPER, "at epsilon 0.1 MP-MTL keeps the blocks of related tasks and the models, DP-MTRL destroys them", "picture",
@@ -94,10 +111,17 @@ def fig3(quick: bool, seed: int, repeats: int | None = None) -> Result:
             below("sound: better than DP-MTRL", related["subspace, sound"], related["DP-MTRL as printed"], about="ours"),
             not_above("sound: models no worse than learning alone", models["subspace, sound"], models["alone, tuned locally"], about="ours"),
         ],
-        series={"correlations of tasks": _bars(related), "models": _bars(models)},
+        series={"correlations of tasks": _bars(related), "models": _bars(models),
+                **{f"mean correlations: {name}": {"cells": _coarse(C)} for name, C in averages.items()}},
         axes={"x": "", "y": "relative or root mean square error", "log": "y"},
         settings={"repeats": repeats, "tasks": 320, "epsilon": 0.1, "MP-MTL": PROXIMAL},
     )  # fmt: skip
+
+
+def _coarse(C: np.ndarray, cells: int = 40) -> list[list[float]]:
+    """Means over squares of neighbouring tasks: 320 lines are more than a picture of this size shows."""
+    step = len(C) // cells
+    return np.round(C[: cells * step, : cells * step].reshape(cells, step, cells, step).mean(axis=(1, 3)), 2).tolist()
 
 
 def fig5(quick: bool, seed: int, repeats: int | None = None) -> Result:
@@ -108,7 +132,7 @@ def fig5(quick: bool, seed: int, repeats: int | None = None) -> Result:
     mtrl = []
     for r in range(repeats):
         data = get_synthetic("low-rank", seed=seed + r)
-        stated = {"delta": paper_delta(data.train.n_tasks), "neighbours": "add-remove"}
+        stated = {"delta": paper_delta(data.train.n_tasks), "neighbours": NEIGHBOURS}
         for name, variant in kinds.items():
             method = tv.methods.get("low-rank", **(PROXIMAL if variant == "paper" else {**PROXIMAL, "penalty": 0.02, "local_steps": 1}))
             est = estimator(data.train, method, 0.1, seed + r, variant=variant, **stated).fit(data.train)
@@ -124,13 +148,14 @@ def fig5(quick: bool, seed: int, repeats: int | None = None) -> Result:
     return Result(
         "fig5", PAPER, "at epsilon 0.1 the noise is much larger than what it hides, in every iteration; in DP-MTRL too",
         "DP-MTRL: log10 ratio 0.2670 ± 0.0075",
-        as_printed=f"log10 ratio {_spread(np.log10(mean['as printed (Wishart)']))} over {rounds} iterations; DP-MTRL {_spread(np.log10(mtrl))}",
+        as_printed=f"log10 ratio {_spread(np.log10(mean['as printed (Wishart)']))} over {rounds} iterations; DP-MTRL {_spread(np.log10(mtrl))}, "
+        f"{_spread(np.log10(mtrl) - np.log10(30))} if epsilon were not divided by the 30 rows of a task (Prop. 3). " + WHY_MTRL,
         sound=f"log10 ratio {_spread(np.log10(mean['symmetric Gaussian']))}",
         checks=[
             below("the noise exceeds the signal in every iteration", [0.0] * repeats,
                   [float(np.log10(v).min()) for v in ratios["as printed (Wishart)"]]),
             below("DP-MTRL: the noise exceeds the signal", [0.0] * repeats, np.log10(mtrl)),
-            below("DP-MTRL: the log10 ratio is as small as printed (0.27)", np.log10(mtrl), [0.3] * repeats),
+            near("DP-MTRL: the log10 ratio is the printed one (within a quarter)", np.log10(mtrl), 0.2670, 0.25),
             below("Gaussian noise is smaller than Wishart noise at the same stated epsilon", mean["symmetric Gaussian"],
                   mean["as printed (Wishart)"], about="ours"),
         ],

@@ -98,7 +98,7 @@ def operations(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
 
 def solved(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    keys = ("rows", "features", "unknowns", "numbers in the updates", "epochs", "epochs in the paper")
+    keys = ("rows", "features", "directions left free", "epochs", "epochs in the paper")
     return [*keys, "rows recovered"], [[*(r[k] for k in keys), f"{np.mean(r['recovered']):.0%}"] for r in document["settings"]["table"]]
 
 

@@ -86,7 +86,7 @@ def agreed_waiting_time(reports: Sequence[float] | np.ndarray, share: float = 1.
     if not 0.0 < share <= 1.0:
         raise OptionError(f"the share of participants to wait for must lie in (0, 1], got {share!r}")
     if seconds.size == 0 or not np.all(np.isfinite(seconds) & (seconds > 0.0)):
-        raise OptionError("every participant reports the seconds of its benchmark, a positive number; ask again those who did not")
+        raise OptionError("every participant reports the seconds of its benchmark, a positive number; ask those who did not")
     return float(np.quantile(seconds, share, method="higher"))
 
 

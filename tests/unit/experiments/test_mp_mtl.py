@@ -58,6 +58,28 @@ def test_one_printed_round_betrays_absence_as_often_as_the_formula_says():
     assert runs.certain_of_absence({**options, "rounds": 20}, 60, 1.0) > 1 - np.exp(-1.0)
 
 
+def test_a_limit_that_predicting_the_mean_meets_is_not_met_by_predicting_the_mean():
+    setting = Setting(small, (1.0,), 3, True)
+    for values, holds in (([0.3, 0.31, 0.32], True), ([1.03, 1.02, 1.04], False), ([0.1, 0.11, 0.1], False)):
+        claims = Claims({LOW_RANK: {1.0: values}}, setting)
+        claims.beyond("has nMSE above 0.16", LOW_RANK, 0.16, (1.0,))
+        assert [c.holds for c in claims.checks] == [holds]
+
+
+def test_random_settings_reach_beyond_the_grid_on_every_side():
+    grid, drawn = runs.proximal_grid(False), runs.random_proximal(400, 300)
+    for key in ("rounds", "step", "penalty", "clip"):
+        assert min(o[key] for o in drawn) <= min(o[key] for o in grid)
+        assert max(o[key] for o in drawn) > max(o[key] for o in grid)
+
+
+def test_a_method_whose_tuning_missed_better_settings_is_called_starved():
+    from experiments.liang_2020.starved import starved
+
+    assert starved({"chosen": 0.060, "best of others": 0.055}, "nmse") and not starved({"chosen": 0.057, "best of others": 0.055}, "nmse")
+    assert starved({"chosen": 0.70, "best of others": 0.75}, "auc") and not starved({"chosen": 0.75, "best of others": 0.70}, "auc")
+
+
 def test_the_papers_delta():
     assert runs.paper_delta(320) == pytest.approx(1 / (320 * np.log(320)))
 

@@ -71,10 +71,11 @@ def test_the_paper_variant_of_async_takes_the_steps_of_the_same_box():
     order = [int(t) for t in np.random.default_rng(1).integers(0, 4, 30)]
     nothing = [(np.zeros(block.n_features), np.zeros(block.n_features))] * len(order)
     method = AsyncMTL("aso", shared_penalty=1.5e-2, own_penalty=0.5e-3, step=0.1, rounds=len(order), refine=False, tol=0.0)
-    public = PublicInfo(4, block.n_features, 1, block.kind, fit_intercept=False, unit_rows=True, seed=0, task_rows=tuple(map(int, block.sizes)))
+    sizes = tuple(map(int, block.sizes))
+    public = PublicInfo(4, block.n_features, 1, block.kind, fit_intercept=False, unit_rows=True, seed=0, task_rows=sizes)
     budget = method.adjust(Budget(None, 1e-6, "record", variant="paper"))
     run = Run(method, public, make_plan(method.requests(public, budget), budget), source=insecure_seeded_noise(0))
-    record = virtual_clock.run(run, block, schedule=[t for t in order for _ in range(2)])  # a message's two noises are two arrivals
+    record = virtual_clock.run(run, block, schedule=[t for t in order for _ in range(2)])  # two noises, two arrivals
     found = record.billboards[-1].values["shared"][:, 0]
     P, Q = xie_2017_algorithm_1(block, order, nothing, **CONSTANTS)
     np.testing.assert_allclose(found, P, rtol=0, atol=1e-12)
@@ -87,8 +88,8 @@ def test_the_printed_constants_keep_the_rank_of_the_paper():
     """Section 4.1: mu = 0.0015 as the threshold gives rank 3; a tenth of it, as a step times mu would be, does not."""
     setting = SETTINGS["synthetic, classification"]
     train, _ = make_data(setting, 0)
-    batch = Algorithm1(train, setting.ridge, Runs.of([0.1, 0.1], [setting.threshold, 0.1 * setting.threshold], [None] * 2, [None] * 2),
-                       np.random.default_rng(0))  # fmt: skip
+    runs = Runs.of([0.1, 0.1], [setting.threshold, 0.1 * setting.threshold], [None] * 2, [None] * 2)
+    batch = Algorithm1(train, setting.ridge, runs, np.random.default_rng(0))
     state = batch.run(10, lambda *_: None, [])
     assert np.linalg.matrix_rank(state.P, tol=1e-9).tolist()[0] == 3
     assert np.linalg.matrix_rank(state.P, tol=1e-9).tolist()[1] > 10
@@ -172,4 +173,4 @@ def test_the_operation_counts_are_those_of_equations_15_and_29():
     from experiments.ponomarenko_2023 import complexity
 
     assert complexity.classification(2, 3) == {"alpha": 2 * (9 + 6 + 3 + 1), "w": 2 * (3 + 3 + 2), "v": 2 * (3 + 3 + 4), "end": 9}
-    assert complexity.regression(2, 3) == {"alpha": 2 * 2 * (6 + 3 + 3 + 4), "w": 2 * (6 + 6 + 2), "v": 2 * (6 + 6 + 4), "end": 43}
+    assert complexity.regression(2, 3) == {"alpha": 4 * (6 + 3 + 3 + 4), "w": 2 * (6 + 6 + 2), "v": 2 * (6 + 6 + 4), "end": 43}

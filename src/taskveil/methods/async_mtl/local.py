@@ -76,7 +76,7 @@ class OwnProblem:
         return whole - shared, b
 
     def gradient_step(self, shared: Array, own: Array, intercept: Array, step: float) -> tuple[Array, Array]:
-        """One step of public length (Alg. 1, node side): q - a (grad + lambda q); a prox where the own penalty has no gradient."""
+        """One step of public length (Alg. 1, node side): q - a (grad + lambda q); a prox if the own penalty has no gradient."""
         if self.structure.name != "squared_frobenius":
             return self._prox_step(shared, own, intercept, np.full(len(shared), step))
         grad, grad_b, _ = mean_gradients(self.block, shared + own, intercept, self.loss)

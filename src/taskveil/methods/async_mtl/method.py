@@ -266,9 +266,9 @@ class AsyncMTL(Method):
         n = self.messages(plan.budget)
         per_message = plan.budget.epsilon / n if plan.budget.epsilon else 0.0
         reasons = [
-            f"the paper states epsilon {per_message:g} for one message and composes nothing (its section 3.4 says that the sum can become "
-            f"meaningless and that drawing rows would lower it): {n} messages of a node sum to epsilon {plan.budget.epsilon:g} even if "
-            "every sensitivity held",
+            f"the paper states epsilon {per_message:g} for one message and composes nothing (its section 3.4 says that the sum "
+            f"can become meaningless and that drawing rows would lower it): {n} messages of a node sum to epsilon "
+            f"{plan.budget.epsilon:g} even if every sensitivity held",
             "q_t is private state that is never replaced by its noisy version, so one record moves every row's gradient "
             "in later messages beyond the claimed sensitivity",
         ]

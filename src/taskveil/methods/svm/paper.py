@@ -1,13 +1,13 @@
 """`variant="paper"`: the equations as printed, to reproduce and to show what they do.
 
-    classification   eq. 32      h = y (1 - y x'(w + v)) / |x|^2 for all rows at once: no box 0 <= a <= C1, no (1 + 1/C2) of eq. 13
+    classification   eq. 32      h = y (1 - y x'(w + v)) / |x|^2 for all rows at once: no box 0 <= a <= C1, no (1 + 1/C2)
     regression       eq. 27      h = -(x'(v - w) - y + e) / (|x|^2 (1/C2 - 1)): wrong sign, divides by zero at C2 = 1
     participant      lines 11-12 sends dw = sum p h x, moves v by sum h x / C2: dw is masked, v is not
     coordinator      line 15     w <- sum_k dw_k: forgets the previous w, and adds K simultaneous steps
 
-This is Algorithm 1 as boxed. Section 4 reads differently (one row after the other, eq. 13-14), and so would a coordinator that adds dw to
-its w: `experiments/ponomarenko_2023/readings.py` runs all four readings. A participant whose update was late restarts from the
-new w and its own, unrolled v_k (section 3.1).
+This is Algorithm 1 as boxed. Section 4 reads differently (one row after the other, eq. 13-14), and so would a coordinator that
+adds dw to its w: `experiments/ponomarenko_2023/readings.py` runs all four readings. A participant whose update was late restarts
+from the new w and its own, unrolled v_k (section 3.1).
 
 The sound variant says what is right (docs/theory/svm.md#wrong). Where the iteration diverges this variant says so (CheckFailed)
 and returns no model: checks gave an objective of 1.6e6 against 28.1 (eq. 27) and a relative error of 2,800 after 60 epochs.
@@ -63,7 +63,7 @@ class PaperTasks(TaskSide):
         if view["diverged"].any():
             raise CheckFailed(
                 f"variant='paper' of method 'svm' diverged after {view.round} rounds: the objective passed {TOO_LARGE:g} times "
-                "that of the zero model. No model is returned. The printed equations lack the box of the dual (eq. 13, 32), have a "
+                "that of the zero model. No model is returned. The printed equations lack the box of the dual (eq. 13), have a "
                 "wrong sign (eq. 27) and add simultaneous steps (lines 11, 15); use variant='sound'."
             )
         points = state["own"] + np.stack([self._wide(w) for w in view["shared"]])
