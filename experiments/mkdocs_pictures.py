@@ -1,4 +1,4 @@
-"""A hook of the documentation's build: the pictures of the experiments appear under reproduction/ of the site, without copies in docs/."""
+"""A hook of the documentation's build: the pictures of experiments and field appear on the site, without copies in docs/."""
 
 from __future__ import annotations
 
@@ -13,4 +13,6 @@ def on_files(files: Any, config: Any) -> Any:
 
     for picture in sorted(HERE.glob("*/results/*.svg")):
         files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
+    field = HERE.parent / "benchmarks" / "field" / "field.svg"
+    files.append(File.generated(config, field.name, abs_src_path=str(field)))
     return files

@@ -13,24 +13,22 @@ from scipy.special import gammaln, logsumexp
 
 WHOLE = np.arange(2, 65)
 ORDERS = np.concatenate([np.arange(1.05, 8.0, 0.05), np.arange(8, 65)])
+DRAWN = np.arange(65)
+LEFT = np.maximum(WHOLE[:, None] - DRAWN, 0)
+CHOOSE = np.where(DRAWN <= WHOLE[:, None], gammaln(WHOLE + 1)[:, None] - gammaln(DRAWN + 1) - gammaln(LEFT + 1), -np.inf)
 
 
 @cache
 def epsilon_of(multiplier: float, rate: float, steps: int, delta: float) -> float:
     """Epsilon at delta of so many steps, each with every row drawn at this rate."""
-    moments = np.array([_log_moment(int(a), rate, multiplier) for a in WHOLE])
+    gaussian = DRAWN * (DRAWN - 1) / (2 * multiplier**2)
+    if rate < 1.0:
+        moments = logsumexp(CHOOSE + DRAWN * np.log(rate) + LEFT * np.log1p(-rate) + gaussian, axis=1)
+    else:
+        moments = gaussian[WHOLE]
     between = np.interp(ORDERS, [1, *WHOLE], [0.0, *moments])  # (a - 1) times the divergence of one step
     found = steps * between / (ORDERS - 1) + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
     return float(max(0.0, found.min()))
-
-
-def _log_moment(order: int, rate: float, multiplier: float) -> float:
-    k = np.arange(order + 1)
-    gaussian = k * (k - 1) / (2 * multiplier**2)
-    if rate >= 1.0:
-        return float(gaussian[-1])
-    choose = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
-    return float(logsumexp(choose + k * np.log(rate) + (order - k) * np.log1p(-rate) + gaussian))
 
 
 @cache

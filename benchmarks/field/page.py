@@ -12,6 +12,7 @@ from benchmarks.field.setting import PRINTED, Setting
 from experiments.svg import write_chart
 
 HERE = Path(__file__).parent
+ABSENT = (float("nan"), 0.0)
 HEAD = "| what | whose | epsilon | {measure} | seeds | protected against | date | versions |\n|---|---|---|---|---|---|---|---|"
 
 
@@ -80,16 +81,17 @@ def picture(known: dict[str, Setting], path: Path) -> None:
                 spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0
                 points.append((entry.epsilon, float(np.mean(scores)), spread, entry.who))
         better = min if setting.lower_is_better else max
+        order = sorted({_epsilon(p[0]) for p in points}, key=lambda e: float("inf") if e == "none" else float(e))
         for who in dict.fromkeys(p[3] for p in points):
             best: dict[str, tuple[float, float]] = {}
             for epsilon, value, spread, whose in points:
                 if whose == who:
                     place = _epsilon(epsilon)
                     best[place] = better(best.get(place, (value, spread)), (value, spread))
-            order = sorted(best, key=lambda e: float("inf") if e == "none" else float(e))
             heading = f"{setting.title}: {'lower' if setting.lower_is_better else 'higher'} is better"
             lines[f"{setting.name}, {who}"] = {
-                "x": order, "y": [best[e][0] for e in order], "std": [best[e][1] for e in order], "panel": heading, "label": f"best {who}",
+                "x": order, "y": [best.get(e, ABSENT)[0] for e in order], "std": [best.get(e, ABSENT)[1] for e in order],
+                "panel": heading, "label": f"best {who}",
             }  # fmt: skip
     write_chart(path, "The field's settings: the best row of each kind at each epsilon", lines, {"y": "measure of the setting"})
 
