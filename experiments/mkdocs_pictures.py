@@ -1,4 +1,4 @@
-"""A hook of the documentation's build: the pictures of the experiments appear under reproduction/ of the site, without copies in docs/."""
+"""A hook of the documentation's build: pages and pictures of the experiments appear under reproduction/ of the site, without copies in docs/."""
 
 from __future__ import annotations
 
@@ -13,4 +13,8 @@ def on_files(files: Any, config: Any) -> Any:
 
     for picture in sorted(HERE.glob("*/results/*.svg")):
         files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
+    for page in sorted(HERE.glob("*/README.md")):
+        folder = page.parent.name
+        text = page.read_text().replace("](results/", f"]({folder}/results/")
+        files.append(File.generated(config, f"reproduction/{folder}.md", content=text))
     return files
