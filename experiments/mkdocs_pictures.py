@@ -1,4 +1,4 @@
-"""A hook of the documentation's build: the pictures of experiments and field appear on the site, without copies in docs/."""
+"""A hook of the documentation's build: pages and pictures of experiments and field appear on the site, without copies in docs/."""
 
 from __future__ import annotations
 
@@ -15,4 +15,8 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
     field = HERE.parent / "benchmarks" / "field" / "field.svg"
     files.append(File.generated(config, field.name, abs_src_path=str(field)))
+    for page in sorted(HERE.glob("*/README.md")):
+        folder = page.parent.name
+        text = page.read_text().replace("](results/", f"]({folder}/results/")
+        files.append(File.generated(config, f"reproduction/{folder}.md", content=text))
     return files

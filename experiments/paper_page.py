@@ -1,4 +1,4 @@
-"""A paper's own page, written from the JSON in its results/: every item with its claim, checks and picture.
+"""A paper's own long page, written from the JSON in its results/: every item with its claim, checks, numbers and picture.
 
 python -m experiments.paper_page ponomarenko_2023 xie_2017
 """
@@ -18,14 +18,42 @@ HERE = Path(__file__).parent
 
 def main(folders: list[str]) -> None:
     for name in folders:
-        module = import_module(f"experiments.{name}.page")
-        folder = HERE / name
-        parts = [module.HEAD.strip()]
-        for item in import_module(f"experiments.{name}").ITEMS:
-            document = newest(folder / "results", item)
-            if document is not None:
-                parts.append(section(module.PREFIX, item, document, module.TABLES.get(item)))
-        (folder / "README.md").write_text("\n\n".join(parts) + "\n")
+        (HERE / name / "README.md").write_text(paper_page(name))
+
+
+def paper_page(name: str) -> str:
+    """The long page of one folder: its head, then every item with its tables and pictures, then how they were made."""
+    module, folder = import_module(f"experiments.{name}.page"), HERE / name
+    found = {item: newest(folder / "results", item) for item in import_module(f"experiments.{name}").ITEMS}
+    known = {item: document for item, document in found.items() if document is not None}
+    parts = [module.HEAD.strip(), *(section(module.PREFIX, item, document, module.TABLES.get(item)) for item, document in known.items())]
+    more = [module.tail()] if hasattr(module, "tail") else []
+    return "\n\n".join([*parts, *more, made(known)]) + "\n"
+
+
+def made(known: dict[str, dict[str, Any]]) -> str:
+    """Seeds, dates, time, versions."""
+    rows = []
+    for item, document in known.items():
+        run = document["run"]
+        repeats = document["settings"].get("repeats") or run.get("repeats") or "-"
+        rows.append([item, run["seed"], repeats, run["date"], f"{run.get('cpu_seconds', run['seconds']):.0f}", "quick" if run["quick"] else "full"])
+    versions = sorted({json.dumps(d["run"]["versions"], sort_keys=True) for d in known.values()})
+    said = [", ".join(f"{k} {v}" for k, v in json.loads(v).items()) for v in versions]
+    table = markdown(["item", "seed", "replications", "date", "processor seconds", "run"], rows)
+    return f"## How it was made\n\n{table}\n\nVersions: {'; '.join(said)}."
+
+
+def scores_over_epsilon(document: dict[str, Any]) -> str:
+    """The curves of a figure over epsilon as numbers."""
+    lines = document["series"]
+    epsilons = sorted({x for line in lines.values() for x in line.get("x", ()) if not isinstance(x, str)})
+    rows = []
+    for name, line in lines.items():
+        spread = line.get("std") or [0.0] * len(line["y"])
+        at = dict(zip(line["x"], zip(line["y"], spread, strict=True), strict=True))
+        rows.append([name, *(f"{at[e][0]:.4f} ± {at[e][1]:.4f}" if e in at else "" for e in epsilons)])
+    return markdown([document["axes"]["y"], *(f"{e:g}" for e in epsilons)], rows)
 
 
 def newest(results: Path, item: str) -> dict[str, Any] | None:
@@ -45,6 +73,8 @@ def section(prefix: str, item: str, document: dict[str, Any], table: Any) -> str
             lines.append(f"{label}: {document[key]}")
     if table is not None:
         lines.append(markdown(*table(document)))
+    if document["axes"].get("x") == "epsilon" and document["series"]:
+        lines.append(scores_over_epsilon(document))
     if document["checks"]:
         rows = [[c["claim"], c["about"], *measured(c), outcome(c)] for c in document["checks"]]
         lines.append(markdown(["claim", "whose", "quantity", "where", "printed", "ours", "interval", "verdict"], rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
 import sys
 from pathlib import Path
@@ -20,10 +21,11 @@ from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
+@click.option("--resume", is_flag=True, help="Leave out items that already have a result of this seed and length.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
 @json_option
-def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | None, as_json: bool) -> None:
-    """Reproduce NAME ('list' for all names, 'all' for everything)."""
+def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:
+    """Reproduce NAME ('list' for all names, 'all' for everything, one after the other, each kept when it is done)."""
     registry = experiments()
     if name == "list":
         print_json(sorted(registry.ITEMS)) if as_json else click.echo("\n".join(registry.ITEMS))
@@ -37,10 +39,12 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, out: str | N
         if fixed:
             raise OptionError(f"{fixed[0]} has no number of replications to set; leave --repeats out")
     documents, missing = [], []
-    for n in chosen:
+    for number, n in enumerate(chosen, start=1):
         below = str(Path(out) / registry.folder_of(n)) if out and name == "all" else out  # papers share names of figures
+        click.echo(f"[{'#' * (20 * number // len(chosen)):<20}] {number}/{len(chosen)} {n} ...", err=True)
         try:
-            documents.append(one(registry, n, quick, seed, repeats, below, as_json))
+            known = done(registry, n, quick, seed, repeats, below) if resume else None
+            documents.append(known or one(registry, n, quick, seed, repeats, below, as_json))
         except EnvironmentMissing as problem:
             if name != "all":
                 raise
@@ -60,14 +64,25 @@ def complete_items(context: Any, option: Any, begun: str) -> list[str]:
         return []
 
 
+def results_of(registry: Any, name: str, out: str | None) -> Path:
+    return Path(out) if out else Path(registry.__file__).parent / registry.folder_of(name) / "results"
+
+
+def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None) -> dict[str, Any] | None:
+    """What an earlier call left for the same question: seed, length and number of replications."""
+    short = name.removeprefix(next(p for p in registry.FOLDERS if name.startswith(p + "-")) + "-")
+    file = results_of(registry, name, out) / (f"{short}-quick.json" if quick else f"{short}.json")
+    document = json.loads(file.read_text()) if file.exists() else None
+    asked = {"seed": seed, "quick": quick, "repeats": repeats}
+    return document if document and all(document["run"].get(k) == v for k, v in asked.items()) else None
+
+
 def one(
     registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool
 ) -> dict[str, Any]:
     from experiments.common import execute
 
-    root = Path(registry.__file__).parent
-    folder = Path(out) if out else root / registry.folder_of(name) / "results"
-    click.echo(f"{name} ...", err=True)
+    folder = results_of(registry, name, out)
     document = execute(registry.get(name), quick, seed, folder, repeats)
     if not quiet:
         click.echo(f"{name}: {document['claim']}")

@@ -1,0 +1,95 @@
+"""What stands at the head of this paper's page, and the tables made from its results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.hu_2023.grid import EPSILONS, SIDES
+from experiments.hu_2023.table import read
+
+PREFIX = "pmtl"
+
+HEAD = """
+# Private mean-regularised multi-task learning (Hu, Wu, Smith 2023)
+
+Written by `python -m experiments.paper_page hu_2023` from `results/`; do not edit.
+
+"As printed" is Algorithm 1 with cohorts of exactly 100 tasks at the epsilon its accounting gives. "Sound" is what we ship, first for the paper's own
+neighbours (section 3.2: one task's data are replaced), then for a task that comes or goes. Both sides have settings of their own for every
+epsilon and column: the best of 200 random settings of their grid (clip of A.5, up to 1,000 rounds, step, local steps, lambda; ours also a
+server rate), judged on validation rows of other splits, which is the paper's rule (section 5.2). Neither side pays for that choice.
+A run is one split of the rows and one noise draw: six splits, two draws each. Like is compared with like: *published* is the model the
+rounds leave, the four fine-tunings are those of section 5.3, *chosen* is each task's own choice between learning alone and fine-tuned
+models, by folds of its own rows.
+
+**The two epsilons are not the same promise.** The printed accounting counts amplification by secret cohorts and a sensitivity of gamma. Against
+colluding tasks who know the cohorts (each knows its own turns, and 100 are drawn), and for replaced data, the same noise is worth the epsilon
+in the table under fig3. At the same *stated* epsilon the printed side is the more accurate one. At what its epsilon is worth to a usual task, read
+from our rows at that larger epsilon, the chosen models of both sides are about level and its published models stay ahead.
+
+**Data.** FEMNIST is the authors' *test file only*: 206 writers with 5 to 69 images, split again into training and test rows, because the
+matching training file is not available. That lowers all accuracies (local: 0.44 here, 0.618 printed) and may favour sharing over learning alone. `tags` stands in for StackOverflow: synthetic,
+of the same form, 20 tags instead of 500. Writers of digits stand in for CelebA in Fig. 2 and 5: near 0.97 alone, so little can be gained.
+The model is softmax regression on 32 public features (2,046 parameters), for the paper's CNN of 213,630: fewer parameters mean less noise.
+
+What the paper has and this page has not, and why:
+
+* The CNN of Table 2. The engine has it (`model="cnn"`), but it was not tuned and trained here: that takes more accelerator time than the rest together.
+* FedProx as printed (Fig. 7) and FedAvg, PP-SGD and our own side on the stand-in for StackOverflow (Fig. 3, 8) were not tuned: where the table has no
+  number, no claim is judged. `python -m experiments.hu_2023.tune sweep` goes on with them.
+* CelebA's panels of Fig. 3 and 7 (images are not available; readers for the originals: `experiments.hu_2023.originals`).
+* Fig. 2 and 4 to 6 were made with one split, one draw and 100 rounds: claims about accuracy there stay open. Their items now run 400 rounds and
+  six runs, with epsilon panels and a curve without noise.
+* Private training with a fixed general Omega (eq. 1, Corollary 2): only the mean and public clusters are built (`mean`, `clustered-mean`).
+"""
+
+
+def over_epsilon(data: str) -> tuple[list[str], list[list[Any]]]:
+    """Every measured cell: mean ± deviation over runs."""
+    measured, rows = read("measured")[data], []
+    shown = ("published", "vanilla", "mean", "symmetrised-kl", "ewc", "chosen")
+    for name, cells in measured.items():
+        side, _, method = name.partition("/")
+        if side not in SIDES:
+            continue
+        for e in EPSILONS:
+            cell = cells.get(str(e), {})
+            values = [f"{np.mean(cell[c]):.3f} ± {np.std(cell[c]):.3f}" if c in cell else "" for c in shown]
+            if any(values):
+                rows.append([side, method, "none" if e is None else f"{e:g}", *values])
+    return ["side", "method", "epsilon", *shown], rows
+
+
+def worth(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """What the printed epsilon is worth, beside both sides' accuracy."""
+    head = ["stated epsilon", "rounds chosen", "worth, replace-one, a usual task", "worth, every round", "as printed, published", "as printed, chosen",
+            "sound (replace-one) at that stated epsilon, published", "chosen"]  # fmt: skip
+    rows = []
+    for e, cell in document["settings"].get("worth", {}).items():
+        rows.append([e, cell["rounds"], f"{cell['usual']:.3g}", f"{cell['worst']:.3g}", *(f"{cell[k]:.3f}" for k in (
+            "printed published", "printed chosen", "sound published", "sound chosen"))])  # fmt: skip
+    return head, rows
+
+
+def every_cell(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    return over_epsilon("femnist")
+
+
+def tags_cells(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    return over_epsilon("tags")
+
+
+def tail() -> str:
+    from experiments.random_settings import table
+
+    return f"""## Is the printed side starved?
+
+Chosen settings beside the best of fresh random settings of the same grid, published models, validation rows (`python -m experiments.random_settings`).
+Where the chosen one is behind, the figures above understate the printed side by about that much.
+
+{table("hu_2023")}"""
+
+
+TABLES = {"fig3": worth, "table1": every_cell, "table3": tags_cells}

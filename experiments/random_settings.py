@@ -1,0 +1,67 @@
+"""Is a printed method starved? Its chosen setting beside the best of fresh random settings of its own grid, on validation rows.
+
+    python -m experiments.random_settings    exit 1 where the best random setting is more than 5 % better
+
+What is read is what a folder's tuning keeps in tuned.json under "random/...": for every epsilon how many settings were tried, the accuracy of
+the best of them and of the chosen one, judged again on the same validation rows with the same new noise (hu_2023/tune.py, `check`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ALLOWED = 0.05
+
+
+@dataclass(frozen=True)
+class Row:
+    where: str
+    epsilon: str
+    tried: int
+    chosen: float
+    best: float
+
+    @property
+    def behind(self) -> float:
+        """Share by which the chosen setting is worse than the best random one; negative where it is better."""
+        return 1 - self.chosen / self.best
+
+
+def rows(folder: str) -> list[Row]:
+    file = HERE / folder / "tuned.json"
+    found = []
+    for data, known in (json.loads(file.read_text()) if file.exists() else {}).items():
+        for name, cells in known.items():
+            if name.startswith("random/"):
+                where = f"{data}, {name.rpartition('/')[2]}"
+                found += [Row(where, e, c["tried"], c["chosen"], c["best of random"]) for e, c in cells.items()]
+    return found
+
+
+def table(folder: str) -> str:
+    """Markdown, worst first."""
+    lines = [
+        f"| {r.where} | {'none' if r.epsilon == 'None' else r.epsilon} | {r.tried} | {r.chosen:.3f} | {r.best:.3f} | {100 * r.behind:+.1f} % |"
+        for r in sorted(rows(folder), key=lambda r: -r.behind)
+    ]
+    head = "| method as printed | epsilon | random settings | chosen | best random | behind |\n|---|---|---|---|---|---|\n"
+    return head + "\n".join(lines)
+
+
+def main() -> int:
+    starved = 0
+    for file in sorted(HERE.glob("*/tuned.json")):
+        for row in rows(file.parent.name):
+            if row.behind > ALLOWED:
+                starved += 1
+                print(f"{file.parent.name}: {row.where} at epsilon {row.epsilon}: {row.chosen:.3f}, a random setting {row.best:.3f}")
+    print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no printed row is behind")
+    return bool(starved)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
