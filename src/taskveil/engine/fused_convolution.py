@@ -114,7 +114,9 @@ def taps() -> list[tuple[int, int, tuple[int, int], int]]:
 def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
     row = pl.program_id(0) * tile + jnp.arange(tile)
     at, seen, single = layer.windows(row), {}, layer.c == 1
-    w = [layer.weights(weights, tap) if single else parts(layer.weights(weights, tap), dtype, exact=True) for tap in range(9)]
+    w: list[Any] = [layer.weights(weights, tap) for tap in range(9)]
+    if not single:
+        w = [parts(one, dtype, exact=True) for one in w]
     scores: dict[tuple[int, int], Any] = {}
     for u, v, corner, tap in taps():
         if (u, v) not in seen:

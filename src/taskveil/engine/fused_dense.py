@@ -13,7 +13,6 @@ the step*: rounds.py takes it as such. Without a kernel for the shapes at hand t
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -22,21 +21,10 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+from taskveil.engine.walk import Walk
 
 TILE, WARPS = 32, 4  # rows of the weights at a time
 MOST_ROWS, MOST_OUTPUTS = 64, 256  # what a program can hold beside them
-
-
-@dataclass(frozen=True)
-class Walk:
-    """A local step on its way: what the parameters are drawn to (a tree like them), step size, strength of the pull."""
-
-    target: Any
-    eta: Any
-    pull: Any
-
-    def moved(self, weights: Any, gradient: Any, target: Any) -> Any:
-        return (weights - self.eta * (gradient - self.pull * target)) / (1 + self.eta * self.pull)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))

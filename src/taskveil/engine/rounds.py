@@ -29,6 +29,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from taskveil.engine.models import Model
+from taskveil.engine.walk import Walk
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.exact_sum import grid_of, sum_on_grid
 
@@ -214,25 +215,16 @@ class Round:
         return new, new - anchor
 
     def _step(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, knobs: Any) -> Any:
-        eta, pull = knobs[0], knobs[1]
-        if self.walks:
-            return self._walk(params, target, rows, labels, weight, eta, pull)
-        gradient = jax.grad(self.model.mean_loss)(params, rows, labels, weight)
+        walk = Walk(target, knobs[0], knobs[1])
+        gradient = jax.grad(self.model.mean_loss)(params, rows, labels, weight, *([walk] if self.walks else []))
         if self.work.explicit:
-            return jax.tree.map(lambda w, g, a: w - eta * (g + pull * (w - a)), params, gradient, target)
-        return jax.tree.map(lambda w, g, a: (w - eta * (g - pull * a)) / (1 + eta * pull), params, gradient, target)
-
-    def _walk(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, eta: Any, pull: Any) -> Any:
-        """The same step where the model moves its largest leaves itself: what comes back for those is where they are now."""
-        from taskveil.engine.fused_dense import Walk
-
-        walk = Walk(target, eta, pull)
-        back = jax.grad(self.model.mean_loss)(params, rows, labels, weight, walk)
+            return jax.tree.map(lambda w, g, a: w - walk.eta * (g + walk.pull * (w - a)), params, gradient, target)
 
         def move(path: Any, w: Any, g: Any, a: Any) -> Any:
-            return g if jax.tree_util.keystr(path) in self.model.walked else walk.moved(w, g, a)
+            there = self.walks and jax.tree_util.keystr(path) in self.model.walked  # the model has moved these itself
+            return g if there else walk.moved(w, g, a)
 
-        return jax.tree_util.tree_map_with_path(move, params, back, target)
+        return jax.tree_util.tree_map_with_path(move, params, gradient, target)
 
     def _gradient(self, flat: Any, rows: Any, labels: Any, weight: Any) -> Any:
         return jax.grad(lambda v: self.model.mean_loss(self.model.unravel(v), rows, labels, weight))(flat)

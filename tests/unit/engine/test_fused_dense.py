@@ -9,9 +9,10 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from taskveil.engine import fused_dense  # noqa: E402
-from taskveil.engine.fused_dense import Walk, walk  # noqa: E402
+from taskveil.engine.fused_dense import walk  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
 from taskveil.engine.rounds import Cohort, LocalWork, Round  # noqa: E402
+from taskveil.engine.walk import Walk  # noqa: E402
 
 ETA, PULL = 0.3, 0.7
 
