@@ -1,8 +1,8 @@
 """One Ctrl-C is enough.
 
-Python drops an interrupt that arrives inside a destructor or a callback of C code ("Exception ignored in ..."), and a run that
-draws thousands of small numbers spends much of its time there. So the interrupt is raised again every second until it gets through;
-once it does, the clean-up that follows is left in peace.
+Python drops an interrupt that arrives inside a destructor or a callback of C code ("Exception ignored in ..."), and a run
+that draws thousands of small numbers spends much of its time there. So the interrupt is raised again every second until it
+gets through; once it does, the clean-up that follows is left in peace.
 """
 
 from __future__ import annotations

@@ -51,8 +51,6 @@ def curves(run: Run) -> list[Chart]:
         return []
     better = "lower" if metric in LOWER_IS_BETTER else "higher"
     ticks = {"tickmode": "array", "tickvals": epsilons, "ticktext": [f"{e:g}" for e in epsilons], "type": "log"}
-    repeats = run.comparison["repeats"]
-    spread = f"Bars: standard deviation over {repeats} repeats." if repeats > 1 else "One repeat: how figures vary is not known."
     _spread(labels, [r["mean"] for r in rows])
     return [
         Chart(
@@ -70,12 +68,16 @@ def curves(run: Run) -> list[Chart]:
             },
             ("method", "variant", "epsilon", metric, "spread"),
             [(r["method"], r["variant"], number(r["epsilon"]), number(r["mean"]), number(r["std"])) for r in rows],
-            f"{spread} Dashed: what needs no epsilon. "
-            "Choosing a method by these figures is not covered by any epsilon.",
+            _note(run.comparison["repeats"]),
             380,
             True,
         )
     ]
+
+
+def _note(repeats: int) -> str:
+    spread = f"Bars: standard deviation over {repeats} repeats." if repeats > 1 else "One repeat: how figures vary is not known."
+    return f"{spread} Dashed: what needs no epsilon. Choosing a method by these figures is not covered by any epsilon."
 
 
 def _spread(labels: list[dict[str, Any]], values: list[float]) -> None:

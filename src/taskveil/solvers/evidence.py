@@ -38,6 +38,7 @@ from scipy.special import log_softmax
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.solvers.padding import Stack, stacks
+from taskveil.solvers.per_task import per_task
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
 from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
 from taskveil.solvers.tridiagonal import reduced
@@ -242,22 +243,22 @@ def _likelihood(stack: Stack, y: Array, target: Array, weight: Array, fit_interc
     usable = weight > 0.0  # not where a score is no number
     weight, target = np.where(usable, weight, 0.0), np.where(usable, target, 0.0)
     root = np.where(usable, np.sqrt(weight), 1.0)
-    middle = np.einsum("kn,kn->k", weight, target) / np.maximum(weight.sum(axis=1), 1e-300) * fit_intercept
+    middle = per_task("kn,kn->k", weight, target) / np.maximum(weight.sum(axis=1), 1e-300) * fit_intercept
 
     def likely(scores: Array) -> Array:
         plain = middle[:, None, None] + scores / root[:, :, None]
-        return -np.einsum("kn,kng->kg", np.where(usable, stack.weights, 0.0), rule.value(plain, y[:, :, None]))
+        return -per_task("kn,kng->kg", np.where(usable, stack.weights, 0.0), rule.value(plain, y[:, :, None]))
 
     return likely
 
 
 def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept: bool) -> Array:
     """x'w + b with the intercept that fits the working response best."""
-    scores = np.einsum("knd,kd->kn", stack.X, w)
+    scores = per_task("knd,kd->kn", stack.X, w)
     if not fit_intercept:
         return scores
     total = np.maximum(weight.sum(axis=1), 1e-300)
-    return scores + (np.einsum("kn,kn->k", weight, target - scores) / total)[:, None]
+    return scores + (per_task("kn,kn->k", weight, target - scores) / total)[:, None]
 
 
 def _weighed(

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.solvers.padding import normalised
+from taskveil.solvers.per_task import per_task
 
 Array = NDArray[np.floating]
 
@@ -32,6 +33,6 @@ def mean_and_error(held: Array, weights: Array) -> tuple[Array, Array]:
     """Means of `held` (g, k, n) over rows that count by `weights` (k, n), and standard errors, (g, k)."""
     share = normalised(weights)
     count = (weights > 0.0).sum(axis=1)
-    mean = np.einsum("kn,gkn->gk", share, held)
-    spread = np.einsum("kn,gkn->gk", share, np.square(held - mean[:, :, None]))
+    mean = per_task("kn,kgn->kg", share, held.swapaxes(0, 1)).T
+    spread = per_task("kn,kgn->kg", share, np.square(held - mean[:, :, None]).swapaxes(0, 1)).T
     return mean, np.sqrt(spread / np.maximum(count - 1, 1))

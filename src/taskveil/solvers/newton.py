@@ -22,6 +22,7 @@ from taskveil.solvers.held_out import CrossValidation, mean_and_error
 from taskveil.solvers.newton_steps import LocalProblem
 from taskveil.solvers.padding import normalised, stacks
 from taskveil.solvers.penalty import Penalty
+from taskveil.solvers.per_task import per_task
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
@@ -100,7 +101,7 @@ def cross_validated(
                 out = (fold_of_row[stack.rows] == fold) & (stack.weights > 0.0)
                 shares = normalised(stack.weights * ~out)
                 for k, (w, c) in enumerate(local.path(mu, shares)):
-                    scores = np.einsum("knd,kd->kn", stack.X, w) + c[:, None]
+                    scores = per_task("knd,kd->kn", stack.X, w) + c[:, None]
                     held[k] += np.where(out, loss.value(scores, stack.y[:, :, o]), 0.0)
         mean[:, stack.tasks], error[:, stack.tasks] = mean_and_error(held, stack.weights)
     return CrossValidation(mean, error)

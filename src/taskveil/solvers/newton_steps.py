@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.padding import Stack
+from taskveil.solvers.per_task import per_task
 
 Array = NDArray[np.floating]
 Index = NDArray[np.int64]
@@ -29,7 +30,7 @@ class LocalProblem:
     ) -> None:
         self.loss, self.centre, self.fit_intercept = loss, centre, fit_intercept
         self.y = stack.y[:, :, output]
-        self.base = np.einsum("knd,kd->kn", stack.X, centre)
+        self.base = per_task("knd,kd->kn", stack.X, centre)
         self.back: Array | None = None
         self.X, self.P = stack.X, A
         n, d = stack.X.shape[1:]
@@ -53,7 +54,7 @@ class LocalProblem:
 
     def path(self, grid: Array, shares: Array) -> Iterator[tuple[Array, Array]]:
         """Yields (w (k, d), b (k,)) for every row of `grid` (g, k), rows counted by `shares` (k, n)."""
-        mean = np.einsum("kn,knp->kp", shares, self.X)
+        mean = per_task("kn,knp->kp", shares, self.X)
         usable = self._usable(shares)
         X = self.X - mean[:, None, :] if self.fit_intercept else self.X
         v, c = np.zeros(mean.shape), self._first_intercepts(shares)
@@ -61,8 +62,8 @@ class LocalProblem:
         for mu in grid:
             system = NewtonSystem(self, live, X, shares, mu)
             v[live], c[live] = system.solve(v[live], c[live])
-            b = c - np.einsum("kp,kp->k", mean, v) if self.fit_intercept else np.zeros_like(c)
-            w = v if self.back is None else np.einsum("kdp,kp->kd", self.back, v)
+            b = c - per_task("kp,kp->k", mean, v) if self.fit_intercept else np.zeros_like(c)
+            w = v if self.back is None else per_task("kdp,kp->kd", self.back, v)
             yield self.centre + w, b
 
     def _usable(self, shares: Array) -> NDArray[np.bool_]:
@@ -70,7 +71,7 @@ class LocalProblem:
         some = shares.sum(axis=1) > 0.0
         if not (self.loss.labels and self.fit_intercept):
             return some
-        balance = np.einsum("kn,kn->k", shares, self.y)
+        balance = per_task("kn,kn->k", shares, self.y)
         return some & (np.abs(balance) < 1.0 - 1e-12)
 
     def _first_intercepts(self, shares: Array) -> Array:
@@ -78,9 +79,9 @@ class LocalProblem:
         if not (self.loss.labels and self.fit_intercept):
             return self.loss.first_scores(self.y, shares)
         count = (shares > 0.0).sum(axis=1)
-        balance = np.clip(np.einsum("kn,kn->k", shares, self.y), -1.0, 1.0)
+        balance = np.clip(per_task("kn,kn->k", shares, self.y), -1.0, 1.0)
         odds = np.log((count * (1.0 + balance) + 1.0) / (count * (1.0 - balance) + 1.0))
-        return odds - np.einsum("kn,kn->k", shares, self.base)
+        return odds - per_task("kn,kn->k", shares, self.base)
 
 
 class NewtonSystem:
@@ -94,7 +95,7 @@ class NewtonSystem:
         self.Z = np.concatenate([X, np.ones((*X.shape[:2], 1))], axis=2) if self.fit_intercept else X
         q = self.Z.shape[2]
         smooth = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
-        curvature = smooth * np.einsum("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
+        curvature = smooth * per_task("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
         self.R = np.zeros((len(X), q, q))
         self.R[:, : self.p, : self.p] = mu[live, None, None] * local.P
         self.R[:, np.arange(q), np.arange(q)] += TINY * np.where(curvature > 0.0, curvature, 1.0)[:, None]
@@ -117,19 +118,19 @@ class NewtonSystem:
 
     def objective(self, tasks: Index, u: Array) -> tuple[Array, Array]:
         """(values (k,), scores (k, n)) of these tasks at u (k, q)."""
-        scores = self.base[tasks] + np.einsum("knq,kq->kn", self.Z[tasks], u)
-        fit = np.einsum("kn,kn->k", self.shares[tasks], self.loss.value(scores, self.y[tasks]))
-        return fit + 0.5 * np.einsum("kq,kqs,ks->k", u, self.R[tasks], u), scores
+        scores = self.base[tasks] + per_task("knq,kq->kn", self.Z[tasks], u)
+        fit = per_task("kn,kn->k", self.shares[tasks], self.loss.value(scores, self.y[tasks]))
+        return fit + 0.5 * per_task("kq,kqs,ks->k", u, self.R[tasks], u), scores
 
     def newton_step(self, tasks: Index, u: Array, scores: Array) -> tuple[Array, Array]:
         """(-H^-1 gradient, gradient' H^-1 gradient); the latter is twice what the model promises."""
         Z, y, shares = self.Z[tasks], self.y[tasks], self.shares[tasks]
         slopes = shares * self.loss.derivative(scores, y)
         bends = shares * self.loss.second_derivative(scores, y)
-        gradient = np.einsum("kn,knq->kq", slopes, Z) + np.einsum("kqs,ks->kq", self.R[tasks], u)
+        gradient = per_task("kn,knq->kq", slopes, Z) + per_task("kqs,ks->kq", self.R[tasks], u)
         H = Z.transpose(0, 2, 1) @ (bends[:, :, None] * Z) + self.R[tasks]
         move = -np.linalg.solve(H, gradient[:, :, None])[:, :, 0]
-        return move, -np.einsum("kq,kq->k", gradient, move)
+        return move, -per_task("kq,kq->k", gradient, move)
 
     def backtrack(
         self, tasks: Index, u: Array, move: Array, *, decrement: Array, value: Array, scores: Array

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.solvers.per_task import per_task
 from taskveil.solvers.ridge import CentredRows
 from taskveil.solvers.tridiagonal import Reduced
 
@@ -66,7 +67,7 @@ class Posterior:
 
     def mean(self, weights: Array) -> Array:
         """(k, d) sum over strengths of weight times posterior mean, for weights (k, g)."""
-        v = self.found.models(np.einsum("kg,kpg->kp", weights, self.steps)[:, :, None])[:, :, 0]
+        v = self.found.models(per_task("kg,kpg->kp", weights, self.steps)[:, :, None])[:, :, 0]
         w, B = self.prior.floor * v, self.prior.directions
         if B is not None:
             w += np.einsum("kq,dq->kd", np.einsum("kd,dq->kq", v, B), B)  # task by task: how many stand here must not show
@@ -78,7 +79,7 @@ def posterior(found: Reduced, prior: Prior, centre: Array | None, signal_to_nois
     from taskveil.solvers import kernels_tridiagonal
 
     left, centre = _around(found.rows, centre)
-    along, total = found.along(left), np.einsum("kn,kn->k", left, left)
+    along, total = found.along(left), per_task("kn,kn->k", left, left)
     onto, spread = np.empty((*along.shape, 0)), prior.floor * found.spread
     if prior.directions is not None:
         scores = found.scores(prior.directions)
@@ -99,7 +100,7 @@ def posterior(found: Reduced, prior: Prior, centre: Array | None, signal_to_nois
 def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: float) -> Array:
     """(k, d) the mean under N(centre, t s^2 I) at one strength: one linear system per task, where a grid needs a spectrum."""
     X = rows.X
-    per_row = np.einsum("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
+    per_row = per_task("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
     t = (signal_to_noise / np.where(per_row > 0.0, per_row, 1.0))[:, None, None]
     around, centre = _around(rows, centre)
     turned, left = X.transpose(0, 2, 1), around[:, :, None]
@@ -115,7 +116,7 @@ def _around(rows: CentredRows, centre: Array | None) -> tuple[Array, Array | Non
     """Targets (k, n) once the centre's scores are taken off; and the centre."""
     if centre is None:
         return rows.y, None
-    scores, centre = _of_ordinary_size(np.einsum("knd,kd->kn", rows.X, centre), centre)
+    scores, centre = _of_ordinary_size(per_task("knd,kd->kn", rows.X, centre), centre)
     return rows.y - scores, centre
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from taskveil.solvers.held_out import mean_and_error
 from taskveil.solvers.padding import Stack, stacks
 from taskveil.solvers.penalty import Penalty
+from taskveil.solvers.per_task import per_task
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
@@ -41,7 +42,7 @@ class CentredRows:
     @property
     def scale(self) -> Array:
         """(k,) standard deviation of the task's own target; 1 where there is none."""
-        spread = np.sqrt(np.einsum("kn,kn->k", self.y, self.y) / np.maximum(self.free, 1.0))
+        spread = np.sqrt(per_task("kn,kn->k", self.y, self.y) / np.maximum(self.free, 1.0))
         return np.where(spread > 0.0, spread, 1.0)
 
 
@@ -60,9 +61,9 @@ def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = T
     if fit_intercept:
         total = w.sum(axis=1)
         share = np.divide(w, total[:, None], out=np.zeros_like(w), where=total[:, None] > 0.0)
-        X = X - np.einsum("kn,knd->kd", share, X)[:, None, :]
+        X = X - per_task("kn,knd->kd", share, X)[:, None, :]
         size = np.abs(np.where(counted, t, 0.0)).max(axis=1, initial=0.0)[:, None]
-        t = np.where(counted, t - np.einsum("kn,kn->k", share, t)[:, None], 0.0)
+        t = np.where(counted, t - per_task("kn,kn->k", share, t)[:, None], 0.0)
         t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
     free = np.maximum(np.where(counted & usable[:, None], stack.weights, 0.0).sum(axis=1) - float(fit_intercept), 0.0)
     weighted = X if (root == 1.0).all() else X * root[:, :, None]
@@ -86,7 +87,7 @@ class Spectrum:
 
     def solution(self, filters: Array) -> Array:
         """w (k, d) for filter factors f (k, j)."""
-        return self.centre + np.einsum("kdj,kj->kd", self.basis, filters * self.along)
+        return self.centre + per_task("kdj,kj->kd", self.basis, filters * self.along)
 
     def filters(self, strengths: Array) -> Array:
         """f = t/(1 + t e) (k, g, j) for t (k, g)."""
@@ -99,15 +100,15 @@ def spectrum(rows: CentredRows, factor: Array | None, centre: Array) -> Spectrum
 
     `centre` is (k, d). The smaller of the two Gram matrices is decomposed.
     """
-    t = rows.y - np.einsum("knd,kd->kn", rows.X, centre)
+    t = rows.y - per_task("knd,kd->kn", rows.X, centre)
     Z = rows.X if factor is None else rows.X @ factor
     if Z.shape[1] >= Z.shape[2]:
         values, V = np.linalg.eigh(Z.transpose(0, 2, 1) @ Z)
-        along, onto = np.einsum("kdj,kd->kj", V, np.einsum("knd,kn->kd", Z, t)), V
+        along, onto = per_task("kdj,kd->kj", V, per_task("knd,kn->kd", Z, t)), V
         scores = Z @ V
     else:
         values, U = np.linalg.eigh(Z @ Z.transpose(0, 2, 1))
-        along, onto = np.einsum("knj,kn->kj", U, t), Z.transpose(0, 2, 1) @ U
+        along, onto = per_task("knj,kn->kj", U, t), Z.transpose(0, 2, 1) @ U
         scores = U * np.sqrt(np.maximum(values, 0.0))[:, None, :]
     return Spectrum(np.maximum(values, 0.0), along, onto if factor is None else factor @ onto, centre, scores)
 
@@ -147,8 +148,8 @@ def ridge_path(block: TaskBlock, strengths: Array, penalty: Penalty | None = Non
             squares += np.square(residuals)
             coef[:, stack.tasks, o] = models
             if fit_intercept:
-                x_mean = np.einsum("kn,knd->kd", stack.shares(), stack.X)
-                y_mean = np.einsum("kn,kn->k", stack.shares(), stack.y[:, :, o])
+                x_mean = per_task("kn,knd->kd", stack.shares(), stack.X)
+                y_mean = per_task("kn,kn->k", stack.shares(), stack.y[:, :, o])
                 intercept[:, stack.tasks, o] = y_mean - np.einsum("gkd,kd->gk", models, x_mean)
         left_out[:, stack.tasks], error[:, stack.tasks] = mean_and_error(squares, stack.weights)
     return RidgePath(coef, intercept, left_out, error)
@@ -169,7 +170,7 @@ def _solve(found: Spectrum, rows: CentredRows, mu: Array, weights: Array, fit_in
     for g in range(len(mu)):
         f = found.filters(t[:, g : g + 1])[:, 0]
         models[g] = found.solution(f)
-        leverage = intercept_share + np.einsum("knj,kj->kn", np.square(found.rows), f)
-        residual = rows.y - np.einsum("knd,kd->kn", rows.X, models[g])
+        leverage = intercept_share + per_task("knj,kj->kn", np.square(found.rows), f)
+        residual = rows.y - per_task("knd,kd->kn", rows.X, models[g])
         residuals[g] = residual / np.maximum(1.0 - leverage, 1e-9) * (weights > 0.0)
     return models, residuals

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.solvers.per_task import per_task
 from taskveil.solvers.ridge import CentredRows
 
 Array = NDArray[np.floating]
@@ -65,7 +66,7 @@ class Reduced:
 
 def reduced(rows: CentredRows) -> Reduced:
     X, turned = rows.X, rows.X.transpose(0, 2, 1)
-    per_row = np.einsum("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
+    per_row = per_task("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
     unit = np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
     dual = X.shape[1] < X.shape[2]
     G = X @ turned if dual else turned @ X
