@@ -22,11 +22,11 @@ NOT_IN_A_REHEARSAL = ("ledger", "account", "insecure_noise_seed")  # accepted, s
 OWN_OPTIONS = (
     click.Option(["--observer"], type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks",
                  show_default=True, help="Who attacks."),
-    click.Option(["--trials"], type=flag("--trials"), help="Runs of each of the two neighbours; default: about a minute of them."),
+    click.Option(["--trials"], type=flag("--trials"), help="Runs of each of two neighbours; default: about a minute of them."),
     click.Option(["--jobs"], type=flag("--jobs"), help="Processes; default: one per core."),
     click.Option(["--view"], type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
                  help="What the attacker reads: the billboard, or the noisy sums behind it."),
-    click.Option(["--canaries"], type=flag("--audit-canaries"), help="Rehearse one run with so many canary tasks, instead of many; "
+    click.Option(["--canaries"], type=flag("--audit-canaries"), help="Rehearse one run with so many canary tasks, not many runs; "
                  "what that can show, and what it would cost a real run (fit --audit-canaries), is said first."),
 )  # fmt: skip
 

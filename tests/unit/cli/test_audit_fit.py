@@ -107,9 +107,3 @@ def test_one_run_with_canaries_is_rehearsed_and_says_first_what_it_can_show(tmp_
     assert "one-run audit with 12 canary tasks beside 25: it cannot show much" in said.err and "Price:" in said.err
     assert "12 canary tasks" in said.out and "consistent" in said.out
     assert run(*options, "--canaries", "12", "--trials", "40") == 2
-
-
-@pytest.mark.parametrize("odd", [("--trials", "-5"), ("--jobs", "0"), ("--jobs", "1000000"), ("--canaries", "1"), ("--trials", "x")])
-def test_numbers_keep_the_rules_of_their_flags(table, odd, capsys):
-    assert run("audit", "fit", *described(table), *odd) == 2
-    assert capsys.readouterr().err.count("\n") == 1
