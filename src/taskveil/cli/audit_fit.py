@@ -13,6 +13,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import fit
+from taskveil.cli.flags import flag
 from taskveil.cli.options import LISTS, READING, print_json
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -21,12 +22,12 @@ NOT_IN_A_REHEARSAL = ("ledger", "account", "insecure_noise_seed")  # accepted, s
 OWN_OPTIONS = (
     click.Option(["--observer"], type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks",
                  show_default=True, help="Who attacks."),
-    click.Option(["--trials"], type=int, help="Runs of each of the two neighbours; default: about a minute of them."),
-    click.Option(["--jobs"], type=int, help="Processes; default: one per core."),
+    click.Option(["--trials"], type=flag("--trials"), help="Runs of each of two neighbours; default: about a minute of them."),
+    click.Option(["--jobs"], type=flag("--jobs"), help="Processes; default: one per core."),
     click.Option(["--view"], type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
                  help="What the attacker reads: the billboard, or the noisy sums behind it."),
-    click.Option(["--canaries"], type=int, help="Rehearse one run with so many canary tasks, instead of many runs; what that can "
-                 "show, and what it would cost a real run (fit --audit-canaries), is said first."),
+    click.Option(["--canaries"], type=flag("--audit-canaries"), help="Rehearse one run with so many canary tasks, not many runs; "
+                 "what that can show, and what it would cost a real run (fit --audit-canaries), is said first."),
 )  # fmt: skip
 
 
