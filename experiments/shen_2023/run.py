@@ -32,7 +32,7 @@ from taskveil.tasks.block import TaskBlock
 DELTA, CLASSES = 1 / 500, 10
 SMALL = {"name": "cnn", "channels": (8, 16), "hidden": 0}
 OURS: dict[str, Any] = {"model": SMALL}
-PAPER = {"local_steps": 10, "learning_rate": 0.1, "personalise": "none"}
+PAPER = {"local_steps": 10, "learning_rate": 0.1, "batch_size": 8, "personalise": "none"}
 
 
 def rows(more: dict[str, Any]) -> dict[str, list[tuple[str, dict[str, Any], str]]]:

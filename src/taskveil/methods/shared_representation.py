@@ -17,6 +17,7 @@ server likewise where the aggregation hides messages from it. Not proved: that p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -92,6 +93,9 @@ class SharedRepresentation(NeuralMethod):
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         usual = ROUNDS if budget.epsilon is not None else MOST_ROUNDS
         return usual if self.rounds is None else int(self.rounds)
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        return {**super().ranges(public), **({"mean": (-1.0, 1.0)} if self.orthonormal else {})}
 
     @property
     def orthonormal(self) -> bool:
