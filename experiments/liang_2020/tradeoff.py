@@ -165,8 +165,7 @@ class Claims:
 
     def no_worse(self, said: str, left: str, right: str, epsilons: Sequence[float], margin: float = 0.0, about: str = "paper") -> None:
         for e in epsilons:
-            signed = margin * self.setting.sign  # a score where more is better may fall short by the margin
-            self.add(not_above(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), signed, about))
+            self.add(not_above(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), margin, about))
 
     def grows(self, said: str, name: str, about: str = "paper") -> None:
         first, last = self.setting.epsilons[0], self.setting.epsilons[-1]
