@@ -48,7 +48,7 @@ class Size:
     tried_messages: int
 
 
-QUICK, FULL = Size(2, 2, 20, 8, 10), Size(3, 2, 600, 40, 30)
+QUICK, FULL = Size(2, 2, 20, 8, 10), Size(3, 2, 300, 40, 20)
 LONG = 10_000  # messages of a node in the paper
 
 
