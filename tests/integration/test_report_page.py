@@ -13,8 +13,9 @@ from tests.support.require import require
 from taskveil.audits import audit_configured
 from taskveil.cli.demo import private_run, table
 from taskveil.cli.demo import run as compare_hospitals
-from taskveil.report import report_folder, write_comparison
+from taskveil.report import ledger_page, report_folder, write_comparison
 from taskveil.report.audience import Audience
+from taskveil.report.board import write_board
 from taskveil.report.gallery_page import write_gallery
 
 pytestmark = pytest.mark.browser
@@ -122,3 +123,19 @@ def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(brow
     for path in pages:
         page, heard = opened(browser, path, WIDTHS["desk"], ready="document.querySelector('.main-svg')")
         assert heard == [] and page.locator(".plot .trace, .plot .hm, .boxlayer .trace").count(), path.name
+
+
+@pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1400, "screen"), (700, "print")])
+def test_the_ledger_and_the_board_stay_inside_a_telephone_and_a_sheet(browser, folder, tmp_path, width, media):
+    """Names of runs and times are long: a table of them ran out of its frame."""
+    entries = [{"at": "2026-11-16T09:02:06.164934+00:00", "run": 32 * "f", "what": "reserve", "spent": s} for s in (1.0, 2.5)]
+    sentence = {"unit": "task", "neighbours": "replace-one", "observer": "other-tasks", "rule": "renyi"}
+    account = {"account": "clinics", "limit": 3.0, "delta": 1e-5, "spent": 2.5, "next_run_fits": True, "runs_left": 1, **sentence}
+    ledger = tmp_path / "ledger.html"
+    ledger.write_text(ledger_page.page([{**account, "history": entries}]))
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.emulate_media(media=media)
+    for path in (ledger, write_board(folder / "model" if (folder / "model").is_dir() else folder)):
+        page.goto(path.as_uri())
+        edges = "[...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right)"
+        assert page.evaluate(f"Math.max(...{edges})") <= width, path.name
