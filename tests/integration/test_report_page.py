@@ -20,7 +20,6 @@ from taskveil.report.gallery_page import write_gallery
 
 pytestmark = pytest.mark.browser
 ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
-DRAWN = "document.documentElement.dataset.drawn"
 WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
 
 
@@ -47,7 +46,7 @@ def browser():
         started.close()
 
 
-def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light", ready: str = DRAWN):
+def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light"):
     """The page after its charts are drawn, with all it complained about and asked for."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
@@ -56,7 +55,7 @@ def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light", re
     page.on("pageerror", lambda e: heard.append(f"error: {e}"))
     page.on("request", lambda r: heard.append(f"request: {r.url[:80]}") if not r.url.startswith(("file:", "data:")) else None)
     page.goto(path.as_uri())
-    page.wait_for_function(ready)
+    page.wait_for_function("document.documentElement.dataset.drawn")
     return page, heard
 
 
@@ -121,8 +120,8 @@ def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(brow
     pages = [path for path in write_gallery(tmp_path) if path.suffix == ".html"]
     assert len(pages) == 7
     for path in pages:
-        page, heard = opened(browser, path, WIDTHS["desk"], ready="document.querySelector('.plot .trace, .heatmaplayer image')")
-        assert heard == [], path.name
+        page, heard = opened(browser, path, WIDTHS["desk"])
+        assert heard == [] and page.locator(".plot .trace, .heatmaplayer image").count(), path.name
 
 
 @pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1400, "screen"), (700, "print")])
