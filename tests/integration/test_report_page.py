@@ -13,13 +13,13 @@ from tests.support.require import require
 from taskveil.audits import audit_configured
 from taskveil.cli.demo import private_run, table
 from taskveil.cli.demo import run as compare_hospitals
-from taskveil.report import report_folder, write_comparison
+from taskveil.report import ledger_page, report_folder, write_comparison
 from taskveil.report.audience import Audience
+from taskveil.report.board import write_board
 from taskveil.report.gallery_page import write_gallery
 
 pytestmark = pytest.mark.browser
 ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
-DRAWN = "document.documentElement.dataset.drawn"
 WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
 
 
@@ -46,7 +46,7 @@ def browser():
         started.close()
 
 
-def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light", ready: str = DRAWN):
+def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light"):
     """The page after its charts are drawn, with all it complained about and asked for."""
     context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
     page = context.new_page()
@@ -55,7 +55,7 @@ def opened(browser, path: Path, size: tuple[int, int], scheme: str = "light", re
     page.on("pageerror", lambda e: heard.append(f"error: {e}"))
     page.on("request", lambda r: heard.append(f"request: {r.url[:80]}") if not r.url.startswith(("file:", "data:")) else None)
     page.goto(path.as_uri())
-    page.wait_for_function(ready)
+    page.wait_for_function("document.documentElement.dataset.drawn")
     return page, heard
 
 
@@ -120,5 +120,21 @@ def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(brow
     pages = [path for path in write_gallery(tmp_path) if path.suffix == ".html"]
     assert len(pages) == 7
     for path in pages:
-        page, heard = opened(browser, path, WIDTHS["desk"], ready="document.querySelector('.main-svg')")
-        assert heard == [] and page.locator(".plot .trace, .plot .hm, .boxlayer .trace").count(), path.name
+        page, heard = opened(browser, path, WIDTHS["desk"])
+        assert heard == [] and page.locator(".plot .trace, .heatmaplayer image").count(), path.name
+
+
+@pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1400, "screen"), (700, "print")])
+def test_the_ledger_and_the_board_stay_inside_a_telephone_and_a_sheet(browser, folder, tmp_path, width, media):
+    """Names of runs and times are long: a table of them ran out of its frame."""
+    entries = [{"at": "2026-11-16T09:02:06.164934+00:00", "run": 32 * "f", "what": "reserve", "spent": s} for s in (1.0, 2.5)]
+    sentence = {"unit": "task", "neighbours": "replace-one", "observer": "other-tasks", "rule": "renyi"}
+    account = {"account": "clinics", "limit": 3.0, "delta": 1e-5, "spent": 2.5, "next_run_fits": True, "runs_left": 1, **sentence}
+    ledger = tmp_path / "ledger.html"
+    ledger.write_text(ledger_page.page([{**account, "history": entries}]))
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.emulate_media(media=media)
+    for path in (ledger, write_board(folder / "model" if (folder / "model").is_dir() else folder)):
+        page.goto(path.as_uri())
+        edges = "[...document.querySelectorAll('body *')].map(e => e.getBoundingClientRect().right)"
+        assert page.evaluate(f"Math.max(...{edges})") <= width, path.name

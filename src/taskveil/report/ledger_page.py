@@ -18,7 +18,8 @@ HEAD = """<!doctype html>
 <title>taskveil: ledger report</title><link rel="icon" href="data:,">
 <meta name="color-scheme" content="light dark">
 <style>{style}
-svg {{ width: 100%; height: auto }} svg text {{ font-size: 12px }}
+svg {{ width: 100%; height: auto }} svg text {{ font-size: 13px }}
+td {{ overflow-wrap: anywhere }} th {{ white-space: normal }} .spent-words {{ fill: var(--blue) }}
 .limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .limit-words {{ fill: var(--red) }} .ground {{ stroke: var(--muted) }}
 .spent {{ stroke: var(--blue); stroke-width: 2.5; fill: none }}
 </style></head><body>
@@ -49,7 +50,7 @@ def words(a: dict[str, Any]) -> str:
 def account(a: dict[str, Any]) -> str:
     spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
     rows = "".join(
-        f"<tr>{_cell('when', p['at'])}{_cell('run', p['run'])}{_cell('entry', p['what'])}"
+        f"<tr>{_cell('when', p['at'][:16].replace('T', ' '))}{_cell('run', p['run'])}{_cell('entry', p['what'])}"
         f"{_cell('epsilon after it', 'unbounded' if p['spent'] is None else format(p['spent'], '.4g'))}</tr>"
         for p in a["history"]
     )
@@ -89,5 +90,7 @@ def picture(a: dict[str, Any]) -> str:
         f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" class="limit"/>'
         f'<text x="{WIDTH - PAD}" y="{high - 4:.1f}" text-anchor="end" class="limit-words">limit {a["limit"]:g}</text>'
         f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" class="ground"/>'
-        f'<path d="{"".join(steps)}" class="spent"/></svg>'
+        f'<path d="{"".join(steps)}" class="spent"/>'
+        f'<text x="{WIDTH - PAD}" y="{y(values[-1]) - 8:.1f}" text-anchor="end" class="spent-words">spent {values[-1]:.4g}</text>'
+        "</svg>"
     )

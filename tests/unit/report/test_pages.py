@@ -98,7 +98,7 @@ def test_no_figure_of_another_task_is_on_an_owner_or_public_page(fitted):
     theirs = report_folder(folder, Audience("owner", "site-03")).read_text()
     public = report_folder(folder, Audience("public")).read_text()
     for name, task in estimator.gain_.to_dict().items():
-        cells = f"<td>{task['error_alone']:.4g}</td><td>{task['error_shared']:.4g}</td>"
+        cells = f"<td>{task['typical_error_alone']:.4g}</td><td>{task['typical_error_shared']:.4g}</td>"
         assert cells in full
         assert (cells in theirs) == (name == "site-03")
         assert cells not in public
