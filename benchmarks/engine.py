@@ -25,7 +25,7 @@ from benchmarks.timing import measured
 
 FILE_TASKS = 25_000
 SMALL = {"tasks": 20_000, "rows": 20, "features": 30}
-WARM = {"tasks": 400, "rows": 20}  # of a first fit that is not measured: workers import, and load compiled code
+WARM = 400  # tasks of a first fit that is not measured: workers import, and load compiled code
 
 
 def write_table(folder: Path, tasks: int, rows: int, features: int) -> None:
@@ -58,7 +58,7 @@ def read_seconds(folder: Path) -> float:
 
 
 def fit(folder: Path, warm: Path, workers: int, memory: str, method: str) -> dict:
-    """The whole way from files to saved models; what it took of time and memory."""
+    """The whole way from files to saved models; what it took of time and memory. `warm`: a table of a first fit, if it is there."""
     from distributed import Client, LocalCluster
 
     import taskveil as tv
@@ -66,8 +66,9 @@ def fit(folder: Path, warm: Path, workers: int, memory: str, method: str) -> dic
     cluster = LocalCluster(n_workers=workers, threads_per_worker=1, memory_limit=memory, dashboard_address=None)
     with cluster, Client(cluster) as client, tempfile.TemporaryDirectory() as out:
         pids = set(client.run(os.getpid).values())
-        few = tv.load_tasks(warm, task="task", target="y", lazy=True, partitions=2 * workers)
-        tv.TaskRegressor(method, epsilon=100.0, runtime="dask", client=client).fit(few)
+        if warm.exists():
+            few = tv.load_tasks(warm, task="task", target="y", lazy=True, partitions=2 * workers)
+            tv.TaskRegressor(method, epsilon=100.0, runtime="dask", client=client).fit(few)
         used = client.run(time.process_time)
         start = time.perf_counter()
         tasks = tv.load_tasks(folder, task="task", target="y", lazy=True)
@@ -115,7 +116,7 @@ BENCHMARKS = {"two workers over one": two_workers_over_one, "driver memory": dri
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__.splitlines()[0])
-    for name, value in (SMALL | {"workers": 2}).items():
+    for name, value in (SMALL | {"workers": 2, "warm": WARM}).items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--memory", default="2GiB")
     parser.add_argument("--method", default="together")
@@ -127,7 +128,8 @@ def main() -> None:
             writer = get_context("spawn").Process(target=write_table, args=(table, given.tasks, given.rows, given.features))
             writer.start()
             writer.join()
-        write_table(Path(temporary) / "warm", **WARM, features=given.features)
+        if given.warm:
+            write_table(Path(temporary) / "warm", given.warm, 20, given.features)
         size, reading = sum(p.stat().st_size for p in table.iterdir()), read_seconds(table)
         found = fit(table, Path(temporary) / "warm", given.workers, given.memory, given.method)
     about = {"tasks": given.tasks, "rows": given.rows, "features": given.features, "workers": given.workers, "bytes": size}

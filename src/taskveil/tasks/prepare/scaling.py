@@ -54,8 +54,8 @@ class Scaling:
     def stored(cls, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Scaling:
         """What `arrays` and `about` of another one say; an entry that an older file lacks has its default."""
         known = {f.name for f in fields(cls)}
-        values: dict[str, Any] = {n: arrays[n] for n in ARRAYS} | {n: v for n, v in about.items() if n in known}
-        return cls(**values)
+        given: dict[str, Any] = {n: arrays[n] for n in ARRAYS}
+        return cls(**given, **{n: v for n, v in about.items() if n in known})
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
