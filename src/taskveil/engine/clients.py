@@ -269,7 +269,10 @@ class Clients:
             padded = np.resize(part, size)
             anchor = jnp.asarray(np.einsum("kg,gp->kp", member[padded], anchors), jnp.float32)
             if len(options) > 1:
-                scored = self.held_out(tuner, options, anchor, padded, first, folds, width)
+                if isinstance(tuner, HeadTuner):
+                    scored = tuner.left_out(options, self._whole(), self.rows, padded, width)
+                else:
+                    scored = self.held_out(tuner, options, anchor, padded, first, folds, width)
                 best, wrong = choose(*scored, alone)
                 chosen[part], errors[:, part] = best[: part.size], wrong[:, : part.size]
             for k in np.unique(chosen[part]):
