@@ -41,7 +41,7 @@ def solve_head(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any, 
 
 
 def left_out_residuals(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any) -> Any:
-    """y_i minus what the head of all other rows says about row i, for targets (n, outputs) and squared loss; 0 where a weight is."""
+    """y_i minus what the head of all other rows says about row i, for targets (n, outputs), squared loss; 0 for padding."""
     columns, root = _columns([g / _spread(g, weights) for g in groups]), jnp.sqrt(weights)[:, None]
     scaled, goals = root * columns, root * targets
     if _by_rows(columns):
