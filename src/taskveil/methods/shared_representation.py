@@ -7,7 +7,7 @@
     release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width)
              is then turned into the nearest matrix with orthonormal columns: post-processing
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
-             grid, and keeps what predicts its own left-out rows best; what uses phi must beat "alone" by a margin
+             grid, and keeps what predicts its own left-out rows best
 
 **Privacy** (docs/theory/shared-representation.md#privacy). Unit task; only the change of phi is sent, clipped to `clip`, so the
 sum has l2 sensitivity clip (add-remove), 2 clip (replace-one), whatever head it was computed with. Heads are solved anew in every
