@@ -2,8 +2,8 @@
 
 Their images (CIFAR and the like) are not available. Ours are digits by writer (`mnist_writers`, 539 writers of 10 digits). 500
 writers drawn by the seed are the clients; each keeps 5 digits, drawn by the seed, and drops its other images. A fifth of what it
-keeps, at random, is for training (median 12 images), the rest for testing; `train_fraction=0.5` gives a median of 29. Clients
-differ in their digits and in their hand. Images are 16 x 16: a margin of two pixels is added, then squares of 2 x 2 pixels are
+keeps, at random, is for training (2 to 14 images, median 12), the rest for testing; `train_fraction=0.5` gives a median of 29.
+Clients differ in their digits and in their hand. Images are 16 x 16: a margin of two pixels, then squares of 2 x 2 pixels are
 averaged. The seed draws writers, digits and parts; nothing is chosen by looking at a model.
 """
 

@@ -269,8 +269,10 @@ class Clients:
             padded = np.resize(part, size)
             anchor = jnp.asarray(np.einsum("kg,gp->kp", member[padded], anchors), jnp.float32)
             if len(options) > 1:
-                scored = self.held_out(tuner, options, anchor, padded, first, folds, width)
-                best, wrong = choose(*scored, alone)
+                if isinstance(tuner, HeadTuner):  # every row judges every head: no margin is needed against few held-out rows
+                    best, wrong = choose(*tuner.left_out(options, self._whole(), self.rows, padded, width), None)
+                else:
+                    best, wrong = choose(*self.held_out(tuner, options, anchor, padded, first, folds, width), alone)
                 chosen[part], errors[:, part] = best[: part.size], wrong[:, : part.size]
             for k in np.unique(chosen[part]):
                 fitted = np.asarray(tuner.fit(options[k], anchor, self._whole(), self.rows, padded, first, self.seed, width))

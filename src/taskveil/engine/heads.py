@@ -40,9 +40,9 @@ def solve_head(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any, 
     return (*found, CONSTANT * H[-1])
 
 
-def left_out_error(features: Any, targets: Any, weights: Any, ridge: Any) -> Any:
-    """sum_i weight_i |y_i - what the head of all other rows says about row i|^2 / 2, for targets (n, outputs)."""
-    columns, root = _columns([features / _spread(features, weights)]), jnp.sqrt(weights)[:, None]
+def left_out_residuals(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any) -> Any:
+    """y_i minus what the head of all other rows says about row i, for targets (n, outputs), squared loss; 0 for padding."""
+    columns, root = _columns([g / _spread(g, weights) for g in groups]), jnp.sqrt(weights)[:, None]
     scaled, goals = root * columns, root * targets
     if _by_rows(columns):
         inverse = _inverse(_times(scaled, scaled.T), ridge)
@@ -51,7 +51,12 @@ def left_out_error(features: Any, targets: Any, weights: Any, ridge: Any) -> Any
         hat = _times(scaled, _inverse(_times(scaled.T, scaled), ridge))
         share = jnp.sum(hat * scaled, axis=1, keepdims=True)
         left = (goals - _times(hat, _times(scaled.T, goals))) / jnp.maximum(1 - share, 1e-6)
-    return 0.5 * jnp.sum(left**2)
+    return jnp.where(root > 0, left / jnp.where(root > 0, root, 1.0), 0.0)
+
+
+def left_out_error(features: Any, targets: Any, weights: Any, ridge: Any) -> Any:
+    """sum_i weight_i |left-out residual of row i|^2 / 2."""
+    return 0.5 * jnp.sum(weights[:, None] * left_out_residuals((features,), targets, weights, ridge) ** 2)
 
 
 def slopes(loss: str, scores: Any, targets: Any) -> Any:

@@ -23,11 +23,13 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from taskveil.engine.batches import Rows, all_rows
-from taskveil.engine.heads import SMALL, left_out_error, solve_head
+from taskveil.engine.heads import SMALL, left_out_error, left_out_residuals, solve_head
 from taskveil.engine.models import Apply, Init, Model, adapt_module, cnn_body, mlp_body
 from taskveil.engine.personalise import Option, Tuner, Tuning
 from taskveil.engine.rounds import MOST_UNROLLED, Round, each_client
 from taskveil.errors import OptionError
+
+FOR_CLASSES = 0.01  # scores of classes are about ten times as long as targets coded 0 and 1: a smaller ridge corresponds
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +112,7 @@ class RepresentationRound(Round):
 
     def _client(self, anchor: Any, begin: Any, index: Any, weights: Any, X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         model, rows, weight = self.model, X[index[0]], weights[0]
-        goals = jax.nn.one_hot(y[index[0]], model.n_outputs) if model.loss == "softmax" else y[index[0]]
+        goals = _goals(model, y[index[0]])
         turns = max(1, weight.size // (self.work.batch_size or weight.size))
         first = jnp.arange(self.work.steps)[:, None] % turns  # a step takes every so-manieth row, so that padding is shared out
         places = first + turns * jnp.arange(weight.size // turns)[None, :]
@@ -130,6 +132,16 @@ class RepresentationRound(Round):
         return anchor, jnp.where(length > 0, change * (knobs[3] / length), 0.0)
 
 
+def _goals(model: Model, targets: Any) -> Any:
+    """Targets as columns of numbers, (n, outputs)."""
+    return jax.nn.one_hot(targets, model.n_outputs) if model.loss == "softmax" else targets
+
+
+def _counted(option: Option) -> np.ndarray:
+    """Whether the row and its features count, and the ridge."""
+    return np.asarray([option.kind != "shared", option.kind != "alone", option.strength], np.float32)
+
+
 class HeadTuner(Tuner):
     """Heads solved after the last release, on rows that stand beside their features: the first `n_inputs` columns are the row.
 
@@ -139,20 +151,42 @@ class HeadTuner(Tuner):
     def __init__(self, model: Model, tuning: Tuning, n_inputs: int):
         super().__init__(model, tuning)
         self.n_inputs = n_inputs
-        self._solved = jax.jit(self._solve)
+        self._solved, self._left_out = jax.jit(self._solve), jax.jit(self._leave_out)
 
     def fit(
         self, option: Option, anchor: Any, pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, first: np.ndarray, seed: int,
         width: int | None = None,
     ) -> Any:  # fmt: skip
         index, weights = all_rows(rows, tasks, width or int(max(rows.sizes[tasks].max(initial=1), 1)))
-        counted = np.asarray([option.kind != "shared", option.kind != "alone", option.strength], np.float32)
-        return self._solved(index.astype(np.int32), weights, *pool, counted)
+        return self._solved(index.astype(np.int32), weights, *pool, _counted(option))
+
+    def left_out(
+        self, options: tuple[Option, ...], pool: tuple[Any, Any], rows: Rows, tasks: np.ndarray, width: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Losses and errors (options, clients, rows) of heads that did not see the row, and which rows exist: no refits.
+
+        Classes are judged by the head for squared loss, whose left-out residuals have a closed form.
+        """
+        index, weights = all_rows(rows, tasks, width)
+        both = np.stack([self._left_out(index.astype(np.int32), weights, *pool, _counted(option)) for option in options])
+        return both[:, :, 0], both[:, :, 1], (weights > 0).astype(float)
+
+    def _leave_out(self, index: Any, weights: Any, X: Any, y: Any, counted: Any) -> Any:
+        def client(i: Any, weight: Any) -> Any:
+            goals = _goals(self.model, y[i])
+            left = left_out_residuals(self._groups(X[i], counted), goals, weight, counted[2])
+            return jnp.stack([jnp.sum(left**2, axis=1), self._row_error(goals - left, y[i])])
+
+        return each_client(client, (index, weights), self.accelerator)
+
+    def _groups(self, rows: Any, counted: Any) -> tuple[Any, Any]:
+        return counted[0] * rows[:, : self.n_inputs], counted[1] * rows[:, self.n_inputs :]
 
     def _solve(self, index: Any, weights: Any, X: Any, y: Any, counted: Any) -> Any:
         def client(i: Any, weight: Any) -> Any:
-            groups = counted[0] * X[i, : self.n_inputs], counted[1] * X[i, self.n_inputs :]
-            inputs, inner, bias = solve_head(groups, y[i], weight, counted[2], self.model.loss, self.model.n_outputs)
+            groups = self._groups(X[i], counted)
+            ridge = counted[2] * (1.0 if self.model.loss == "squared" else FOR_CLASSES)
+            inputs, inner, bias = solve_head(groups, y[i], weight, ridge, self.model.loss, self.model.n_outputs)
             return ravel_pytree({"bias": bias, "weights": jnp.concatenate([inputs, inner])})[0]
 
         return each_client(client, (index, weights), self.accelerator)

@@ -7,7 +7,7 @@
     release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width)
              is then turned into the nearest matrix with orthonormal columns: post-processing
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
-             grid, and keeps what predicts its own held-out rows best; what uses phi must beat "alone" by a margin
+             grid, and keeps what predicts its own left-out rows best
 
 **Privacy** (docs/theory/shared-representation.md#privacy). Unit task; only the change of phi is sent, clipped to `clip`, so the
 sum has l2 sensitivity clip (add-remove), 2 clip (replace-one), whatever head it was computed with. Heads are solved anew in every
@@ -48,7 +48,7 @@ class SharedRepresentation(NeuralMethod):
     options         what "choose" chooses among: alone, shared, both or (name, ridge); None: all three, ridges 1e-5 to 1
     server_rate     how far the server goes along the mean of the directions, in units of the length of the first phi
     rounds          None: 25 (50 without noise): signal and noise of all rounds together grow alike, so noise sets no limit
-    features, rate, clip, strength, local_steps, batch_size, learning_rate, shrink, tune_steps, tune_rate, folds, participations
+    features, rate, clip, strength, local_steps, batch_size, learning_rate, shrink, tune_steps, tune_rate, participations
                     as for the other neural methods; all messages have length `clip`
     """
 
@@ -76,12 +76,11 @@ class SharedRepresentation(NeuralMethod):
         options: Any = None,
         tune_steps: int = 50,
         tune_rate: float | None = None,
-        folds: int = 3,
         participations: int | None = None,
     ):
         super().__init__(
             model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
-            personalise, options, tune_steps, tune_rate, folds=folds, participations=participations,
+            personalise, options, tune_steps, tune_rate, participations=participations,
         )  # fmt: skip
         self.ridge = ridge
 
@@ -168,6 +167,8 @@ class RepresentationTasks(NeuralTasks):
 
 class RepresentationServer(NeuralServer):
     """Moves the representation, in units of the length of its start; a linear one keeps orthonormal columns."""
+
+    method: SharedRepresentation
 
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
         start = self.model.start(self.public.seed or 0)[self.model.n_own :]

@@ -92,14 +92,14 @@ def test_a_network_is_fitted_certified_saved_and_read_again(tmp_path):
     ids = [tasks.task_names[i] for i in tasks.task_of_row()]
     method = methods.get(NAME, model={"name": "mlp", "hidden": (5,)}, rounds=2, rate=0.5)
     est = tv.TaskClassifier(method, epsilon=2.0, delta=1e-3, seed=0, neighbours="add-remove").fit(tasks)
-    assert est.certificate_.verify() and est.certificate_.statements[0].holds
+    assert est.certificate_.verify().ok and est.certificate_.statements[0].holds
     assert est.gain_.to_frame().shape[0] == 8
     est.save(tmp_path / "model")
     again = tv.load(tmp_path / "model")
     np.testing.assert_array_equal(est.predict_proba(tasks.X, task=ids), again.predict_proba(tasks.X, task=ids))
 
 
-@pytest.mark.parametrize("how", ["vanilla", "mean", "symmetrised-kl", "ewc"])
+@pytest.mark.parametrize("how", ["mean", "ewc"])
 def test_head_and_representation_can_be_tuned_together_afterwards(how):
     """No step leaves what "shared" leaves; a step moves it."""
     block, _ = low_rank_block(m=3)
