@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.svg import write_chart
 
 from benchmarks.field.measure import stored
 from benchmarks.field.setting import PRINTED, Setting
-from experiments.svg import write_chart
 
 HERE = Path(__file__).parent
 ABSENT = (float("nan"), 0.0)

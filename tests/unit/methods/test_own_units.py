@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 import taskveil as tv
 from taskveil.methods.mean_records import accumulated
 from taskveil.methods.own_units import own_spread
@@ -41,7 +42,8 @@ def test_a_clear_mean_is_not_doubted():
     rng = np.random.default_rng(0)
     X = rng.uniform(-100.0, 100.0, (2000, 2))
     y = np.clip(X @ [0.02, -0.01] + 0.1 * rng.standard_normal(2000), -3.0, 3.0)
-    est = tv.TaskRegressor("mean", unit="record", epsilon=20.0, bounds=BOUNDS, insecure_noise_seed=1).fit(X, y, task=np.arange(2000) % 20)
+    est = tv.TaskRegressor("mean", unit="record", epsilon=20.0, bounds=BOUNDS, insecure_noise_seed=1)
+    est.fit(X, y, task=np.arange(2000) % 20)
     assert float(est.record_.billboards[-1].values["mean_doubt"]) == 0.0
 
 
