@@ -42,5 +42,5 @@ def _empty(entry: Entry) -> dict[str, Any]:
     return {
         "who": entry.who, "what": entry.what, "epsilon": entry.epsilon, "scores": {}, "cpu_seconds": 0.0,
         "date": entry.measured or datetime.now(UTC).date().isoformat(),
-        "versions": {name: versions[name] for name in VERSIONS if name in versions},
+        "versions": {} if entry.measured else {name: versions[name] for name in VERSIONS if name in versions},
     }  # fmt: skip
