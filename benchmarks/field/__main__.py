@@ -1,6 +1,7 @@
-"""python -m benchmarks.field [SETTING ...] [--quick] [--again]: measure settings, then write results.md and field.svg.
+"""python -m benchmarks.field [SETTING ...] [--quick | --page] [--again]: measure settings, then write results.md and field.svg.
 
-Scores that are stored are not measured again unless asked for. --quick runs one seed, prints the figures and writes nothing.
+Scores that are stored are not measured again unless asked for. --quick runs one seed, prints the figures and writes nothing; --page
+measures nothing and writes the page from what is stored.
 The data sets must be in $TASKVEIL_DATA.
 """
 
@@ -22,13 +23,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.field", description=__doc__)
     parser.add_argument("settings", nargs="*", metavar="SETTING", help=f"one of {', '.join(known)}; none: all")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--again", action="store_true")
     given = parser.parse_args(arguments)
     unknown = [name for name in given.settings if name not in known]
     if unknown:
         parser.error(f"unknown setting {unknown[0]!r}; known: {', '.join(known)}")
     warnings.simplefilter("ignore")
-    for name in given.settings or known:
+    for name in () if given.page else given.settings or known:
         setting = known[name]
         if given.quick:
             setting = replace(setting, seeds=setting.seeds[:1])

@@ -119,7 +119,7 @@ SETTING = Setting(
     published=(
         Published("pooled", 0.735), Published("FedAdagrad", 0.731), Published("FedAvg, SGD", 0.712, None, 0.021),
         Published("FedAvg, DP-SGD", 0.685, 1.0, 0.049), Published("FedAvg, DP-SGD", 0.606, 0.1, 0.109),
-    ),  # fmt: skip
+    ),
     entries=(
         *(_private(method, e) for e in EPSILONS for method in ("mean", "pooled")),
         Entry("alone", OURS, partial(ours, "local", epsilon=None)),

@@ -26,9 +26,9 @@ def measure(setting: Setting, again: bool = False, folder: Path = RESULTS) -> di
     folder.mkdir(exist_ok=True)
     found = {} if again else stored(setting, folder)
     rows = {entry.key: found.get(entry.key) or _empty(entry) for entry in setting.entries}
-    for entry in setting.entries:
-        row = rows[entry.key]
-        for seed in setting.seeds:
+    for seed in setting.seeds:  # seed by seed: what is cut short has every row
+        for entry in setting.entries:
+            row = rows[entry.key]
             if str(seed) not in row["scores"]:
                 busy = time.process_time()
                 row["scores"][str(seed)] = round(float(entry.run(seed)), 6)
@@ -42,5 +42,5 @@ def _empty(entry: Entry) -> dict[str, Any]:
     return {
         "who": entry.who, "what": entry.what, "epsilon": entry.epsilon, "scores": {}, "cpu_seconds": 0.0,
         "date": entry.measured or datetime.now(UTC).date().isoformat(),
-        "versions": {name: versions[name] for name in VERSIONS if name in versions},
+        "versions": {} if entry.measured else {name: versions[name] for name in VERSIONS if name in versions},
     }  # fmt: skip

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.svg import write_chart
 
 from benchmarks.field.measure import stored
 from benchmarks.field.setting import PRINTED, Setting
-from experiments.svg import write_chart
 
 HERE = Path(__file__).parent
 ABSENT = (float("nan"), 0.0)
+STORED = "those of the stored run"
 HEAD = "| what | whose | epsilon | {measure} | seeds | protected against | date | versions |\n|---|---|---|---|---|---|---|---|"
 
 
@@ -21,6 +22,8 @@ def section(setting: Setting, rows: dict[str, Any]) -> str:
     lines = [f"## {setting.title}", "", f"{setting.source}. {setting.protocol}", "", f"Every private row: {setting.guarantee}.", ""]
     lines += [HEAD.format(measure=setting.measure), *(_printed(setting)), *(_measured(setting, rows)), ""]
     lines += [f"* {'Holds' if holds else 'Does NOT hold' if holds is False else 'Not measured'}: {claim}." for claim, holds in verdicts(setting, rows)]
+    if any(0 < len(row["scores"]) < len(setting.seeds) for row in rows.values()):
+        lines.append(f"* Rows of fewer than {len(setting.seeds)} seeds are not finished: seeds differ, so compare rows of the same number only.")
     return "\n".join([*lines, *(f"* {remark}" for remark in setting.remarks), ""])
 
 
@@ -54,7 +57,7 @@ def _measured(setting: Setting, rows: dict[str, Any]) -> list[str]:
             lines.append(f"| {entry.what} | {entry.who} | {_epsilon(entry.epsilon)} | not measured | | | | |")
             continue
         spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
-        figure, versions = _figure(float(np.mean(scores)), spread, setting.digits), ", ".join(f"{k} {v}" for k, v in row["versions"].items())
+        figure, versions = _figure(float(np.mean(scores)), spread, setting.digits), ", ".join(f"{k} {v}" for k, v in row["versions"].items()) or STORED
         lines.append(
             f"| {entry.what} | {entry.who} | {_epsilon(entry.epsilon)} | {figure} | {len(scores)} | {entry.sees or '-'} | {row['date']} | {versions} |"
         )

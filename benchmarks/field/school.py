@@ -82,18 +82,18 @@ SETTING = Setting(
     seeds=SEEDS,
     published=(
         Published("local, DP-SGD", 0.02628, EPSILON), Published("FedAvg, DP-SGD", 0.02564, EPSILON), Published("MR-MTL", 0.02394, EPSILON),
-    ),  # fmt: skip
+    ),
     entries=(
         _private("mean", "mean", "the other schools"),
         _private("mean, every school adds its own noise", "mean", "the server and the other schools", aggregation="local"),
         _private("pooled", "pooled", "the other schools"),
-        _private("async, refined by its owner", "async", "the server and the other schools"),
         Entry("alone", OURS, partial(ours, "local", epsilon=None)),
         Entry("pooled", OURS, partial(ours, "pooled", epsilon=None)),
         Entry("together", OURS, partial(ours, "together", epsilon=None)),
         Entry("local, DP-SGD", REWRITTEN, peer, EPSILON, SILO),
         Entry("FedAvg, DP-SGD", REWRITTEN, partial(peer, one_model=True), EPSILON, SILO),
         Entry("MR-MTL, lambda 1", REWRITTEN, partial(peer, pull=1.0), EPSILON, SILO),
+        _private("async, refined by its owner", "async", "the server and the other schools"),
     ),
     bars=(
         Bar("`mean` at epsilon 6 has a mean squared error of at most .0232", lambda s: s["mean, epsilon 6"] <= 0.0232),

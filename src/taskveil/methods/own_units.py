@@ -2,9 +2,9 @@
 
     w ~ N(0, t I)   or   N(k wbar, t I), k = 1/2, 1, 2;    all in units of the task's own spread of every column
 
-Declared ranges are wide: in them a penalty of one size for all columns presses hard on those that use a small part of their range.
+Declared ranges are wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
 Learning alone is done in own units (methods/local.py), and a task that shares must not fall behind it. Unit record: own
-deviations may not enter a message (docs/theory/preparation.md); here they enter what only its owner sees.
+deviations may not enter a message; here they enter what only its owner sees (docs/theory/mean-regularised.md#records).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from benchmarks.field.setting import OURS, Bar, Entry, Published, Setting, setti
 from benchmarks.field.silo_sgd import Recipe, Silos, squared, train
 from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 from dp_accounting.rdp import RdpAccountant
+
 from taskveil.errors import EnvironmentMissing
 from taskveil.tasks.datasets import find
 
@@ -102,8 +103,10 @@ def test_scores_are_kept_by_seed_and_not_measured_twice(tmp_path):
 
 def test_the_page_has_every_row_and_says_what_does_not_hold(tmp_path):
     bars = (
-        Bar("good wins", lambda s: s["good"] > 0.5), Bar("bad wins", lambda s: s["bad, epsilon 1"] > 0.5), Bar("gone", lambda s: s["x"] > 0),
-    )  # fmt: skip
+        Bar("good wins", lambda s: s["good"] > 0.5),
+        Bar("bad wins", lambda s: s["bad, epsilon 1"] > 0.5),
+        Bar("gone", lambda s: s["x"] > 0),
+    )
     setting = toy(bars=bars)
     text = page.section(setting, measure(setting, folder=tmp_path))
     assert "| theirs | published | 1 | 0.400 ± 0.020 |" in text
