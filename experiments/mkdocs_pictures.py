@@ -13,7 +13,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     for picture in sorted(HERE.glob("*/results/*.svg")):
         files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
-    for page in sorted(HERE.glob("*/README.md")):
+    for page in sorted(p.with_name("README.md") for p in HERE.glob("*/page.py")):
         folder = page.parent.name
         text = page.read_text().replace("](results/", f"]({folder}/results/")
         files.append(File.generated(config, f"reproduction/{folder}.md", content=text))
