@@ -88,7 +88,8 @@ def tail() -> str:
     return f"""## Is the printed side starved?
 
 Chosen settings beside the best of fresh random settings of the same grid, published models, validation rows (`python -m experiments.random_settings`).
-Where the chosen one is behind, the figures above understate the printed side by about that much.
+Where the chosen one is behind, the figures above understate the printed side by about that much. PMTL on femnist, which has the best of 200 random
+settings and up to 4,000 local steps, and PP-SGD have not been checked against fresh ones.
 
 {table("hu_2023")}"""
 
