@@ -15,7 +15,7 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, f"reproduction/{picture.relative_to(HERE).as_posix()}", abs_src_path=str(picture)))
     field = HERE.parent / "benchmarks" / "field" / "field.svg"
     files.append(File.generated(config, field.name, abs_src_path=str(field)))
-    for page in sorted(HERE.glob("*/README.md")):
+    for page in sorted(p.with_name("README.md") for p in HERE.glob("*/page.py")):
         folder = page.parent.name
         text = page.read_text().replace("](results/", f"]({folder}/results/")
         files.append(File.generated(config, f"reproduction/{folder}.md", content=text))

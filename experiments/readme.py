@@ -23,7 +23,7 @@ from experiments.verdicts import OF_OURS, OF_PAPER, WORDS
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"
 LONGEST = 600  # lines
-NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?%?(?![\w.]*\w)")
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?%?(?![\w.]*\w)")
 
 TITLES = {
     "mp-mtl": "MP-MTL: Liang et al. 2020, model-protected multi-task learning",

@@ -136,20 +136,20 @@ def _style(number: int) -> tuple[str, str]:
 
 
 def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number: int, joined: bool) -> str:
-    """Few points: dots with bars of one standard deviation; many: a band. Points over words are not joined."""
+    """A line with a band of one standard deviation, and dots where points are few; points over words are not joined and have bars."""
     colour, dash = _style(number)
     parts = []
     if joined:
         path = " ".join(f"{a},{b}" for a, b in (frame.at(x, y) for x, y, _, _ in points))
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>')
-    if joined and len(points) > 12:
         edge = [frame.at(x, low) for x, _, low, _ in points] + [frame.at(x, high) for x, _, _, high in reversed(points)]
         if any(p[2] != p[3] for p in points):
             parts.append(f'<polygon points="{" ".join(f"{a},{b}" for a, b in edge)}" fill="{colour}" opacity="0.15"/>')
-        return "".join(parts)
+        if len(points) > 12:
+            return "".join(parts)
     for x, y, low, high in points:
         (a, b), (_, b_low), (_, b_high) = frame.at(x, y), frame.at(x, low), frame.at(x, high)
-        if b_low - b_high > 1:
+        if b_low - b_high > 1 and not joined:
             parts.append(f'<line x1="{a}" y1="{b_low}" x2="{a}" y2="{b_high}" stroke="{colour}" stroke-width="1.2" opacity="0.7"/>')
         parts.append(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>')
     return "".join(parts)

@@ -41,7 +41,8 @@ class Table:
     def get(self, data: str, side: str, method: str, epsilon: float | None, column: str = "published") -> np.ndarray | None:
         """(splits, draws), or None where it was not measured."""
         if self.quick:
-            return self._simulated(data, side, method, epsilon) if column == "published" and method in ("mean", "fedavg") else None
+            known = f"chosen/{side}/{method}" in read("tuned")[data] and method in ("mean", "fedavg")
+            return self._simulated(data, side, method, epsilon) if known and column == "published" else None
         found = read("measured")[data].get(f"{side}/{method}", {}).get(str(epsilon), {}).get(column)
         return None if found is None else np.asarray(found)
 

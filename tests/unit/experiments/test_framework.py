@@ -70,13 +70,35 @@ def test_the_command_lists_runs_and_refuses(tmp_path, capsys):
     assert call("reproduce", "nothing") == 2
 
 
-def test_the_committed_page_is_what_the_committed_results_make():
-    assert readme.PAGE.read_text() == readme.page(), "run: python -m experiments.readme"
+def test_the_committed_pages_are_what_the_committed_results_make():
+    stale = [path for path, text in readme.pages().items() if path.read_text() != text]
+    assert not stale, "run: python -m experiments.readme"
 
 
-def test_every_picture_of_the_page_is_there():
-    shown = re.findall(r'<img src="reproduction/([^"]+)"', readme.page())
-    assert shown and all((readme.HERE / picture).is_file() for picture in shown)
+def test_what_holds_fits_one_page():
+    assert len(readme.page().splitlines()) <= readme.LONGEST
+
+
+def test_every_picture_of_the_long_pages_is_there():
+    for path, text in readme.pages().items():
+        shown = re.findall(r"!\[[^\]]*\]\((results/[^)]+)\)", text)
+        assert all((path.parent / picture).is_file() for picture in shown)
+        assert shown or path == readme.PAGE
+
+
+def test_claims_that_differ_in_numbers_share_a_row_and_lose_none():
+    checks = [{"claim": f"{s}%: LR beats {m} at epsilon {e:g}"} for s in (30, 50) for m in ("DP-1", "DP-2") for e in (0.1, 1)]
+    said = readme.grouped(checks)
+    assert list(said) == ["...: LR beats DP-1 at epsilon ...", "...: LR beats DP-2 at epsilon ..."]
+    assert [at for at, _ in said["...: LR beats DP-1 at epsilon ..."]] == ["30% 0.1", "30% 1", "50% 0.1", "50% 1"]
+
+
+def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
+    asked = ("reproduce", "mp-mtl-prop1", "--quick", "--seed", 3, "-o", tmp_path)
+    assert call(*asked) == 0
+    before = (tmp_path / "prop1-quick.json").stat().st_mtime_ns
+    assert call(*asked, "--resume") == 0 and (tmp_path / "prop1-quick.json").stat().st_mtime_ns == before
+    assert "1/1 mp-mtl-prop1" in capsys.readouterr().err
 
 
 def test_results_of_quick_runs_are_not_committed():
