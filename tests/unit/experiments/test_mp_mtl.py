@@ -76,7 +76,8 @@ def test_random_settings_reach_beyond_the_grid_on_every_side():
 def test_a_method_whose_tuning_missed_better_settings_is_called_starved():
     from experiments.liang_2020.starved import starved
 
-    for chosen, others, metric, expected in ((0.060, 0.055, "nmse", True), (0.057, 0.055, "nmse", False), (0.70, 0.75, "auc", True)):
+    cases = ((0.060, 0.055, "nmse", True), (0.057, 0.055, "nmse", False), (0.70, 0.75, "auc", True), (0.75, 0.70, "auc", False))
+    for chosen, others, metric, expected in cases:
         assert starved({"chosen": chosen, "best of others": others}, metric) is expected
 
 
