@@ -160,7 +160,7 @@ def tuned(name: str, epsilon: float, quick: bool) -> dict[str, Any]:
 
 def sound_method(setting: Setting, train: TaskBlock, epsilon: float | None, seed: int) -> tuple[AsyncMTL, PublicInfo, Plan]:
     """`async` as it comes; without noise with the paper's penalties. `epsilon` is for all messages of a node together."""
-    method = AsyncMTL("aso", tol=0.0, rounds=200 if epsilon is None else None)
+    method = AsyncMTL("aso", tol=0.0, rounds=100 if epsilon is None else None)
     if epsilon is None:  # the library's squared loss has a half, its |q|^2 none
         half = 0.5 if setting.kind == "regression" else 1.0
         method.set_params(shared_penalty=half * setting.penalty, own_penalty=half * setting.ridge / 2)
