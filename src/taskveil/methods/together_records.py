@@ -48,7 +48,7 @@ MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
 BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
 LEAST_CURVATURE = 1e-6
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
-RANGES = {"row_length": (1e-3, 1e3), "slope_length": (1e-3, 1e3)}  # the shortest bin ends at a 64th
+RANGES = {"row_length": (1e-3, 1e3), "slope_length": (1e-3, 1e3)}  # tasks divide by them: an honest one is at least 1/128
 
 
 def check(public: PublicInfo) -> None:
@@ -134,7 +134,8 @@ class RecordTasks(TaskSide):
         return _bins(_length(self._wide()), math.sqrt(longest_row(self.public)))
 
     def _slopes(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        length = _length(self._wide()) * _length(self._surprise(view["model"]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            length = _length(self._wide()) * _length(self._surprise(view["model"]))
         return _bins(length, LONGEST_SLOPE * math.sqrt(longest_row(self.public)))
 
     def _curvature(self, view: View) -> tuple[np.ndarray, np.ndarray]:

@@ -181,7 +181,7 @@ def settings(estimator: Any) -> dict[str, Any]:
     return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own, **canaries}
 
 
-def measured_gain(estimator: Any, folder: Path) -> dict[str, Any]:
+def measured_gain(estimator: Any, folder: Path | None = None) -> dict[str, Any]:
     """`gain_` as plain data, or nothing for a method that has none; partitions write theirs into the folder of the models."""
     if not estimator.method_.linear or estimator.method_.shares_nothing:
         return {}
@@ -189,7 +189,7 @@ def measured_gain(estimator: Any, folder: Path) -> dict[str, Any]:
         from taskveil.estimators.partitioned.gain import write_gain
 
         loaded = getattr(estimator, "_lazy", None) is None  # from files, without its rows
-        return {} if loaded else write_gain(estimator, str(folder))
+        return {} if loaded or folder is None else write_gain(estimator, str(folder))
     gain = estimator.gain_
     return {"metric": gain.metric, "tasks": gain.to_dict()}
 
