@@ -209,7 +209,8 @@ class TaskEstimator(Scoring, BaseEstimator):
             return self.method_
         if isinstance(self.method, str):
             sizes = (2 * FEW_TASKS, 1) if tasks is None else (tasks.n_tasks, tasks.n_features)  # unseen: as for many tasks
-            return methods.get(choose_method(self.method, *sizes, str(self.unit), "" if tasks is None else tasks.kind)[0]).under(self.unit)
+            name, _ = choose_method(self.method, *sizes, str(self.unit), "" if tasks is None else tasks.kind)
+            return methods.get(name).under(self.unit)
         if not isinstance(self.method, Method):
             raise OptionError(
                 f"method must be a name ({', '.join(methods.names())}) or a Method object, got {type(self.method).__name__}"
