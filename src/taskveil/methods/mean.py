@@ -28,7 +28,7 @@ Neural models behind the same name: methods/neural_mean.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -118,7 +118,9 @@ class Mean(Method):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.unit is Unit.RECORD:
-            last_step = models_in_own_units if self.personalise else partial(personal_models, personalise=False)
+            last_step: Callable[..., Models] = models_in_own_units
+            if not self.personalise:
+                last_step = partial(personal_models, personalise=False)
             return mean_records.RecordTasks(block, public, partial(last_step, block, public))
         if self.strength is not None:
             return mean_rounds.FixedTasks(block, public, self.strength, self.personalise)
