@@ -72,7 +72,7 @@ def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, 
     """What an earlier call left for the same question: seed, length and number of replications."""
     short = name.removeprefix(next(p for p in registry.FOLDERS if name.startswith(p + "-")) + "-")
     file = results_of(registry, name, out) / (f"{short}-quick.json" if quick else f"{short}.json")
-    document = json.loads(file.read_text()) if file.exists() else None
+    document: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
     asked = {"seed": seed, "quick": quick, "repeats": repeats}
     return document if document and all(document["run"].get(k) == v for k, v in asked.items()) else None
 
