@@ -78,13 +78,9 @@ def _looked_at_rows(about: dict[str, Any]) -> bool:
 
 
 def _chose_by_smallest_task(method: Method, record: RunRecord) -> bool:
-    """Whether the estimator chose for the tasks after the run (methods that choose by themselves used their own rules).
-
-    For records `mean` left the choice to the estimator then.
-    """
+    """Whether the estimator chose for the tasks after the run (methods that choose by themselves used their own rules)."""
     budget = record.plan.budget
-    asked = method.name == "mean" and budget.unit is Unit.RECORD and bool(method.get_params()["personalise"])
-    settled = (method.chooses(budget) and not asked) or method.shares_nothing or "public" in method.also_protects(budget)
+    settled = method.chooses(budget) or method.shares_nothing or "public" in method.also_protects(budget)
     return method.linear and not settled and record.rounds > 0
 
 

@@ -28,7 +28,7 @@ Neural models behind the same name: methods/neural_mean.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -50,7 +50,6 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.own_units import models_in_own_units
 from taskveil.methods.shared_prior import RANGES, noise_deviation, priors, weighed_models
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
@@ -118,10 +117,8 @@ class Mean(Method):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.unit is Unit.RECORD:
-            last_step: Callable[..., Models] = models_in_own_units
-            if not self.personalise:
-                last_step = partial(personal_models, personalise=False)
-            return mean_records.RecordTasks(block, public, partial(last_step, block, public))
+            personal = partial(personal_models, block, public, personalise=self.personalise)
+            return mean_records.RecordTasks(block, public, personal)
         if self.strength is not None:
             return mean_rounds.FixedTasks(block, public, self.strength, self.personalise)
         return MeanTasks(block, public, self.personalise)
@@ -132,6 +129,10 @@ class Mean(Method):
         if self.strength is not None:
             return mean_rounds.FixedServer(public, plan, self.tol)
         return MeanServer(public, plan)
+
+    def chooses(self, budget: Budget) -> bool:
+        """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
+        return budget.unit is not Unit.RECORD or not self.personalise
 
     def weighs_prior(self, budget: Budget) -> bool:
         return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)

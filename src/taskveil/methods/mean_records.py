@@ -3,8 +3,7 @@
     task      sends the sum over its (drawn) rows of the gradient of the row's loss at the public (wbar, b),
               each row clipped to `clip`
     server    adds them up, divides by the expected number of rows q N, and takes a step of Nesterov's
-              method (momentum (t-1)/(t+2)) with step 1/L, L a public bound; says how likely noise alone
-              would have made a wbar as long (its doubt)
+              method (momentum (t-1)/(t+2)) with step 1/L, L a public bound
 
 Survival: a row's gradient in coefficients and a baseline hazard (methods/hazard_records.py).
 
@@ -20,17 +19,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cache
 
 import numpy as np
-from scipy.special import gammaincc
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.hazard_records import PARTS, hazard_gradients
 from taskveil.methods.row_gradients import RowGradients
-from taskveil.methods.shared_prior import log_doubt, noise_deviation
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
@@ -68,7 +64,7 @@ def longest_row(public: PublicInfo) -> float:
 class RecordTasks(TaskSide):
     """Row gradients at the public model."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, personal: Callable[..., Models]):
+    def __init__(self, block: TaskBlock, public: PublicInfo, personal: Callable[[np.ndarray], Models]):
         self.block, self.public, self.personal = block, public, personal
         self.loss = LOSSES.get(public.loss)
 
@@ -88,8 +84,7 @@ class RecordTasks(TaskSide):
         return state, {RELEASE: RowGradients(X, slopes, block.offsets)}
 
     def finish(self, state: State, view: View) -> Models:
-        doubt = float(view["mean_doubt"]) if "mean_doubt" in view else 0.0  # versions before 0.2.0 had none
-        return self.personal(mean=view["mean"], doubt=doubt)
+        return self.personal(view["mean"])
 
 
 class RecordServer(ServerSide):
@@ -118,29 +113,5 @@ class RecordServer(ServerSide):
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
         d, model = self.public.n_features, state["model"]
         intercept = model[:, d:].mean(axis=1) if n_levels(self.public) else np.zeros(model.shape[0])
-        doubt = np.array(self._doubt(model[:, :d], int(state["round"])))
-        values = {"mean": model[:, :d], "intercept": intercept, "point": state["point"], "mean_doubt": doubt}
+        values = {"mean": model[:, :d], "intercept": intercept, "point": state["point"]}
         return Billboard(int(state["round"]), values, accepted=accepted)
-
-    def _doubt(self, mean: np.ndarray, t: int) -> float:
-        """Log doubt of a mean after t rounds: against noise that no curvature of the loss held back."""
-        if t == 0:
-            return 0.0
-        planned = self.plan.releases[t - 1]
-        rows = max(1.0, float(sum(self.public.task_rows or ())) * (planned.rate or 1.0))
-        deviation = self.step_size * noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation) / rows
-        variance = deviation**2 * accumulated(t)
-        if variance == 0.0:
-            return 0.0
-        chance = float(gammaincc(mean.size / 2, float(np.square(mean).sum()) / variance / 2))
-        return log_doubt(math.log(max(chance, 1e-300)))
-
-
-@cache
-def accumulated(rounds: int) -> float:
-    """Variance of the model after so many rounds when every gradient is noise of variance one, steps of size one."""
-    model, point = np.zeros(rounds), np.zeros(rounds)
-    for t in range(1, rounds + 1):
-        moved = point + (np.arange(rounds) == t - 1)
-        model, point = moved, moved + (t - 1.0) / (t + 2.0) * (moved - model)
-    return float(model @ model)

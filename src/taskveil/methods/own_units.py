@@ -4,7 +4,7 @@
 
 Declared ranges are wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
 Learning alone is done in own units (methods/local.py), and a task that shares must not fall behind it. Unit record: own
-deviations may not enter a message; here they enter what only its owner sees (docs/theory/mean-regularised.md#records).
+deviations may not enter a message; here they enter what only its owner sees (docs/theory/model-protected.md#together-records).
 """
 
 from __future__ import annotations

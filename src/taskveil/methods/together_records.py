@@ -32,6 +32,7 @@ from taskveil.methods.alone import alone_models
 from taskveil.methods.around_model import KNOWN, models_around, nothing_known, without_noise
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.mean_records import longest_row
+from taskveil.methods.own_units import models_in_own_units
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.methods.shared_prior import noise_deviation
 from taskveil.privacy.contributions import RowSum
@@ -47,6 +48,7 @@ NOISE_PER_ROUND = 0.17  # rounds = this over the noise of one score, norm over n
 MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
 BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
 LEAST_CURVATURE = 1e-6
+PLENTY = 5  # rows for every coefficient: a task that has them knows its own units better than declared ones
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
 RANGES = {"row_length": (1e-3, 1e3), "slope_length": (1e-3, 1e3)}  # tasks divide by them: an honest one is at least 1/128
 
@@ -154,9 +156,22 @@ class RecordTasks(TaskSide):
         return -self.loss.derivative(self._wide() @ model.T, self.block.y)
 
     def finish(self, state: State, view: View) -> Models:
-        if not np.any(view["model"][:, : self.public.n_features]):
+        shared = view["model"][:, : self.public.n_features]
+        if not np.any(shared):
             return alone_models(self.block, self.public)
-        return models_around(self.block, self.public, view)
+        models, many = models_around(self.block, self.public, view), self.block.counts >= PLENTY * _width(self.public)
+        if not many.any():
+            return models
+        own = models_in_own_units(self.block, self.public, shared, float(view["model_doubt"]))
+        return _chosen(many, own, models)
+
+
+def _chosen(first: np.ndarray, a: Models, b: Models) -> Models:
+    """Models of `a` for the tasks that are `first`, of `b` for the others."""
+    kept = np.where(first, np.asarray(a.kept), np.asarray(b.kept))
+    alone = {"weight_alone": np.where(first, a.extra["weight_alone"], b.extra["weight_alone"])}
+    wide = first[:, None]
+    return Models(np.where(wide[:, :, None], a.coef, b.coef), np.where(wide, a.intercept, b.intercept), kept, alone)
 
 
 def _length(rows: np.ndarray) -> np.ndarray:
