@@ -18,7 +18,7 @@ regions of interest may be more alike. The paper does not say how its synthetic 
 one at most, and the noise is drawn for that. As in the paper 30 % of the rows train, and the figures of errors show the first five tasks.
 
 "As printed" is Algorithm 1 with the constants of section 4.1: mu is the threshold of the proximal map (eq. 5), which gives P the paper's rank 3
-without noise; q takes the printed gradient step. Its epsilon is that of one message. Its sensitivity does not hold (a node's own part is
+without noise in classification (in regression P stays at zero: q already fits); q takes the printed gradient step. Its epsilon is that of one message. Its sensitivity does not hold (a node's own part is
 private state), and nothing is composed; section 3.4 says itself that the cumulative loss can become meaningless, and proposes to draw rows
 (`composition`). Full runs send 300 messages a node where the paper sends 10,000: noise keeps adding up, so more messages do not
 help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300). "Tuned" takes the best of random steps, penalties and numbers
