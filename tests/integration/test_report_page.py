@@ -121,7 +121,7 @@ def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(brow
     assert len(pages) == 7
     for path in pages:
         page, heard = opened(browser, path, WIDTHS["desk"])
-        assert heard == [] and page.locator(".plot .trace, .heatmaplayer image").count(), path.name
+        assert heard == [] and page.locator(".barlayer path, .boxlayer path, .heatmaplayer image").count(), path.name
 
 
 @pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1400, "screen"), (700, "print")])

@@ -224,7 +224,8 @@ class OneTask:
     """Private runs refuse rows without a task; scikit-learn's checks know of none, so here all rows are one."""
 
     def fit(self, X, y=None, task=None, sample_weight=None):
-        return super().fit(X, y, task=np.zeros(len(np.asarray(X))) if task is None else task, sample_weight=sample_weight)
+        rows = X.shape[0] if hasattr(X, "shape") and X.shape else len(np.asarray(X))  # sparse ones have no length
+        return super().fit(X, y, task=np.zeros(rows) if task is None else task, sample_weight=sample_weight)
 
 
 class PrivateRegressor(OneTask, tv.TaskRegressor):
