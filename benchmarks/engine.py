@@ -58,7 +58,7 @@ def read_seconds(folder: Path) -> float:
 
 
 def fit(folder: Path, warm: Path, workers: int, memory: str, method: str) -> dict:
-    """The whole way from files to saved models; what it took. `warm`: a table of a first fit, if there is one."""
+    """From files to saved models: what it took of time and memory. `warm`: a table of a first fit, if it is there."""
     from distributed import Client, LocalCluster
 
     import taskveil as tv
