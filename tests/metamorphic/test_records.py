@@ -39,6 +39,16 @@ def test_replacing_a_row_moves_one_encoded_row_and_one_summand(method, kind, siz
     holds(method, kind, sizes, seed, scaling, place, how)
 
 
+@pytest.mark.parametrize("how", ["huge", "huge cell"])
+@pytest.mark.parametrize("method", ["together", "mean"])
+def test_units_that_were_bought_move_one_encoded_row_and_one_summand(method, how):
+    table = raw_table("regression", [6, 5, 4, 3], 1)
+    options = {"scaling": "private", "epsilon": 1e4}  # at which so few rows can afford them
+    setup = Setup(method, "regression", "record", {"bounds": bounds("regression")}, options)
+    assert any("message common" in name for name in setup.trace(table).parts)
+    assert not record_law(setup, table, replace_row(table, "regression", 2, how, 1), 2)
+
+
 @pytest.mark.audit
 @pytest.mark.parametrize(("method", "kind"), CASES)
 @long

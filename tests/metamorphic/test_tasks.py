@@ -16,7 +16,8 @@ from taskveil import methods
 METHODS = [name for name in methods.names() if "task" in methods.get(name).units]
 CASES = [(name, kind) for name in METHODS if methods.get(name).linear for kind in kinds_of(name)]
 NEURAL = [name for name in METHODS if not methods.get(name).linear]
-SCALING = st.sampled_from(["own", "none", "declared", "normalised"])
+SCALING = st.sampled_from(["auto", "own", "none", "declared", "normalised"])
+PLENTY = 1e6  # an epsilon at which four tasks can afford units in common
 DRAWN = {
     "sizes": SIZES, "seed": st.integers(0, 2**16), "scaling": SCALING, "name": st.sampled_from(TASKS),
     "how": st.sampled_from(sorted(REPLACEMENTS)),
@@ -39,6 +40,21 @@ def holds(method, kind, sizes, seed, scaling, name, how):
 @given(**DRAWN)
 def test_replacing_a_task_moves_no_bit_of_another(method, kind, sizes, seed, scaling, name, how):
     holds(method, kind, sizes, seed, scaling, name, how)
+
+
+@pytest.mark.parametrize("how", ["huge", "one row", "constant"])
+@pytest.mark.parametrize("method", ["together", "mean"])
+def test_units_that_were_bought_carry_nothing_but_what_was_released(method, how):
+    table = raw_table("regression", [5, 9, 6, 4], 5)
+    setup = Setup(method, "regression", "task", options={"scaling": "private", "epsilon": PLENTY})
+    assert any("message common" in name for name in setup.trace(table).parts)
+    assert not task_law(setup, table, replace_task(table, "regression", "east", how, 5), "east")
+
+
+def test_what_the_default_method_sends_is_watched_in_units_of_tasks_own():
+    """It is another object than the one asked for: a law that watches that one alone says nothing."""
+    parts = Setup("together", options={"scaling": "own"}).trace(raw_table("regression", [5, 9, 6, 4], 5)).parts
+    assert any("message" in name for name in parts)
 
 
 @pytest.mark.parametrize("how", sorted(REPLACEMENTS))

@@ -22,6 +22,7 @@ CASES = {
     "low-rank-paper": ("low-rank", {"options": {"rounds": 3}, "variant": "paper"}),
     "low-rank-sparse-groups": ("low-rank-sparse", {"options": {"shared": "group_sparse", "own": "l12"}}),
     "relationship-gram": ("relationship", {"options": {"covariance": "gram", "rounds": 2}}),
+    "together-curved": ("together", {"unit": "record", "epsilon": 100.0}),
     "mean-strength": ("mean", {"options": {"strength": 1.0}}),
     "mocha-learned": ("mocha", {"options": {"relationship": "learned", "rounds": 3}}),
 }

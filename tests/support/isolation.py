@@ -18,8 +18,7 @@ import numpy as np
 import pytest
 
 from taskveil.errors import TaskveilError
-from taskveil.estimators import search
-from taskveil.estimators.base import TaskEstimator
+from taskveil.estimators import common_units, search
 from taskveil.methods.base import Method, TaskSide
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
@@ -143,7 +142,11 @@ def _trimmed(value: np.ndarray) -> np.ndarray:
 @contextmanager
 def watched(trace: Trace, played: list[tuple[str, Any]] | None) -> Iterator[None]:
     """Every estimator fitted inside writes into the trace; the score of a search is a release like those of a server."""
-    recorder, method, score = Recorder(trace, played), TaskEstimator._method, search._noisy_score
+    recorder, chosen, score = Recorder(trace, played), common_units.chosen_units, search._noisy_score
+
+    def units(*given: Any) -> Any:  # the method as it runs: with units bought first, or in its tasks' own
+        method, *rest = chosen(*given)
+        return recorder.watch(method), *rest
 
     def scored(run: Any, held: Any, *rest: Any) -> float:
         block = run.scaling_.apply(held)
@@ -152,7 +155,7 @@ def watched(trace: Trace, played: list[tuple[str, Any]] | None) -> Iterator[None
         return float(taped("score", score, trace.tape, played)(run, held, *rest))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskEstimator, "_method", lambda self, *tasks: recorder.watch(method(self, *tasks)))
+        patch.setattr(common_units, "chosen_units", units)
         patch.setattr(search, "_noisy_score", scored)
         yield
 

@@ -12,7 +12,7 @@ import rich_click as click
 
 from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
-from taskveil.errors import OptionError
+from taskveil.errors import CheckFailed, DataError, OptionError
 from taskveil.privacy.fingerprint import same_code, short_code
 
 UNSIGNED = (
@@ -88,7 +88,12 @@ def _checked(folder: Path, key: str | None, ledger: str | None) -> tuple[Any, li
 
     public = signing.public_key(key) if key else None
     wrong, signer = signing.signature_problems(folder, public)
-    checked = check_folder(folder, ledger)
+    try:
+        checked = check_folder(folder, ledger)
+    except DataError as unreadable:  # not a slip of the reader's where the signature says that it was readable
+        if not wrong:
+            raise
+        raise CheckFailed(f"{wrong[0]}; {unreadable}") from None
     notes = list(checked.notes)
     if not wrong and not checked.problems:
         notes.append((UNSIGNED if signer is None else SIGNED if public else SOMEBODY).format(signer))
