@@ -121,7 +121,7 @@ SETTING = Setting(
         Published("FedAvg, DP-SGD", 0.685, 1.0, 0.049), Published("FedAvg, DP-SGD", 0.606, 0.1, 0.109),
     ),
     entries=(
-        *(_private(method, e) for e in EPSILONS for method in ("mean", "pooled")),
+        *(_private(method, e) for e in EPSILONS for method in ("together", "mean", "pooled")),
         Entry("alone", OURS, partial(ours, "local", epsilon=None)),
         Entry("pooled", OURS, partial(ours, "pooled", epsilon=None)),
         Entry("mean", OURS, partial(ours, "mean", epsilon=None)),
@@ -131,11 +131,11 @@ SETTING = Setting(
     ),
     bars=(
         Bar(
-            "`mean` at epsilon 1 is within .01 of the best of ours without noise",
-            lambda s: s["mean, epsilon 1"] >= max(s[k] for k in ("alone", "pooled", "mean", "together")) - 0.01,
+            "`together` at epsilon 1 is within .01 of the best of ours without noise",
+            lambda s: s["together, epsilon 1"] >= max(s[k] for k in ("alone", "pooled", "mean", "together")) - 0.01,
         ),
-        Bar("`mean` at epsilon 1 reaches .78", lambda s: s["mean, epsilon 1"] >= 0.78),
-        Bar("`mean` at epsilon 0.1 is not below alone", lambda s: s["mean, epsilon 0.1"] >= s["alone"]),
+        Bar("`together` at epsilon 1 reaches .78", lambda s: s["together, epsilon 1"] >= 0.78),
+        Bar("`together` at epsilon 0.1 is not below alone", lambda s: s["together, epsilon 0.1"] >= s["alone"]),
     ),
     remarks=(
         "FLamby's noise is computed for 15 passes over a hospital's rows, but its loop takes 1,500 batches of four in every hospital: at a claimed epsilon "

@@ -57,7 +57,7 @@ def _entries(epsilon: float) -> tuple[Entry, ...]:
         Entry("local, DP-SGD", REWRITTEN, partial(peer, epsilon=epsilon), epsilon, everybody),
         Entry("FedAvg, DP-SGD", REWRITTEN, partial(peer, epsilon=epsilon, one_model=True), epsilon, everybody),
         *(Entry(f"MR-MTL, lambda {p:g}", REWRITTEN, partial(peer, epsilon=epsilon, pull=p), epsilon, everybody) for p in PULLS),
-        *(Entry(method, OURS, partial(ours, method, epsilon=epsilon), epsilon, own) for method in ("mean", "pooled")),
+        *(Entry(method, OURS, partial(ours, method, epsilon=epsilon), epsilon, own) for method in ("together", "mean", "pooled")),
     )
 
 
@@ -77,8 +77,8 @@ SETTING = Setting(
     ),
     bars=(
         Bar(
-            "`mean` is not below any re-run peer at epsilon 1",
-            lambda s: s["mean, epsilon 1"] >= max(s[f"{p}, epsilon 1"] for p in ("local, DP-SGD", "FedAvg, DP-SGD", "MR-MTL, lambda 0.1", "MR-MTL, lambda 1")),
+            "`together` is not below any re-run peer at epsilon 1",
+            lambda s: s["together, epsilon 1"] >= max(s[f"{p}, epsilon 1"] for p in ("local, DP-SGD", "FedAvg, DP-SGD", "MR-MTL, lambda 0.1", "MR-MTL, lambda 1")),
         ),
     ),
     remarks=("The paper prints curves for Vehicle and no numbers, and neither does its code; none are quoted here.",),
