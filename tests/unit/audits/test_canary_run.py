@@ -11,7 +11,7 @@ from tests.support import audit_faults as faults
 
 import taskveil as tv
 from taskveil.audits.both_worlds import log_ratios
-from taskveil.audits.canary_tasks import SIGNS, Canaries
+from taskveil.audits.canary_tasks import CLOSE, PAIRS, ROWS, SIGNS, Canaries
 from taskveil.audits.one_run import audit_one_run, fit_with_canaries
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators.check_folder import check_folder
@@ -79,6 +79,20 @@ def test_the_two_worlds_of_a_sign_canary_are_orthogonal_and_the_null_world_says_
     assert np.all((u * v).sum(axis=1) == 0)
     _, sign = Canaries(np.array([False] * 12), False, SIGNS)._worlds(20)
     assert not sign.any()
+
+
+def test_canaries_on_nearly_equal_columns_are_as_long_as_the_closed_form_and_at_right_angles():
+    """docs/theory/audits.md, length: ridge with penalty l on standardised columns; 10 canaries on 11 features, one left over."""
+    n, penalty, r = ROWS[PAIRS], 2 / 3, CLOSE / (1 - CLOSE)
+    joined = Canaries(np.ones(10, dtype=bool), True, PAIRS).join(tasks(3, 11))
+    models = []
+    for rows in np.split(np.arange(n * 10) + joined.offsets[3], 10):
+        spread = joined.X[rows].std(axis=0)
+        X, y = joined.X[rows] / np.where(spread > 0, spread, 1.0), joined.y[rows] / joined.y[rows].std()
+        models.append(np.linalg.solve(X.T @ X + penalty * np.eye(11), X.T @ y))
+    square = 2 * n * r**2 / (1 + r**2)
+    expected = np.sqrt(square * n) / (square + penalty)
+    assert np.allclose(np.array(models) @ np.array(models).T, expected**2 * np.eye(10), atol=1e-9) and expected > 3
 
 
 @pytest.mark.parametrize("method", ["together", "mean", "relationship"])
