@@ -48,7 +48,8 @@ MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
 BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
 LEAST_CURVATURE = 1e-6
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
-RANGES = {"row_length": (0.0, 1e3), "slope_length": (0.0, 1e3)}
+SHORTEST = 1e-3  # of the usual lengths, by which rows are divided: below the first bin of the shortest possible rows
+RANGES = {"row_length": (SHORTEST, 1e3), "slope_length": (SHORTEST, 1e3)}
 
 
 def check(public: PublicInfo) -> None:
