@@ -13,6 +13,7 @@ import math
 import numbers
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from taskveil.errors import InputError, OptionError
@@ -159,6 +160,18 @@ class Text(Rule):
     @property
     def allowed(self) -> str:
         return f"a text of {self.at_least} to {self.at_most} characters"
+
+
+@dataclass(frozen=True)
+class Place(Text):
+    """Where a file or folder is: a text, or a path object."""
+
+    def accepts(self, value: Any) -> bool:
+        return super().accepts(str(value) if isinstance(value, PurePath) else value)
+
+    @property
+    def allowed(self) -> str:
+        return "the path of a file or folder"
 
 
 @dataclass(frozen=True)

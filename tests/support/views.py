@@ -17,8 +17,9 @@ from taskveil.tasks.block import TaskBlock
 N_TASKS, FEATURES = 4, 3
 OPTIONS: dict[str, dict[str, Any]] = {"clustered-mean": {"clusters": [0, 0, 1, 1]}}
 HUGE = 1e150  # what preparation lets through where rows or targets are used as they come
+LEAST = 5e-324  # above zero: whatever is divided by it overflows
 ROWS = ("plain", "constant", "one class", "one row", "tiny", "extreme", "raw")
-MIXES = ("zero", "low", "high", "random", "signs", "small")
+MIXES = ("zero", "low", "high", "random", "signs", "small", "least")
 
 
 def setting(name: str, kind: str, *, epsilon: float = 1.0, **more: Any) -> tuple[Method, PublicInfo, Plan]:
@@ -56,7 +57,7 @@ def rows_of(case: str, kind: str, seed: int, tasks: int = 2, raw_features: bool 
 def values_of(shown: Shown, mix: str, rng: np.random.Generator, n_tasks: int) -> np.ndarray:
     """An array inside its range: at an end of it, somewhere in it, or at both ends by turns."""
     shape = (n_tasks, *shown.shape[1:]) if shown.per_task else shown.shape
-    part = {"zero": 0.0, "low": shown.low, "high": shown.high}.get(mix)
+    part = {"zero": 0.0, "low": shown.low, "high": shown.high, "least": LEAST}.get(mix)
     if part is not None:
         values = np.full(shape, part)
     elif mix == "signs":

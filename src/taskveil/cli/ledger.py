@@ -133,7 +133,9 @@ def export(name: str | None, url: str, out: str | None) -> None:
 def verify(url: str, as_json: bool) -> int:
     """Check the hash chain and recompute every column; exit 1 when something was changed."""
     from taskveil.privacy.ledger import Book
+    from taskveil.privacy.ledger.database import check_there
 
+    check_there(url)
     problems = Book(url).verify()
     if as_json:
         print_json({"ok": not problems, "problems": problems})

@@ -100,7 +100,7 @@ def run(arguments: list[str] | None = None) -> None:
         if os.environ.get("TASKVEIL_DEBUG"):
             raise
         _fail(f"{type(error).__name__}: {error}", error.exit_code)
-    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
+    except (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         _fail(f"{error.strerror}: {error.filename}", 2)
     except KeyboardInterrupt:
         _fail("stopped", 130)

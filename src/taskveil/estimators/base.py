@@ -264,6 +264,8 @@ class TaskEstimator(Scoring, BaseEstimator):
 
     def _account(self, plan: Plan, method: Method | None = None) -> Account:
         """The account of a run; it is charged wherever the run's statements reach."""
+        if self.ledger is None and self.account is not None:
+            raise OptionError("account names an account of a ledger, and no ledger was given: give ledger= (--ledger URL) too")
         if self.ledger is None:
             return MemoryAccount()
         from taskveil.privacy.ledger import open_account

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Rule, Text, Whole, optional
+from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Place, Rule, Text, Whole, optional
 from taskveil.errors import OptionError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.guarantees import LARGEST_DELTA
@@ -36,6 +36,7 @@ PARAMETERS: dict[str, Rule] = {
     "random_state": SEED,
     "insecure_noise_seed": SEED,
     "account": optional(Text(200)),
+    "run_dir": optional(Place()),
     "runtime": Choice("in_process", "flower", "dask"),
 }
 

@@ -50,7 +50,8 @@ BLIND_STEP = 1 / 3  # of the step that would be right if all directions were cur
 LEAST_CURVATURE = 1e-6
 PLENTY = 5  # rows for every coefficient: a task that has them knows its own units better than declared ones
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
-RANGES = {"row_length": (1e-3, 1e3), "slope_length": (1e-3, 1e3)}  # tasks divide by them: an honest one is at least 1/128
+SHORTEST = 1e-3  # of the usual lengths, by which rows are divided: below the first bin of the shortest possible rows
+RANGES = {"row_length": (SHORTEST, 1e3), "slope_length": (SHORTEST, 1e3)}
 
 
 def check(public: PublicInfo) -> None:

@@ -40,7 +40,10 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path, plan: Plan, public: PublicInfo, block: TaskBlock | str):
         self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"the run folder {folder} cannot be made or used: {error.strerror}; name another") from None
         self.plan, self.public = plan, public
         self._planned = {p.id: p for p in plan.releases}
         self._about = {"format": FORMAT, "plan": plan.to_dict(), "data": block if isinstance(block, str) else fingerprint(block)}

@@ -21,7 +21,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -32,7 +32,7 @@ from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
 from taskveil.faults import point
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
-from taskveil.methods.published import Published, Shown, published
+from taskveil.methods.published import Published, published
 from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contributions import seal_clipped_sum
@@ -180,10 +180,7 @@ class Site:
         """The view, if an honest server could have sent it; in asynchronous runs its round is the site's own count."""
         if self.asynchronous:
             rounds = range(self.public.n_tasks * len(self.rounds) + 1)
-        shown = packet.fields.get("round")
-        expected: Mapping[str, Shown] | None = None
-        if self.published is not None:
-            expected = self.published.at(shown if type(shown) is int else 0)
+        expected = None if self.published is None else self.published.at
         other = {"secure"} if self._secure and packet.kind == "step" else frozenset()
         view = checked_view(packet, rounds, expected, len(self.positions), other)
         return replace(view, round=number) if self.asynchronous and number is not None else view

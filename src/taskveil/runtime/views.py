@@ -6,7 +6,7 @@ task side must answer it without failing, whatever its rows are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 
 import numpy as np
 
@@ -20,11 +20,11 @@ ABOUT_TASKS = frozenset({"accepted", "active"})
 
 
 def checked_view(
-    packet: Packet, rounds: range, expected: Mapping[str, Shown] | None, n_tasks: int, other: Set[str] = frozenset()
+    packet: Packet, rounds: range, at: Callable[[int], Mapping[str, Shown]] | None, n_tasks: int, other: Set[str] = frozenset()
 ) -> View:
     """The view of a block of `n_tasks` tasks; `rounds` may be shown now, `other` arrays belong to the carrier.
 
-    `expected` None: the run promises nothing, and what it shows may be anything.
+    `at` says what to expect in a round; None: the run promises nothing, and what it shows may be anything.
     """
     number = packet.fields.get("round")
     if type(number) is not int or number not in rounds:
@@ -33,8 +33,9 @@ def checked_view(
     for name in ABOUT_TASKS & packet.arrays.keys():
         if packet.arrays[name].dtype != np.bool_ or packet.arrays[name].shape != (n_tasks,):
             raise CheckFailed(f"{name!r} must hold one truth value for each task of this site; nothing was sent")
-    if expected is None:
+    if at is None:
         return view
+    expected = at(number)
     strangers = packet.arrays.keys() - {f"view/{name}" for name in view.values} - ABOUT_TASKS - other
     if strangers or view.values.keys() != expected.keys():
         raise CheckFailed("the billboard does not hold exactly what this method publishes; nothing was sent")

@@ -126,7 +126,10 @@ def task_chunks(offsets: np.ndarray, rows: int = CHUNK_ROWS) -> Iterator[tuple[i
 def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
     import pandas as pd
 
-    codes, unique = pd.factorize(values, use_na_sentinel=True)
+    try:
+        codes, unique = pd.factorize(values, use_na_sentinel=True)
+    except TypeError:  # lists, tables: nothing that could be compared
+        raise DataError(f"{what} identifiers must be numbers or text, one per row; got other objects.") from None
     if (codes < 0).any():
         raise _missing(what)
     found = list(unique)

@@ -119,6 +119,7 @@ ODD = {
     "more rows than tasks": {"sites": [{"name": "a", "rows": [1, 2]}]},
     "more sites asked for than there are": {"rules": {"min_sites": 3}},
     "classes missing": {"data": {**GOOD["data"], "kind": "classification"}},
+    "classes of a regression": {"data": {**GOOD["data"], "classes": ["a", "b", "c"]}},
     "a range without width": {"data": {**GOOD["data"], "bounds": {"features": {"*": [1, 1]}}}},
     "a range upside down": {"data": {**GOOD["data"], "bounds": {"features": {"*": [2, 1]}}}},
     "a range of text": {"data": {**GOOD["data"], "bounds": {"features": {"*": "12"}}}},
@@ -150,7 +151,18 @@ def test_a_run_that_cannot_be_planned_is_refused_before_anything_starts(case, tm
     refused(lambda: load_federation(written(tmp_path / "federation.toml", content)).plan())
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a = [[[[", b"a = " + b"[" * 20_000 + b"]" * 20_000, b"", b"x" * 11_000_000])
+@pytest.mark.parametrize("bounds", [{}, {"target": [0, 1]}, {"features": {"*": [0, 1]}, "target": [0, 1]}], ids=len)
+def test_ranges_are_called_declared_exactly_where_sites_scale_by_them(bounds, tmp_path):
+    """An empty table of bounds was taken for declared ranges, while every site scaled by its own statistics."""
+    content = {**GOOD, "data": {**GOOD["data"], "bounds": bounds}}
+    made = load_federation(written(tmp_path / "federation.toml", content))
+    assert made.public().declared_bounds is not made.own_units()
+
+
+DEEP, DIGITS = b"a = " + b"[" * 20_000 + b"]" * 20_000, b"[federation]\nport = " + b"9" * 5000
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a = [[[[", DEEP, DIGITS, b"", b"x" * 11_000_000], ids=len)
 def test_a_file_that_is_no_toml_is_refused(data, tmp_path):
     for name, load in (("federation.toml", load_federation), ("site.toml", load_site)):
         (tmp_path / name).write_bytes(data)

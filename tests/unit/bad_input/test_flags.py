@@ -100,6 +100,9 @@ LINES = {
     "a server with a site outside its folder": ["serve", "--init", "x", "--site", "../../x"],
     "two sites of one name": ["serve", "--init", "x", "--site", "north", "--site", "North"],
     "a host with a space": ["serve", "--init", "x", "--site", "north", "--host", "a b"],
+    "an account without a ledger": ["fit", "synthetic:tiny", "--method", "mean", "--epsilon", "1", "--account", "a"],
+    "a folder that is a file": ["fit", "synthetic:tiny", "--method", "mean", "--epsilon", "1", "-o", __file__],
+    "a ledger that is not there": ["ledger", "verify", "--ledger", "sqlite:///nothing.db"],
     "an empty list of methods": ["compare", "synthetic:tiny", "--methods", ""],
     "an empty list of commas": ["compare", "synthetic:tiny", "--methods", ",,"],
 }

@@ -63,10 +63,11 @@ def test_a_view_that_no_honest_server_sends_is_refused_before_a_row_is_touched(w
     assert site.account.spent() == [] and site.memory.load() is None and not site.memory.finished
 
 
-@pytest.mark.parametrize("round", [1, -1, "0", None, 0.0, True, 10**30])
+@pytest.mark.parametrize("round", [1, -1, -1000, -(10**30), "0", None, 0.0, True, 10**30])
 def test_a_billboard_of_another_round_is_refused(round):
     site = make_site(run_of())
-    assert kind_of(site.handle(question(site, round=round))) == "refused"
+    for kind in ("step", "finish"):
+        assert kind_of(site.handle(question(site, kind, round=round))) == "refused" or (kind, round) == ("finish", 1)
     assert site.account.spent() == []
 
 

@@ -46,6 +46,9 @@ CASES = {
     ),
     "which task": (lambda: load_tasks(frame(), target="days"), OptionError, "which column is the task"),
     "which target": (lambda: load_tasks(frame(), task="site"), OptionError, "which column is the target"),
+    "cells of objects": (lambda: long(frame(x=[{}] * 4)), DataError, "neither numbers nor text"),
+    "target is feature": (lambda: long(frame(), features=["x", "days"]), OptionError, "'days' cannot be a feature"),
+    "task is feature": (lambda: long(frame(), features=["site"]), OptionError, "'site' cannot be a feature"),
     "task is target": (
         lambda: load_tasks(frame(), task="x", target="x"),
         OptionError,

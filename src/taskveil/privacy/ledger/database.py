@@ -131,6 +131,13 @@ def shown(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
+def check_there(url: str) -> None:
+    """Refuse a file that is not there, where opening it would make an empty ledger that has nothing wrong."""
+    engine = _new_engine(url)
+    if engine.dialect.name == "sqlite" and _place(engine) is None:
+        raise OptionError(f"there is no ledger at {shown(url)}; expected the address of one that runs were charged to")
+
+
 _kept: dict[str, tuple[Any, Engine]] = {}
 _known: WeakKeyDictionary[Engine, set[Any]] = WeakKeyDictionary()
 _left_to_the_parent: list[Any] = []

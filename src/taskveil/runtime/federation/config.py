@@ -25,7 +25,7 @@ from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, 
 from taskveil.runtime.run import assemble, budget_for
 from taskveil.runtime.site import NOISE_AT_SITE
 from taskveil.tasks.prepare.encode import encoded_names
-from taskveil.tasks.prepare.step import PrepareRules, own_units
+from taskveil.tasks.prepare.step import PrepareRules, own_units, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
 
 SPENDING = ("epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "secure")  # of [run]
@@ -111,7 +111,7 @@ class Federation:
             n_features=len(self.columns),
             n_outputs=len(classes) if len(classes) > 2 else 1,
             kind=self.data["kind"],
-            declared_bounds="bounds" in self.data,
+            declared_bounds=scaling_mode(self.preparation(), self.data["kind"], self.bounds(), self.columns) == "declared",
             unit_rows=self.data.get("normalise") == "row",
             fit_intercept=bool(self.data.get("fit_intercept", True)),
             seed=self.run.get("seed"),
@@ -217,6 +217,8 @@ def _check_sizes(path: Path, federation: Federation) -> None:
         )
     if federation.data.get("target") in federation.data["features"]:
         raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
+    if "classes" in federation.data and federation.data["kind"] != "classification":
+        raise DataError(f"{path.name}: [data]: classes go with kind classification; got kind {federation.data['kind']!r}")
     _check_text(path, federation)
 
 
@@ -264,5 +266,5 @@ def _read(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise DataError(f"{path.name} is not usable: it is nested too deeply") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
         raise DataError(f"{path.name} is not valid TOML: {error}") from None

@@ -143,7 +143,10 @@ def _check_text(column: pd.Series, name: str) -> None:
     """Turn a column that was read as text by mistake back to whoever runs the command."""
     import pandas as pd
 
-    unique = [v for v in pd.unique(column) if not pd.isna(v)]
+    try:
+        unique = [v for v in pd.unique(column) if not pd.isna(v)]
+    except TypeError:  # lists, tables
+        raise DataError(f"column {name!r} holds objects that are neither numbers nor text; expected one of them.") from None
     if not unique:
         raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
     if pd.api.types.is_datetime64_any_dtype(column) or isinstance(unique[0], (date, time, timedelta)):

@@ -145,6 +145,18 @@ def test_without_the_holders_check_such_a_dealer_spoils_the_total(monkeypatch):
     assert 3 in server.cohort and not np.array_equal(total, expected)
 
 
+@pytest.mark.parametrize("dealer", [0, 6])
+def test_a_dealer_that_publishes_the_digest_of_no_share_does_not_end_the_round(dealer):
+    """Nobody else sees the share a dealer keeps for itself; it was combined with the others' whatever its length."""
+
+    def stub(dealt, wrong):
+        key, seed, check = dealt.shares[dealer + 1]
+        return replace(dealt, shares={**dealt.shares, dealer + 1: [key, seed[:3], check]})
+
+    server, total, expected = run_with_dealer(set(), dealer=dealer, deal=stub)
+    assert set(server.excluded) == {dealer} and np.array_equal(total, expected)
+
+
 def test_secrets_beyond_their_range_open_to_something_and_spoil_the_dealers_own_part_only():
     """A dealer may add any vector; it may not end the round. The others' masks are all removed: what is left is one mask."""
 
