@@ -157,22 +157,23 @@ class RecordTasks(TaskSide):
         return -self.loss.derivative(self._wide() @ model.T, self.block.y)
 
     def finish(self, state: State, view: View) -> Models:
-        shared = view["model"][:, : self.public.n_features]
-        if not np.any(shared):
-            return alone_models(self.block, self.public)
-        models, many = models_around(self.block, self.public, view), self.block.counts >= PLENTY * _width(self.public)
+        shared, block, public = view["model"][:, : self.public.n_features], self.block, self.public
+        models = models_around(block, public, view) if np.any(shared) else alone_models(block, public)
+        many = block.counts >= PLENTY * _width(public)
         if not many.any():
             return models
-        own = models_in_own_units(self.block, self.public, shared, float(view["model_doubt"]))
-        return _chosen(many, own, models)
+        return _chosen(many, models_in_own_units(block, public, shared, float(view["model_doubt"])), models)
 
 
 def _chosen(first: np.ndarray, a: Models, b: Models) -> Models:
     """Models of `a` for the tasks that are `first`, of `b` for the others."""
-    kept = np.where(first, np.asarray(a.kept), np.asarray(b.kept))
-    alone = {"weight_alone": np.where(first, a.extra["weight_alone"], b.extra["weight_alone"])}
+    kept = np.where(first, _kept(a), _kept(b))
     wide = first[:, None]
-    return Models(np.where(wide[:, :, None], a.coef, b.coef), np.where(wide, a.intercept, b.intercept), kept, alone)
+    return Models(np.where(wide[:, :, None], a.coef, b.coef), np.where(wide, a.intercept, b.intercept), kept)
+
+
+def _kept(models: Models) -> np.ndarray:
+    return np.zeros(len(models.coef), dtype=bool) if models.kept is None else models.kept
 
 
 def _length(rows: np.ndarray) -> np.ndarray:
