@@ -13,7 +13,7 @@ from tests.support import views
 from tests.support.eigenvalues import fail_as_lapack
 
 from taskveil import methods
-from taskveil.methods import published, shared_prior
+from taskveil.methods import published, shared_prior, together_records
 from taskveil.solvers import posterior
 
 CASES = {
@@ -80,3 +80,10 @@ def test_shares_that_add_up_to_more_than_one_would_be_noticed(monkeypatch):
     monkeypatch.setattr(shared_prior, "MOST", 100.0)
     with pytest.raises(np.linalg.LinAlgError):
         all_numbers("subspace-task", "classification", ("plain", "high", 1, 1))
+
+
+@pytest.mark.parametrize(("name", "length", "at"), [("together-record", "slope_length", 2), ("together-curved", "row_length", 1)])
+def test_a_length_of_zero_would_be_noticed(monkeypatch, name, length, at):
+    """The twin of a third: tasks divide by published lengths, and zero was among the admissible ones."""
+    monkeypatch.setitem(together_records.RANGES, length, (0.0, 1e3))
+    assert not all_numbers(name, "regression", ("plain", "low", at, 1))

@@ -85,7 +85,7 @@ class GaussianEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
+        _squarable("noise_multiplier", self.noise_multiplier)
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         return np.asarray(orders, dtype=np.float64) * self.zcdp()
@@ -115,7 +115,7 @@ class SampledGaussianEvent(Event):
     neighbours: Neighbours = Neighbours.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        _positive("noise_multiplier", self.noise_multiplier)
+        _squarable("noise_multiplier", self.noise_multiplier)
         if not 0 < self.rate <= 1:
             raise OptionError(f"a sampling rate lies in (0, 1]; got {self.rate!r}")
         object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
@@ -300,6 +300,12 @@ class SelectEvent(Event):
             "mean_runs": self.mean_runs,
             "shape": shape,
         }
+
+
+def _squarable(name: str, value: float) -> None:
+    """What a certificate may be made to say, too: its square and the inverse of that are ordinary numbers."""
+    if not 1e-100 <= value <= 1e100:
+        raise OptionError(f"{name} must be a number from 1e-100 to 1e+100; got {value!r}")
 
 
 def _positive(name: str, value: float) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from taskveil.privacy.certificate import Certificate, Statement
 
 TOLERANCE = 1e-6  # relative; between machines
+LARGEST = 1e300  # of numbers that are compared up to rounding; JSON has integers that no float can hold
 OVERSTATED = 1e-2  # a stated epsilon this much above the recomputed one does not belong to these events
 
 
@@ -166,7 +167,7 @@ def differences(recorded: Any, derived: Any, where: str = "") -> list[str]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (a, b))
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) <= LARGEST for v in (a, b))
     return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-12) if numbers else type(a) is type(b) and a == b
 
 

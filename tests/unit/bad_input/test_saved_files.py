@@ -238,6 +238,25 @@ def test_commands_say_so_in_one_line_with_exit_2(command, content, folder, capsy
     one_line(capsys.readouterr().err)
 
 
+BEYOND = {
+    "a bound": lambda d: d["events"][0]["contribution"].update(bound=10**400),
+    "a scale": lambda d: d["events"][0]["mechanism"].update(scale=10**400),
+    "much noise": lambda d: d["events"][0]["event"].update(noise_multiplier=1e308),
+    "little noise": lambda d: d["events"][0]["event"].update(noise_multiplier=1e-308),
+    "noise beyond all floats": lambda d: d["events"][0]["event"].update(noise_multiplier=10**400),
+}
+
+
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_certificate_with_numbers_beyond_arithmetic_does_not_verify(case, folder, capsys):
+    """Its curve was drawn and its entries compared before anybody asked whether the numbers can be squared or are floats."""
+    change(folder / "certificate.json", BEYOND[case])
+    with pytest.raises(SystemExit) as ended:
+        run(["certify", str(folder)])
+    assert ended.value.code in (1, 2)
+    assert "defect" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("file", ["plan.json", "commits.jsonl", "state.npz", "billboard-00001.npz"])
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{\n", b"\xff\n", b"null\n", b'{"id": 3}\n', b"PK\x03\x04" + bytes(40)])
 def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
