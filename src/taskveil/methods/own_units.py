@@ -19,6 +19,7 @@ from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 LENGTHS = (1.0, 0.5, 2.0)  # of a mean whose direction may be better than its length
+CAUTION = -4.0  # log weight of what others say beside five rows for every coefficient: they lose little alone, and the centre is noisy
 CONSTANT = 1e-9  # a column that spreads less than this part of its size is constant
 
 
@@ -36,6 +37,6 @@ def models_in_own_units(block: TaskBlock, public: PublicInfo, mean: np.ndarray, 
     spread = own_spread(block)
     own = replace(block, X=np.asarray(block.X, dtype=float) / spread[block.task_of_row])
     around = mean[None] * spread[:, None, :]
-    near = [Prior(centre=k * around, log_weight=doubt) for k in LENGTHS] if np.any(mean) else []
+    near = [Prior(centre=k * around, log_weight=doubt + CAUTION) for k in LENGTHS] if np.any(mean) else []
     models = weighed_models(own, public, [Prior(), *near], own_scale=False)
     return replace(models, coef=models.coef / spread[:, None, :])
