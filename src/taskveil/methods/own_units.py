@@ -19,7 +19,7 @@ from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 LENGTHS = (1.0, 0.5, 2.0)  # of a mean whose direction may be better than its length
-CAUTION = -4.0  # log weight of what others say beside five rows for every coefficient: they lose little alone, and the centre is noisy
+CAUTION = -4.0  # log weight of what others say beside five rows for every coefficient: the centre is noisy
 CONSTANT = 1e-9  # a column that spreads less than this part of its size is constant
 
 
