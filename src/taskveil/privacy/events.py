@@ -305,7 +305,7 @@ class SelectEvent(Event):
 def _squarable(name: str, value: float) -> None:
     """What a certificate may be made to say, too: its square and the inverse of that are ordinary numbers."""
     if not 1e-100 <= value <= 1e100:
-        raise OptionError(f"{name} must be a number from 1e-100 to 1e+100; got {value!r}")
+        raise OptionError(f"{name} must be positive and finite, from 1e-100 to 1e+100; got {value!r}")
 
 
 def _positive(name: str, value: float) -> None:

@@ -82,6 +82,8 @@ def budget_for(
     **named: Any,
 ) -> Budget:
     """What may be spent. `n_rows` counts where the unit is the record; `sites`: tasks of every site, where known."""
+    if secure and aggregation != "secure":  # whoever names colluders must not get a server that sees every message
+        raise OptionError(f"secure options go with aggregation 'secure'; got aggregation {aggregation!r}. Leave one of them out.")
     each = epsilons_of(epsilon, task_names) if isinstance(epsilon, Mapping) else None
     largest = max(each) if each is not None else epsilon
     shared = aggregation == "secure" and largest is not None

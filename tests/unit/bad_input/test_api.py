@@ -88,6 +88,7 @@ CALLS = {
     "an unknown mechanism": lambda: tv.TaskRegressor("mean", mechanism="magic").fit(X, Y, task=TASK),
     "an unknown accountant": lambda: tv.TaskRegressor("mean", accountant="magic").fit(X, Y, task=TASK),
     "secure that is a list": lambda: tv.TaskRegressor("mean", aggregation="secure", secure=[1]).fit(X, Y, task=TASK),
+    "colluders of a curator": lambda: tv.TaskRegressor("mean", secure={"colluders": 1}).fit(X, Y, task=TASK),
     "fewer tasks than rows": lambda: tv.TaskRegressor().fit(X, Y, task=TASK[:-1]),
     "more tasks than rows": lambda: tv.TaskRegressor().fit(X, Y, task=np.r_[TASK, 1]),
     "tasks in two columns": lambda: tv.TaskRegressor().fit(X, Y, task=np.c_[TASK, TASK]),

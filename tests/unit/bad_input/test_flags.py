@@ -93,6 +93,7 @@ LINES = {
     "deep JSON": ["plan", *REST["plan"], "--set", "mean_share=" + "[" * 50_000],
     "a thousand colluders": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "colluders=1000"],
     "a cohort of 1.5": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "min_cohort=1.5"],
+    "colluders of a curator": ["plan", *REST["plan"], "--secure", "colluders=1"],
     "an unknown secure option": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "magic=1"],
     "a secure option that is not for callers": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "n_tasks=3"],
     "an unknown mechanism": ["plan", *REST["plan"], "--mechanism", "magic"],
