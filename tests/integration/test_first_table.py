@@ -80,7 +80,7 @@ def test_the_few_tasks_of_a_small_consortium_are_advised_to_protect_rows(visits,
     assert "4 tasks are few to hide one in: consider unit='record'" in out and "'mean'" in err
     assert call("fit", str(tmp_path / "four.csv"), *TABLE, "--method", "auto", "--unit", "record", "--json") == 0
     out, err = capsys.readouterr()
-    assert "which can protect single rows" in err
+    assert "which protects single rows" in err
     assert json.loads(out)["certificate"]["statements"][0]["unit"] == "record"
 
 

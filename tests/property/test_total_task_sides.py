@@ -82,7 +82,9 @@ def test_shares_that_add_up_to_more_than_one_would_be_noticed(monkeypatch):
         all_numbers("subspace-task", "classification", ("plain", "high", 1, 1))
 
 
-@pytest.mark.parametrize(("name", "length", "at"), [("together-record", "slope_length", 2), ("together-curved", "row_length", 1)])
+@pytest.mark.parametrize(
+    ("name", "length", "at"), [("together-record", "slope_length", 2), ("together-record-curved", "row_length", 1)]
+)
 def test_a_length_of_zero_would_be_noticed(monkeypatch, name, length, at):
     """The twin of a third: tasks divide by published lengths, and zero was among the admissible ones."""
     monkeypatch.setitem(together_records.RANGES, length, (0.0, 1e3))

@@ -26,6 +26,8 @@ CURVATURE = {"squared": 1.0, "logistic": 0.25, "softmax": 0.5}  # largest second
 STEPS = 40
 CONSTANT = 10.0
 SMALL = 1e-12
+CONSTANT_FEATURES = 1e-4  # of their mean square: features of a single row, or that do not vary, are not blown up
+LEAST_RIDGE = 1e-6  # of the trace: below it float32 has no Cholesky factor
 
 
 def solve_head(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any, loss: str, n_outputs: int) -> tuple[Any, ...]:
@@ -71,7 +73,8 @@ def slopes(loss: str, scores: Any, targets: Any) -> Any:
 def _spread(features: Any, weights: Any) -> Any:
     mass = jnp.maximum(jnp.sum(weights), SMALL)
     centred = features - weights @ features / mass
-    return jnp.sqrt(jnp.sum(weights[:, None] * centred**2) / mass + SMALL)
+    size = jnp.sum(weights[:, None] * features**2) / mass
+    return jnp.sqrt(jnp.sum(weights[:, None] * centred**2) / mass + CONSTANT_FEATURES * size + SMALL)
 
 
 def _columns(parts: list[Any]) -> Any:
@@ -83,8 +86,11 @@ def _by_rows(columns: Any) -> bool:
 
 
 def _inverse(product: Any, ridge: Any) -> Any:
-    eye = jnp.eye(product.shape[0])
-    return cho_solve(cho_factor(product + ridge * eye), eye)
+    return cho_solve(_factor(product, ridge), jnp.eye(product.shape[0]))
+
+
+def _factor(product: Any, ridge: Any) -> Any:
+    return cho_factor(product + jnp.maximum(ridge, LEAST_RIDGE * jnp.trace(product)) * jnp.eye(product.shape[0]))
 
 
 def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_outputs: int) -> Any:
@@ -93,7 +99,7 @@ def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_ou
     scaled = root * columns
     cross = _times(columns, scaled.T) if by_rows else columns
     product = root * cross if by_rows else _times(scaled.T, scaled)
-    factor = cho_factor(CURVATURE[loss] * product + ridge * jnp.eye(product.shape[0]))
+    factor = _factor(CURVATURE[loss] * product, ridge)
 
     def step(at: Any) -> Any:
         """Minus the step of a solve with the bound on the curvature."""

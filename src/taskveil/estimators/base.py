@@ -208,13 +208,12 @@ class TaskEstimator(Scoring, BaseEstimator):
         if self.method == "auto" and tasks is None and hasattr(self, "method_"):
             return self.method_
         if isinstance(self.method, str):
-            sizes = (2 * FEW_TASKS, 1) if tasks is None else (tasks.n_tasks, tasks.n_features)  # unseen: as for many tasks
-            name, _ = choose_method(self.method, *sizes, str(self.unit), "" if tasks is None else tasks.kind)
+            sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many
+            name, _ = choose_method(self.method, *sizes[:2], str(self.unit), sizes[2])
             return methods.get(name).under(self.unit)
         if not isinstance(self.method, Method):
-            raise OptionError(
-                f"method must be a name ({', '.join(methods.names())}) or a Method object, got {type(self.method).__name__}"
-            )
+            got = type(self.method).__name__
+            raise OptionError(f"method must be a name ({', '.join(methods.names())}) or a Method object, got {got}")
         return self.method.under(self.unit)
 
     def _budget(self, tasks: TaskSet) -> Budget:
@@ -297,9 +296,7 @@ class TaskEstimator(Scoring, BaseEstimator):
     ) -> None:
         """Turn a finished run into fitted attributes."""
         models = record.models
-        self.task_names_ = tasks.task_names
-        self.feature_names_ = tasks.feature_names
-        self.n_features_in_ = tasks.n_features
+        self.task_names_, self.feature_names_, self.n_features_in_ = tasks.task_names, tasks.feature_names, tasks.n_features
         self.classes_ = tasks.classes
         self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
         self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models

@@ -8,6 +8,8 @@ from scipy.optimize import minimize
 
 pytest.importorskip("jax")
 
+import jax.numpy as jnp
+
 from taskveil.engine.heads import CONSTANT, left_out_error, solve_head
 
 SHAPES = {"more rows than columns": (14, 4), "fewer": (7, 12)}
@@ -84,3 +86,13 @@ def test_the_length_of_features_does_not_count():
     assert float(left_out_error(1e3 * features, y, weights, RIDGE)) == pytest.approx(
         float(left_out_error(features, y, weights, RIDGE)), rel=1e-3
     )
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.parametrize("features", [np.full((1, 5), 3.0), np.full((9, 5), 1e4), np.zeros((9, 5))])
+def test_a_head_on_a_single_row_or_on_features_that_do_not_vary_is_finite(loss, features):
+    n, outputs = len(features), 3 if loss == "softmax" else 1
+    targets = np.zeros(n, dtype=int) if loss == "softmax" else np.ones((n, 1))
+    rows = (jnp.asarray(features, jnp.float32),)
+    found = solve_head(rows, jnp.asarray(targets), jnp.full(n, 1.0 / n), 1e-6, loss, outputs)
+    assert all(bool(jnp.isfinite(part).all()) for part in found)

@@ -144,7 +144,7 @@ def test_without_opendp_small_draws_are_ours_follow_the_same_law_and_lie_on_the_
     source = system_noise()
     ours = np.concatenate([getattr(source.at(k, "S"), law)(scale, 5) for k in range(4_000)])
     assert ks_2samp(ours, theirs).pvalue > 1e-6 and ks_2samp(1.4 * ours, theirs).pvalue < 1e-6
-    assert kstest(ours / scale, reference.cdf).pvalue > 1e-6 and kstest(0.9 * ours / scale, reference.cdf).pvalue < 1e-6
+    assert kstest(ours / scale, reference.cdf).pvalue > 1e-6 and kstest(0.8 * ours / scale, reference.cdf).pvalue < 1e-6
     assert np.array_equal(snap(ours, scale), ours) and len(np.unique(ours)) == len(ours)
     said = source.describe()
     assert said["exact"] and all("ChaCha20" in s and "OpenDP" not in s for s in said["samplers"])
