@@ -56,7 +56,7 @@ target = "y"
 method = "subspace"
 epsilon = 1.0
 # delta = 1e-6
-unit = "task"                             # or "record" (methods async, mean, pooled, fedavg)
+unit = "task"                             # or "record" (methods together, async, mean, pooled, fedavg)
 neighbours = "replace-one"
 aggregation = "local"                     # noise at each site: the server is not trusted; "curator": the server adds it;
                                           # "secure": shares of the noise in a secure sum (needs keys/*.pub at every site)
