@@ -44,6 +44,7 @@ from taskveil.privacy.events import (
     SelectEvent,
 )  # fmt: skip
 from taskveil.privacy.ledger.book import Book, Key
+from taskveil.privacy.ledger.database import check_there
 from taskveil.privacy.ledger.migrations import refuse_newer
 from taskveil.privacy.mechanisms.model_laplace import ModelLaplace
 from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
@@ -164,6 +165,8 @@ ACCOUNTING = {
     "event": (lambda: event_from_dict({"kind": "x"}), DataError, "unknown event"),
     "event of another version": (lambda: event_from_dict({**PureEvent(1.0).to_dict(), "version": 9}), DataError, "version 9"),
     "noise": (lambda: GaussianEvent(0.0), OptionError, "positive and finite"),
+    "pure epsilon": (lambda: PureEvent(0.0), OptionError, "epsilon must be positive"),
+    "endless epsilon": (lambda: PureEvent(float("inf")), OptionError, "epsilon must be positive"),
     "delta": (lambda: guarantees.check_delta(1.0), OptionError, "delta must be"),
     "new delta": (lambda: guarantees.check_new_delta(0.5), OptionError, "nothing is promised"),
     "mu without delta": (lambda: guarantees.gaussian_mu(1.0, 0.0), OptionError, "delta > 0"),
@@ -233,6 +236,7 @@ BOOKS = {
     "which account": (lambda: book().key_for(None, "task", "replace-one", "other-tasks"), OptionError, "0 accounts"),
     "unknown account": (lambda: book().key_for("b", "task", "replace-one", "other-tasks"), UnknownName, "no account 'b'"),
     "no URL": (lambda: book("budget.db"), OptionError, "given as a URL"),
+    "ledger that is not there": (lambda: check_there("sqlite:////nowhere/at/all.db"), OptionError, "there is no ledger at"),
     "newer ledger": (lambda: refuse_newer({"step from the future"}), LedgerUnavailable, "newer version"),
     "never reserved": (lambda: _opened().commit(KEY, "run", "1/S", PureEvent(0.1)), BudgetExceeded, "never reserved"),
 }
