@@ -115,9 +115,12 @@ def at_delta_of(certificate: Any, delta: float) -> list[dict[str, Any]]:
 
 
 def _restated(r: dict[str, Any]) -> str:
-    epsilon = "no finite epsilon" if r["epsilon"] is None else f"epsilon {r['epsilon']:.6g}"
+    from taskveil.privacy.statement import up
+
+    epsilon = "no finite epsilon" if r["epsilon"] is None else f"epsilon {up(r['epsilon'])}"
+    one = f"one {r['unit']}" + (f" of the {r['tasks']} with epsilon {r['at_stated_delta']:g}" if "tasks" in r else "")
     void = "" if r["holds"] else " (the claim does not hold)"
-    return f"Restated: {epsilon} at delta {r['delta']:g} for one {r['unit']} ({r['neighbours']}) against {r['observer']}{void}."
+    return f"Restated: {epsilon} at delta {r['delta']:g} for {one} ({r['neighbours']}) against {r['observer']}{void}."
 
 
 def _export(

@@ -26,6 +26,8 @@ from taskveil.privacy.accountants.base import SMALLEST_DELTA, with_curve
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import Charge, GaussianEvent, UncertifiedEvent
 from taskveil.privacy.guarantees import check_delta
+from taskveil.privacy.statement import up
+from taskveil.privacy.verification import own_event
 
 if TYPE_CHECKING:
     from taskveil.privacy.certificate import Certificate, Statement
@@ -99,6 +101,8 @@ class Profile:
     epsilons: tuple[tuple[float, float], ...] = ()  # (delta, epsilon)
     deltas: tuple[tuple[float, float], ...] = ()  # (epsilon, delta)
     trade_off: tuple[tuple[float, float], ...] = ()  # (false alarms, misses at least)
+    tasks: int | None = None  # how many tasks have this budget, where tasks have budgets of their own
+    against: str = ""  # whom the statement withstands, where that is not all others
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -107,10 +111,12 @@ class Profile:
         """What an attacker can be right about, without mathematics."""
         if not self.holds:
             return "No curve is given: the claim does not hold."
-        what = {"task": "which of two data sets one task holds", "record": "which of two values one row has"}[self.unit]
+        one = f"one task{_some(self.tasks)}"
+        what = {"task": f"which of two data sets {one} holds", "record": "which of two values one row has"}[self.unit]
+        sees = f"{self.against} see" if self.against else f"{self.observer} sees"
         missed = dict(self.trade_off)[0.05]
         return (
-            f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {self.observer} sees "
+            f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {sees} "
             f"is right at "
             f"most {_percent(self.right)} of the time, where tossing a coin gives 50 %. If 5 % false alarms are "
             f"allowed, at least "
@@ -119,10 +125,11 @@ class Profile:
 
     def lines(self) -> list[str]:
         """The curve as text: every epsilon with its delta."""
-        forms = [] if self.mu is None else [f"mu = {self.mu:.6g} (Gaussian DP)"]
-        forms += [] if self.rho is None else [f"rho = {self.rho:.6g} (zero-concentrated DP)"]
-        head = f"Curve of one {self.unit} ({self.neighbours}) against {self.observer}: {', '.join(forms) or 'no closed form'}."
-        table = ", ".join(f"{e:.4g} at delta {d:.0e}" for d, e in self.epsilons if math.isfinite(e))
+        forms = [] if self.mu is None else [f"mu = {up(self.mu)} (Gaussian DP)"]
+        forms += [] if self.rho is None else [f"rho = {up(self.rho)} (zero-concentrated DP)"]
+        one = f"one {self.unit}{_some(self.tasks)} ({self.neighbours})"
+        head = f"Curve of {one} against {self.observer}: {', '.join(forms) or 'no closed form'}."
+        table = ", ".join(f"{up(e, 4)} at delta {d:.0e}" for d, e in self.epsilons if math.isfinite(e))
         return [head, *([f"  epsilon {table}"] if table else []), f"  {self.words()}"]
 
 
@@ -133,34 +140,43 @@ def profile(certificate: Certificate, statement: Statement | None = None) -> Pro
             raise OptionError("there is no statement and so no curve: nothing is claimed and nothing is protected")
         statement = certificate.statements[0]
     sentence = (statement.unit, statement.neighbours, statement.observer, statement.epsilon, statement.delta)
-    curve = Curve(charges_of(certificate))
+    whose: dict[str, Any] = {"tasks": statement.tasks, "against": statement.against() if statement.colluders is not None else ""}
+    curve = Curve(charges_of(certificate, statement))
     if not statement.holds or not curve.certified:
-        return Profile(*sentence, holds=False)
+        return Profile(*sentence, holds=False, **whose)
     epsilons = tuple((d, curve.epsilon(d)) for d in DELTAS)
     deltas = tuple((e, curve.delta(e)) for e in sorted({share * statement.epsilon for share in SHARES}))
     points = [*((e, d) for d, e in epsilons), *deltas, (0.0, curve.delta(0.0))]
     errors = tuple((a, curve.misses(a, points)) for a in FALSE_ALARMS)
     right = (1 + curve.delta(0.0)) / 2  # delta(0) is the total variation
-    return Profile(*sentence, True, curve.mu(), curve.rho(), right, epsilons, deltas, errors)
+    return Profile(*sentence, True, curve.mu(), curve.rho(), right, epsilons, deltas, errors, **whose)
 
 
 def at_delta(certificate: Certificate, delta: float) -> list[dict[str, Any]]:
     """Every statement at another delta, so that two runs can be compared."""
     if check_delta(delta) <= 0:
         raise OptionError("a guarantee can be restated at a delta above 0 only; give one far below 1 over the number of units")
-    reached = Curve(charges_of(certificate)).epsilon(delta)
+    curves = {s.share: Curve(charges_of(certificate, s)) for s in certificate.statements}
+    reached = [(s, curves[s.share].epsilon(delta)) for s in certificate.statements]
     return [
         {
             "unit": s.unit, "neighbours": s.neighbours, "observer": s.observer, "delta": delta, "holds": s.holds,
-            "epsilon": reached if s.holds and math.isfinite(reached) else None,
+            "epsilon": epsilon if s.holds and math.isfinite(epsilon) else None,
+            **({} if s.tasks is None else {"tasks": s.tasks, "at_stated_delta": s.epsilon}),
         }
-        for s in certificate.statements
+        for s, epsilon in reached
     ]  # fmt: skip
 
 
-def charges_of(certificate: Certificate) -> list[Charge]:
-    """The recorded events; whether they are the run's is for `verify` to say."""
-    return [Charge(event_from_dict(e["event"]), e["count"]) for e in certificate.events]
+def charges_of(certificate: Certificate, statement: Statement | None = None) -> list[Charge]:
+    """The recorded events, of the largest budget or a statement's own; whether they are the run's is for `verify` to say."""
+    if statement is None or statement.share is None:
+        return [Charge(event_from_dict(e["event"]), e["count"]) for e in certificate.events]
+    return [Charge(own_event(e, statement), e["count"]) for e in certificate.events]
+
+
+def _some(tasks: int | None) -> str:
+    return "" if tasks is None else f" of the {tasks} with this budget"
 
 
 def _line(alarms: float, epsilon: float, delta: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 from taskveil.errors import CheckFailed
@@ -46,24 +47,28 @@ class Statement:
         optional = ("reason", "delta_at_least", "colluders", "share", "tasks", "names")
         return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
 
+    def protected(self) -> str:
+        """Whose data the claim is about, and of how many tasks where only some have this budget."""
+        what = {"record": "one row of one task", "task": "all data of one task"}[self.unit]
+        return what if self.tasks is None else f"{what} of the {self.tasks} with this budget"
+
+    def against(self) -> str:
+        """Everybody the claim withstands, together, and nobody more."""
+        some = "all other tasks" if self.colluders is None else f"up to {self.colluders} other sites"
+        return {
+            "other-tasks": f"{some} together", "server": f"the server and {some} together",
+            "public": "everybody, the published models included",
+        }[self.observer]  # fmt: skip
+
     def sentence(self) -> str:
         """The claim in words."""
-        what = {"record": "One row of one task", "task": "All data of one task"}[self.unit]
         how = {
             "add-remove": "present or replaced by a null one", "replace-one": "replaced by any other",
         }[self.neighbours]  # fmt: skip
-        who = {
-            "other-tasks": "all other tasks together", "server": "the server and all other tasks together",
-            "public": "everybody, the published models included",
-        }[self.observer]  # fmt: skip
-        if self.colluders is not None:
-            some = f"up to {self.colluders} other sites"
-            who = f"the server and {some} together" if self.observer == "server" else f"{some} together"
-        if self.tasks is not None:
-            what += f" of the {self.tasks} with this budget" + (f" ({self.names})" if self.names else "")
+        what = self.protected() + (f" ({self.names})" if self.names else "")
         claim = (
-            f"{what} ({how}) is protected against {who} with epsilon = {self.epsilon:.6g} and "
-            f"delta = {self.delta:.6g} (accountant: {self.accountant})."
+            f"{what[0].upper()}{what[1:]} ({how}) is protected against {self.against()} with epsilon = {up(self.epsilon)} and "
+            f"delta = {up(self.delta)} (accountant: {self.accountant})."
         )
         if self.holds:
             return claim
@@ -71,6 +76,12 @@ class Statement:
         if self.delta_at_least is not None:
             refuted = f" No finite epsilon holds with delta below {self.delta_at_least:.6g}."
         return f"DOES NOT HOLD: {claim} Reason: {self.reason}.{refuted}"
+
+
+def up(value: float, digits: int = 6) -> str:
+    """A number that must not look smaller than it is, in so many digits."""
+    shown = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(f"{value:.12g}")
+    return f"{float(shown):.{digits}g}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.contributions import Weighted, contribution_from_dict
+from taskveil.privacy.contributions import Contribution, Weighted, contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
@@ -71,16 +71,24 @@ def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float | 
     return reason, min(together, -math.expm1(-epsilon))
 
 
+def own_event(entry: dict[str, Any], statement: Statement) -> Event:
+    """The event of one entry for the tasks a statement is about, whose budget may be a share of the largest."""
+    share = 1.0 if statement.share is None else statement.share
+    return _event(entry, counted_for(contribution_from_dict(entry["contribution"]), share), Neighbours(statement.neighbours))
+
+
+def _event(entry: dict[str, Any], contribution: Contribution, relation: Neighbours) -> Event:
+    event = event_of(mechanism_from_dict(entry["mechanism"]), contribution, relation, entry["rate"], entry["aggregation"])
+    recorded = event_from_dict(entry["event"])
+    return CappedEvent(event, recorded.most) if isinstance(recorded, CappedEvent) else event
+
+
 def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, list[str]]:
     """The event of one entry from its mechanism and contribution, and what does not fit the statement."""
     contribution = contribution_from_dict(entry["contribution"])
     mechanism = mechanism_from_dict(entry["mechanism"])
     relation, name = Neighbours(statement.neighbours), entry["name"]
-    counted = counted_for(contribution, 1.0 if statement.share is None else statement.share)
-    event, own = (event_of(mechanism, what, relation, entry["rate"], entry["aggregation"]) for what in (contribution, counted))
-    recorded = event_from_dict(entry["event"])
-    if isinstance(recorded, CappedEvent):
-        event, own = CappedEvent(event, recorded.most), CappedEvent(own, recorded.most)
+    event, recorded = _event(entry, contribution, relation), event_from_dict(entry["event"])
     protected = {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {"public"}
     rounds = sum(last - first + 1 for first, last in entry["rounds"])
     checks = {
@@ -98,7 +106,7 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
         ),
         f"release {name!r} does not withstand that many colluding sites": _withstands(mechanism, statement),
     }
-    return own, [problem for problem, fine in checks.items() if not fine]
+    return own_event(entry, statement), [problem for problem, fine in checks.items() if not fine]
 
 
 def unstated(certificate: Certificate, statement: Statement) -> list[str]:

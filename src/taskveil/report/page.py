@@ -11,10 +11,11 @@ from typing import Any
 import taskveil
 from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.summary import change
+from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
 from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
-from taskveil.report.words import NEIGHBOURS, OBSERVERS, UNITS, comparison_gains, plain_words, verdict
+from taskveil.report.words import NEIGHBOURS, bound_of, comparison_gains, plain_words, verdict
 
 FIRST = ("curves", "gain", "sizes", "groups", "model", "survival")
 """Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
@@ -79,11 +80,11 @@ def statements(run: Run) -> list[dict[str, str]]:
         return []
     return [
         {
-            "protected": UNITS[s.unit],
+            "protected": s.protected(),
             "neighbours": f"{NEIGHBOURS[s.neighbours]} ({s.neighbours})",
-            "observer": OBSERVERS[s.observer] + ("" if s.colluders is None else f", up to {s.colluders} of them"),
-            "epsilon": f"{s.epsilon:.6g}",
-            "delta": f"{s.delta:.3g}",
+            "observer": s.against(),
+            "epsilon": up(s.epsilon),
+            "delta": up(s.delta, 3),
             "accountant": s.accountant,
             "holds": "holds" if s.holds else "DOES NOT HOLD",
         }
@@ -104,7 +105,7 @@ def events(run: Run) -> list[tuple[str, ...]]:
                 str(e.get("name", "")),
                 str(e.get("count", "")),
                 str(e.get("contribution", {}).get("kind", "")),
-                _plain(e.get("contribution", {}).get("bound", "-")),
+                bound_of(e),
                 str(mechanism.get("name", "")),
                 f"{scale:.4g}" if isinstance(scale, (int, float)) else "-",
             )

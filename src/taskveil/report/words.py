@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from taskveil.estimators.summary import gain_verdict, summary_verdict
+from taskveil.privacy.contributions import contribution_from_dict
+from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
@@ -32,6 +35,11 @@ NEIGHBOURS = {"replace-one": "replaced by any other", "add-remove": "there or no
 OBSERVERS = {
     "other-tasks": "all other tasks together", "server": "the server and all other tasks", "public": "everybody",
 }  # fmt: skip
+
+
+def bound_of(event: Mapping[str, Any]) -> str:
+    """The length to which one unit's messages are clipped; some kinds of sum have but one, and some hold another sum."""
+    return f"{contribution_from_dict(event['contribution']).bound:.6g}" if event.get("contribution") else "-"
 
 
 def verdict(run: Run, audience: Audience) -> list[str]:
@@ -154,13 +162,10 @@ def privacy_verdict(run: Run) -> str:
     if false:
         return f"The privacy claim does not hold: {false[0].reason}."
     widest = certificate.statements[-1]
-    who = {
-        "other-tasks": "All other tasks together",
-        "server": "The server and all other tasks together",
-        "public": "Everybody",
-    }[widest.observer]
+    who = "Everybody" if widest.observer == "public" else widest.against()
+    who = who[0].upper() + who[1:]
     if widest.epsilon == 0:
         return f"{who} learn nothing about any one {widest.unit}: nothing is shared."
     what = {"task": "all data of any one task", "record": "any one row"}[widest.unit]
     learn = "learns" if widest.observer == "public" else "learn"
-    return f"{who} {learn} at most epsilon {widest.epsilon:.3g} (delta {widest.delta:.3g}) about {what}."
+    return f"{who} {learn} at most epsilon {up(widest.epsilon, 3)} (delta {up(widest.delta, 3)}) about {what}."

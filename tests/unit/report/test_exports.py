@@ -16,6 +16,7 @@ from referencing import Registry, Resource
 import taskveil as tv
 from taskveil.cli.main import run as main
 from taskveil.privacy.fingerprint import same_code, short_code
+from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.report.exports.nist import NOT_ANSWERED, QUESTIONS
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -164,3 +165,86 @@ def test_names_that_would_break_out_of_a_format_stay_text(folders, tmp_path, cap
     bill = json.loads(export(place, "mlbom", tmp_path, capsys)[0])
     assert bill["metadata"]["component"]["name"] == place.name
     assert items(export(place, "nist", tmp_path, capsys)[0])["holds"] is True
+
+
+def test_a_name_with_lines_of_its_own_cannot_write_a_verdict(folders, tmp_path, capsys):
+    place = tmp_path / "a\n**Verdict: holds.**\x7f\x85"
+    shutil.copytree(folders["paper"], place)
+    for form in ("nist", "registry", "mlbom"):
+        text, code = export(place, form, tmp_path, capsys)
+        assert code == 1 and not any(line.startswith("**Verdict: holds") for line in text.splitlines())
+        if form == "registry":
+            assert list(opendp().iter_errors(yaml.safe_load(text))) == []
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    base = tmp_path_factory.mktemp("other runs")
+    budgets = {"secret-03": 0.5, "secret-04": 2.0, "*": 1.0}
+    return {
+        "default": saved(base / "default", method="together"),
+        "budgets": saved(base / "budgets", method="together", epsilon=budgets),
+        "secure": saved(base / "secure", method="mean", aggregation="secure", secure={"colluders": 3}),
+    }
+
+
+@pytest.mark.parametrize("name", ["default", "budgets", "secure"])
+def test_every_release_states_the_bound_of_one_contribution(others, name, tmp_path, capsys):
+    """Sums whose bound is fixed by their kind, or stands inside another, were exported as `clipped to -`."""
+    text, _ = export(others[name], "nist", tmp_path, capsys)
+    assert "clipped to -" not in text and re.search(r"clipped to 1(\.0)?,", text)
+
+
+def test_tasks_with_budgets_of_their_own_have_curves_of_their_own(others, tmp_path, capsys):
+    """Every statement had the curve of the largest budget, and none said whose it is."""
+    certificate = tv.load(others["budgets"]).certificate_
+    for s in certificate.statements:
+        assert dict(certificate.profile(s).epsilons)[1e-5] == pytest.approx(s.epsilon, rel=1e-4)
+        assert dict(certificate.profile(s).epsilons)[1e-5] <= s.epsilon
+    smallest, _, largest = (certificate.profile(s).mu for s in certificate.statements)
+    assert smallest == pytest.approx(gaussian_mu(0.5, 1e-5), rel=1e-4) and largest > 3 * smallest
+    told = export(others["budgets"], "nist", tmp_path, capsys)[0]
+    first = items(told)["items"][0]["answer"]
+    assert [re.search(r"of the (\d+) with this budget", line)[1] for line in first] == ["1", "28", "1"]
+    with pytest.raises(SystemExit):
+        main(["certify", str(others["budgets"]), "--at-delta", "1e-5"])
+    restated = re.findall(r"Restated: epsilon (\S+) at delta 1e-05 for one task of the (\d+)", capsys.readouterr().out)
+    assert [n for _, n in restated] == ["1", "28", "1"]
+    assert [float(e) for e, _ in restated] == pytest.approx([0.5, 1.0, 2.0], rel=1e-4)
+
+
+def test_a_secure_sum_is_never_said_to_withstand_more_sites_than_it_does(others, tmp_path, capsys):
+    """Exports said `all other tasks` where the noise hides a task from three sites only."""
+    for form in ("nist", "registry", "mlbom"):
+        text, _ = export(others["secure"], form, tmp_path, capsys)
+        assert "up to 3 other sites" in text and "all other tasks" not in text
+    with pytest.raises(SystemExit):
+        main(["report", str(others["secure"]), "--for", "board"])
+    assert "all other tasks" not in (others["secure"] / "report-board.html").read_text()
+
+
+def test_nothing_is_covered_by_a_claim_that_does_not_hold(folders, tmp_path, capsys):
+    said = {i["number"]: i["answer"] for i in items(export(folders["paper"], "nist", tmp_path, capsys)[0])["items"]}
+    assert not any(line.endswith(": covered") for line in said["5"]) and "protects nobody" in said["4"][0]
+    held = {i["number"]: i["answer"] for i in items(export(folders["one"], "nist", tmp_path, capsys)[0])["items"]}
+    assert any(line.endswith(": covered") for line in held["5"])  # the twin
+
+
+def test_a_record_never_says_that_sizes_of_protected_tasks_are_public(folders, tmp_path, capsys):
+    loss = yaml.safe_load(export(folders["one"], "registry", tmp_path, capsys)[0])["deployment"]["privacy_loss"]
+    assert "not how many rows" in loss["privacy_unit_details"] and "sizes are public" not in loss["privacy_unit_details"]
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-6, 3e-7, 1e-8])
+def test_a_printed_epsilon_is_never_below_the_certified_one(folders, delta, capsys):
+    told = [[], []]
+    for out, more in zip(told, ([], ["--json"])):
+        with pytest.raises(SystemExit):
+            main(["certify", str(folders["one"]), "--at-delta", str(delta), *more])
+        out.append(capsys.readouterr().out)
+    exact = json.loads(told[1][0])
+    restated = float(re.search(r"Restated: epsilon (\S+)", told[0][0])[1])
+    assert exact["at_delta"][0]["epsilon"] <= restated <= exact["at_delta"][0]["epsilon"] * (1 + 1e-5)
+    assert float(re.search(r"mu = (\S+)", told[0][0])[1]) >= exact["profiles"][0]["mu"] * (1 - 1e-11)
+    printed = {float(d): float(e) for e, d in re.findall(r"([\d.]+) at delta (1e-\d+),", told[0][0])}
+    assert all(printed.get(d, e) >= e * (1 - 1e-11) for d, e in exact["profiles"][0]["epsilons"])

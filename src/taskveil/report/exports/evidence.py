@@ -11,9 +11,10 @@ from typing import Any
 from taskveil.privacy.certificate import Certificate, Statement
 from taskveil.privacy.fingerprint import short_code
 from taskveil.privacy.profile import Profile
+from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience, cut
 from taskveil.report.records import Run, read, read_groups
-from taskveil.report.words import OBSERVERS, UNITS
+from taskveil.report.words import bound_of
 
 
 @dataclass(frozen=True)
@@ -66,15 +67,21 @@ def gather(
     written = datetime.datetime.fromtimestamp((folder / "certificate.json").stat().st_mtime, tz=datetime.UTC)
     return Evidence(
         certificate, tuple(problems), cut(run, Audience("public")), tuple(certificate.profile(s) for s in certificate.statements),
-        None if accounts is None else tuple(accounts), signer, written.date().isoformat(), folder.resolve().name, **own,
+        None if accounts is None else tuple(accounts), signer, written.date().isoformat(),
+        _printable(folder.resolve().name), **own,
     )  # fmt: skip
+
+
+def _printable(name: str) -> str:
+    """A folder may have any name; in a document it stays on its line."""
+    return "".join(c if c.isprintable() else "?" for c in name)
 
 
 def parameters(s: Statement) -> str:
     """epsilon never without delta, unit, neighbours and observer."""
     tail = "" if s.holds else f" DOES NOT HOLD: {s.reason}"
     return (
-        f"epsilon {s.epsilon:.6g}, delta {s.delta:.6g}, for {UNITS[s.unit]} ({s.neighbours}) against {OBSERVERS[s.observer]}, "
+        f"epsilon {up(s.epsilon)}, delta {up(s.delta)}, for {s.protected()} ({s.neighbours}) against {s.against()}, "
         f"accountant {s.accountant}.{tail}"
     )
 
@@ -85,11 +92,10 @@ def releases(certificate: Certificate) -> list[str]:
     for e in certificate.events:
         mechanism, contribution, event = e.get("mechanism", {}), e.get("contribution", {}), e.get("event", {})
         scale = f", scale {mechanism['scale']:.6g}" if isinstance(mechanism.get("scale"), (int, float)) else ""
-        bound = f"{contribution.get('bound', '-')}"
         rate = f", each unit with probability {e['rate']:g}" if e.get("rate") else ""
         multiplier = f", noise multiplier {event['noise_multiplier']:.6g}" if "noise_multiplier" in event else ""
         lines.append(
-            f"{e.get('name')}: {e.get('count')} time(s), {contribution.get('kind')} clipped to {bound}, mechanism "
+            f"{e.get('name')}: {e.get('count')} time(s), {contribution.get('kind')} clipped to {bound_of(e)}, mechanism "
             f"{mechanism.get('name')}{scale}{multiplier}{rate}"
         )
     return lines

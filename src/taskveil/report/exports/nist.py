@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_interval
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
-from taskveil.report.words import CLIPPING_NOT_MEASURED
+from taskveil.report.words import CLIPPING_NOT_MEASURED, bound_of
 
 NOT_ANSWERED = "not answered"
 FROM_ROWS = (
@@ -103,11 +103,11 @@ def _unit(e: Evidence) -> list[str] | str:
         "column bounds it",
     }[unit]
     bounded = [
-        f"contribution of one {unit} to {x.get('name')}: clipped to {x.get('contribution', {}).get('bound', '-')}, "
-        f"{x.get('count')} time(s)"
+        f"contribution of one {unit} to {x.get('name')}: clipped to {bound_of(x)}, {x.get('count')} time(s)"
         for x in e.certificate.events
     ]
-    return [said, *bounded, *(a for a in e.certificate.assumptions if "person" in a)]
+    void = [] if e.holds else ["the claim does not hold: what follows says what it is about, and protects nobody"]
+    return [*void, said, *bounded, *(a for a in e.certificate.assumptions if "person" in a)]
 
 
 def _pairs(e: Evidence) -> list[str] | str:
@@ -115,7 +115,7 @@ def _pairs(e: Evidence) -> list[str] | str:
     if not relations:
         return "no statement is made"
     return [
-        *(covered_pairs(r) for r in sorted(relations)),
+        *(map(covered_pairs, sorted(relations)) if e.holds else ["no pair is covered: the claim does not hold"]),
         "whether a named task takes part at all: not covered, the list of tasks is public",
         "facts about all units together: not covered, they are what is learnt",
         *(f"not covered: {text}" for text in e.certificate.not_protected),
@@ -203,7 +203,7 @@ def _trust(e: Evidence) -> list[str]:
         "secure": "not trusted beyond the stated number of colluding sites: sees the noisy sum only",
         "local-model": "not trusted: sees noisy models only",
     }.get(way, "sees nothing")
-    consumers = "; ".join(sorted({s.observer for s in e.certificate.statements})) or "nobody"
+    consumers = "; ".join(sorted({s.against() for s in e.certificate.statements})) or "nobody"
     return [
         "data subjects: trust the owner of their task with their rows",
         f"curator ({way}): {server}",
@@ -237,7 +237,8 @@ def _at_rest(e: Evidence) -> list[str]:
 
 
 def _minimisation(e: Evidence) -> list[str]:
-    return ["rows never leave their task; only the clipped, noised sums listed under 2 leave it", *releases(e.certificate)]
+    how = "clipped, noised sums" if e.certificate.statements else "sums, without noise,"
+    return [f"rows never leave their task; only the {how} listed under 2 leave it", *releases(e.certificate)]
 
 
 def _validation(e: Evidence) -> list[str] | str:

@@ -11,7 +11,6 @@ import re
 from typing import Any
 
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
-from taskveil.report.words import OBSERVERS
 
 FILL = "FILL IN: "
 MODELS = {"curator": "Central", "local": "Local", "local-model": "Local", "secure": "Federated"}
@@ -81,7 +80,8 @@ def _loss(evidence: Evidence) -> dict[str, Any]:
         numbers["rho"] = float(profile.rho)
     return {
         "privacy_unit": unit,
-        "privacy_unit_details": f"{widest.neighbours} neighbours: two tables that differ in one {widest.unit}; sizes are public.",
+        "privacy_unit_details": f"{widest.neighbours} neighbours: two tables that differ in one {widest.unit}; "
+        f"{_sizes(widest.unit)}.",
         **({"privacy_parameters": numbers} if evidence.holds else {}),
         "privacy_parameters_details": " ".join(
             [parameters(s) for s in evidence.certificate.statements] + [t.strip() for t in profile.lines() if profile.holds]
@@ -89,9 +89,15 @@ def _loss(evidence: Evidence) -> dict[str, Any]:
     }
 
 
+def _sizes(unit: str) -> str:
+    """What both tables have in common: numbers of rows only where a row is the unit."""
+    rows = {"record": "and how many rows each has", "task": "not how many rows one has"}[unit]
+    return f"the number of tasks is public, {rows}"
+
+
 def _model(evidence: Evidence) -> dict[str, Any]:
     way = aggregation(evidence.certificate)
-    against = ", ".join(OBSERVERS[s.observer] for s in evidence.certificate.statements)
+    against = ", ".join(s.against() for s in evidence.certificate.statements)
     books = "no ledger was given"
     if evidence.accounts is not None:
         books = "; ".join(map(account_line, evidence.accounts)) or "no account"
@@ -127,14 +133,14 @@ def to_yaml(value: Any, indent: int = 0) -> str:
             lines.append(f"{pad}{key}:\n{to_yaml(item, indent + 1)}".rstrip("\n"))
         elif isinstance(item, list):
             lines.append(f"{pad}{key}:")
-            lines += [f"{pad}  - {json.dumps(entry, ensure_ascii=False)}" for entry in item]
+            lines += [f"{pad}  - {_scalar(entry)}" for entry in item]
         else:
             lines.append(f"{pad}{key}: {_scalar(item)}")
     return "\n".join(lines) + "\n"
 
 
 def _scalar(item: Any) -> str:
-    text = json.dumps(item, ensure_ascii=False)
+    text = "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in json.dumps(item, ensure_ascii=False))
     if isinstance(item, float) and "e" in text and "." not in text:
         text = text.replace("e", ".0e")  # YAML 1.1 reads 1e-05 as a word
     return text
