@@ -40,6 +40,7 @@ from taskveil.audits.result import CONSISTENT, REFUTED, SIMULATION, AuditResult
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
 from taskveil.estimators.canary_run import without_canaries
+from taskveil.estimators.certify import CANARIES_SHOW
 from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve
@@ -139,6 +140,8 @@ def fit_with_canaries(estimator: Any, tasks: TaskSet, canaries: int, announce: A
     finally:
         estimator.strict = strict
     without_canaries(estimator, canaries)
+    open_points = (CANARIES_SHOW, *estimator.certificate_.not_protected)
+    estimator.certificate_ = replace(estimator.certificate_, not_protected=open_points)
     estimator.warnings_ = [*notes, *estimator.record_.warnings]
     estimator.audit_ = result = replace(result, configuration=configuration(estimator))
     estimator.certificate_ = replace(estimator.certificate_, audit=result.to_dict())
@@ -336,7 +339,7 @@ def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: 
     details = {
         "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": found.correct, "outlook": expected.to_dict(),
         "threshold_bound": one_run_bound(k, guesses, found.correct, delta, 1 - CONFIDENCE),
-        "estimate": gaussian_estimate(seen.towards(coins), coins, delta), "as_recorded": found.as_recorded,
+        "estimate": _round(gaussian_estimate(seen.towards(coins), coins, delta)), "as_recorded": _round(found.as_recorded),
     }  # fmt: skip
     leaks = []
     if found.refuted and not found.sure > expected.claimed_epsilon:
@@ -346,6 +349,12 @@ def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: 
         _attack(details), 1, REFUTED if found.refuted else CONSISTENT, found.sure, claim["neighbours"], claim["unit"],
         claim["observer"], est.variant, at.key, details, at.note, leaks, configuration=configuration(est), alarm=expected.alarm,
     )  # fmt: skip
+
+
+def _round(figure: float | None) -> float | None:
+    """One digit. Scores are the noise of the releases, found with everybody's rows: with a figure in full whoever sees the
+    releases could try out which rows are the true ones, because others give another figure."""
+    return None if figure is None else float(f"{figure:.1g}")
 
 
 def _attack(d: dict[str, Any]) -> str:

@@ -24,6 +24,10 @@ SEARCHED = (
     "the number of runs was drawn in secret and is not published, and nobody learns it from the time the search took",
     "only the best configuration, its billboards and its noisy score leave the search",
 )
+CANARIES_SHOW = (
+    "what canary tasks showed: their scores are the noise of the releases, found with everybody's rows; it is told in counts and "
+    "round figures, and no epsilon covers it"
+)
 OWN_MODEL = "a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"
 
 
@@ -95,7 +99,11 @@ def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: 
         randomness,
         public=prepared.known(),
         assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan), *prior_words(record)],
-        not_protected=[*not_protected(plan.budget, method, prepared), *method.not_protected(record.public, plan)],
+        not_protected=[
+            *([CANARIES_SHOW] if record.canaries else []),
+            *not_protected(plan.budget, method, prepared),
+            *method.not_protected(record.public, plan),
+        ],
         observers=observers(plan.budget, method, prepared.own_units),
         task_names=prepared.task_names,
     )

@@ -134,3 +134,15 @@ def test_a_task_named_like_a_canary_is_refused_before_the_run():
     names = ("audit-canary-00003", *given.task_names[1:])
     with pytest.raises(OptionError, match="named like canary"):
         fit_with_canaries(tv.TaskRegressor("mean", epsilon=2.0), TaskSet(**{**given.__dict__, "task_names": names}), 12)
+
+
+def test_what_canaries_showed_does_not_give_the_noise_of_the_run_away(tmp_path):
+    """Scores are noise, found with everybody's rows. With a figure in full, one who knows all rows but one task's tries out data
+    sets for it, and coins: only the true ones give that figure. The certificate travels, so it holds counts and one digit."""
+    est = fit_with_canaries(tv.TaskRegressor("mean", epsilon=2.0, delta=1e-5), tasks(), 12)
+    told = est.certificate_.audit["details"]
+    for figure in (told["estimate"], told["as_recorded"]):
+        assert figure is None or figure == float(f"{figure:.1g}")
+    est.save(tmp_path / "run")
+    checked = check_folder(tmp_path / "run")  # the sentence follows from the record of the run
+    assert checked.problems == () and "no epsilon covers it" in checked.certificate.not_protected[0]

@@ -115,7 +115,7 @@ def audit_lines(evidence: Evidence) -> list[str]:
 
 
 def account_line(a: Mapping[str, Any]) -> str:
-    spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
+    spent = "unbounded" if a["spent"] is None else up(a["spent"], 4)
     return (
         f"account {a['account']}: epsilon {spent} spent of {a['limit']:g} at delta {a['delta']:g} in {a['runs']} run(s), one "
         f"{a['unit']} ({a['neighbours']}) against {a['observer']}"
