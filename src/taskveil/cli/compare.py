@@ -44,7 +44,7 @@ from taskveil.cli.progress import progress_bar
     results="--out --overwrite --json --help",
 )
 @data_options
-@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,mean,subspace",
+@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,mean,subspace,together",
               show_default=True, shell_complete=complete_methods,
               help="Comma-separated names.")
 @click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
@@ -105,6 +105,8 @@ def splits_of(
         return draw
     with progress_bar(f"reading {Path(data).name}"):
         tasks = load(data, metric, **reading)
+    for note in tasks.notes:
+        click.echo(f"note: {note}", err=True)
     return lambda repeat: split_rows(tasks, fraction, seed + repeat, group=group)
 
 

@@ -46,6 +46,8 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         reading["every_task"] = [t.strip() for t in fitted["targets"].split(",")]
     elif only_task(estimator, data, reading["task"]):
         reading["every_task"] = list(estimator.task_names_)
+    if reading["missing"] == "impute-own":  # a cell stands where its task's rows of training did, whatever else is in this file
+        reading["missing"], estimator.missing = "keep", "impute-own"
     rows = load_rows(
         data, feature_names=estimator.feature_names_, bounds=estimator.bounds_,
         **{k: v for k, v in reading.items() if v is not None},
@@ -55,8 +57,8 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
         predicted = estimator.predict(rows.X, task=rows.task)
-    for note in said:
-        click.echo(f"note: {note.message}", err=True)
+    for note in (*rows.notes, *(w.message for w in said)):
+        click.echo(f"note: {note}", err=True)
     exposure = exposures(estimator, data, rows.row_index)
     predicted = predicted if exposure is None else predicted * exposure
     table = pd.DataFrame({"row": rows.row_index, "task": rows.task, "prediction": predicted})

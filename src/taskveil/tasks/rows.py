@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.files import TABLES, column_names, read_npz, read_table
+from taskveil.tasks.files import TABLES, FileTable, column_names, read_npz, read_table
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.prepare.encode import Encoded, encode_features, hashed_in, levels_of
-from taskveil.tasks.prepare.fills import fill_missing
+from taskveil.tasks.prepare.fills import dropped_rows, fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 
@@ -25,11 +25,12 @@ __all__ = ["Rows", "encode_like", "load_rows"]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """X (N, d) in the caller's row order, the task name of each row, and where it stood in the file."""
+    """X (N, d) in the caller's row order, the task name of each row, where it stood in the file, and what was left out."""
 
     X: np.ndarray
     task: np.ndarray
     row_index: np.ndarray
+    notes: tuple[str, ...] = ()
 
 
 def load_rows(
@@ -66,7 +67,7 @@ def load_rows(
         text = (*_text_in(feature_names), *_not_used(column_names(path), feature_names))
         table = read_table(path, bad_rows=bad_rows, text_columns=text, id_columns=[task], filled_columns=[task])
         rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
-        return rows if table.rows is None else replace(rows, row_index=table.rows[rows.row_index])
+        return _placed(rows, table)
     task = task or usual_column(list(source.columns), TASK_NAMES, "task")
     return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
 
@@ -79,15 +80,21 @@ def _for_every_task(
     bad_rows: str,
     tasks: Sequence[str],
 ) -> Rows:
-    at = None
+    table = None
     if isinstance(source, (str, Path)):
         unused = _not_used(column_names(Path(source)), names)
         table = read_table(Path(source), bad_rows=bad_rows, text_columns=(*_text_in(names), *unused))
-        source, at = table.frame, table.rows
+        source = table.frame
     rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
-    place = rows.row_index if at is None else at[rows.row_index]
-    n, m = len(place), len(tasks)
-    return Rows(np.repeat(rows.X, m, axis=0), np.tile(np.asarray(tasks), n), np.repeat(place, m))
+    rows = rows if table is None else _placed(rows, table)
+    n, m = len(rows.row_index), len(tasks)
+    return Rows(np.repeat(rows.X, m, axis=0), np.tile(np.asarray(tasks), n), np.repeat(rows.row_index, m), rows.notes)
+
+
+def _placed(rows: Rows, table: FileTable) -> Rows:
+    """The rows with their places in the file, and what was left out while it was read."""
+    place = rows.row_index if table.rows is None else table.rows[rows.row_index]
+    return replace(rows, row_index=place, notes=(*table.notes, *rows.notes))
 
 
 def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds | None) -> Encoded:
@@ -97,6 +104,7 @@ def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds 
     buckets = {f"{column}#": column for column in text}
     columns = list(dict.fromkeys(buckets.get(n[: n.rfind("#") + 1], n.partition("=")[0]) if n in made else n for n in names))
     need_columns(frame.columns, columns)
+    frame = frame.assign(**{n: np.nan for n in columns if n in names and frame[n].isna().all()})  # numbers, all missing
     known = replace(bounds or PublicBounds(), levels=levels_of([n for n in made if n[: n.rfind("#") + 1] not in buckets]))
     encoded = encode_features(frame, columns, known, text=text)
     strange = sorted(set(encoded.names) - set(names))
@@ -131,7 +139,8 @@ def _table_rows(
     back = np.argsort(at, kind="stable")
     X = X[back]
     X = X if bounds is None else bounds.clip_features(X, names)
-    return Rows(np.ascontiguousarray(X), np.asarray(task_names)[codes[at[back]]], at[back])
+    notes = () if kept is None else (dropped_rows(kept),)
+    return Rows(np.ascontiguousarray(X), np.asarray(task_names)[codes[at[back]]], at[back], notes)
 
 
 def _npz_rows(path: Path, feature_names: Sequence[str]) -> Rows:

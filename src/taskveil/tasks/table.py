@@ -18,7 +18,7 @@ from taskveil.tasks.files import check_bad_rows, skipped_rows
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.fills import MISSING, fill_facts, fill_missing
+from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
 from taskveil.tasks.public_bounds import PublicBounds
@@ -240,7 +240,7 @@ def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarr
 def _lost(rows: _Rows, kept: np.ndarray | None, codes: np.ndarray) -> Iterator[str]:
     """How many rows missing='drop' left out, and which tasks have no row left."""
     if kept is not None:
-        yield f"{int((~kept).sum())} of {kept.size} rows were left out for an empty cell (missing='drop')"
+        yield dropped_rows(kept)
     empty = np.setdiff1d(np.arange(len(rows.names)), codes)
     if empty.size:
         yield f"{empty.size} of {len(rows.names)} task(s) have no usable row: {_list([rows.names[i] for i in empty])}"

@@ -16,7 +16,7 @@ from taskveil.tasks.grouping import row_chunks
 from taskveil.tasks.prepare.encode import Encoded
 from taskveil.tasks.prepare.facts import Fact
 
-__all__ = ["MISSING", "fill_facts", "fill_missing"]
+__all__ = ["MISSING", "dropped_rows", "fill_facts", "fill_missing"]
 
 MISSING = ("error", "impute-bounds", "impute-own", "drop", "keep")
 
@@ -24,6 +24,11 @@ MISSING = ("error", "impute-bounds", "impute-own", "drop", "keep")
 def fill_facts(missing: str) -> tuple[Fact, ...]:
     """What the certificate must list for this treatment, whether or not a cell was missing."""
     return {"impute-own": (Fact("own-fill"),), "drop": (Fact("dropped"),)}.get(missing, ())
+
+
+def dropped_rows(kept: np.ndarray) -> str:
+    """How many rows missing='drop' left out."""
+    return f"{int((~kept).sum())} of {kept.size} rows were left out for an empty cell (missing='drop')"
 
 
 def fill_missing(encoded: Encoded, offsets: np.ndarray, missing: str) -> tuple[np.ndarray, np.ndarray | None]:
