@@ -44,9 +44,8 @@ from taskveil.cli.progress import progress_bar
     results="--out --overwrite --json --help",
 )
 @data_options
-@click.option("--methods", "names", type=flag("--methods"), default="local,pooled,mean,subspace,together",
-              show_default=True, shell_complete=complete_methods,
-              help="Comma-separated names.")
+@click.option("--methods", "names", type=flag("--methods"), shell_complete=complete_methods,
+              help="Comma-separated names; default: those of local,pooled,mean,subspace,together that fit the unit and the kind.")
 @click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
               help="Numbers and 'none', comma-separated.")
 @click.option("--train-fraction", type=flag("--train-fraction"), default=0.5, show_default=True,
@@ -61,7 +60,7 @@ from taskveil.cli.progress import progress_bar
 @click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
 @overwrite_option
 @json_option
-def command(data: str, names: str, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
+def command(data: str, names: str | None, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
             metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, overwrite: bool,
             as_json: bool, **given: Any) -> None:
     """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
@@ -71,9 +70,9 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
         prepare_folder(Path(out), overwrite)
     reading = {k: given.pop(k) for k in READING}
     given["exposure"], reading["loss"] = reading["exposure"], given["loss"]
-    chosen = [n.strip() for n in names.split(",") if n.strip()]
     splits = splits_of(data, reading, train_fraction, split_by, seed, metric)
     train, _ = splits(0)
+    chosen = usual(given["unit"], train.kind) if names is None else [n.strip() for n in names.split(",") if n.strip()]
     methods = methods_with(chosen, parse_settings(settings), (train.n_tasks, train.n_features, given["unit"], train.kind))
     with progress_bar("comparing") as progress:
         result = compare(
@@ -87,6 +86,13 @@ def command(data: str, names: str, epsilons: str, train_fraction: float, split_b
         print_json(result)
     else:
         click.echo(table(result))
+
+
+def usual(unit: str, kind: str) -> list[str]:
+    """What is compared where nothing is named: the baselines, and what `fit` may take for this unit and kind."""
+    if unit == "task":
+        return ["local", "pooled", "mean", "subspace", "together"]
+    return ["local", "pooled", "mean"] if kind == "survival" else ["local", "pooled", "mean", "together"]
 
 
 def splits_of(

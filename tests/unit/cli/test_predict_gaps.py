@@ -58,5 +58,17 @@ def test_rows_left_out_are_counted_by_predict_and_compare(table, capsys):
     assert text in said and "2 without a target ('days')" in said
 
 
-def test_a_comparison_holds_the_method_that_fit_takes(table, capsys):
-    assert "\ntogether " in called(f"compare t.csv {READ} --epsilons 3 --repeats 1", capsys)[1]
+@pytest.mark.parametrize("unit", ["task", "record"])
+def test_a_comparison_holds_the_method_that_fit_takes(unit, table, tmp_path, capsys):
+    (tmp_path / "b.toml").write_text("target = [-50, 50]\n[features]\nmass = [50, 110]\ndose = [-5, 5]\n")
+    read = "--task clinic --target days --bounds b.toml --missing impute-bounds"
+    code, out, said = called(f"compare t.csv {read} --unit {unit} --epsilons 3 --repeats 1", capsys)
+    assert code == 0 and "\ntogether " in out, said
+
+
+def test_a_comparison_of_single_rows_until_an_event_needs_no_names(table, tmp_path, capsys):
+    table.assign(days=table["days"].abs(), died=1).to_csv("s.csv", index=False)
+    (tmp_path / "b.toml").write_text("target = [0, 50]\n[features]\nmass = [50, 110]\ndose = [-5, 5]\n")
+    read = "--task clinic --target days --event died --bounds b.toml"
+    code, out, said = called(f"compare s.csv {read} --unit record --epsilons 3 --repeats 1", capsys)
+    assert code == 0 and "\nmean " in out, said
