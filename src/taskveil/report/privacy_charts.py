@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from taskveil.errors import TaskveilError
-from taskveil.estimators.planning import HOPELESS, WORTH, signal_size
+from taskveil.estimators.planning import HOPELESS, WORTH, noise_and_signal
 from taskveil.report.chart import COLOURS, Chart, axis, level, number
 from taskveil.report.records import Run
 
@@ -90,11 +90,12 @@ def noise(run: Run) -> list[Chart]:
     """Noise over signal of every release, from public sizes: what `taskveil plan` says."""
     if run.plan is None or run.public is None or run.plan.budget.epsilon is None or not run.plan.releases:
         return []
+    if str(run.plan.budget.unit) == "record" and run.public.task_rows is None:
+        return []  # pages that hold no number of rows: tasks in their place would make the noise look many times too large
     series: dict[str, list[tuple[int, float]]] = {}
     for planned in run.plan.releases:
-        signal = signal_size(planned, run.public)
+        noise, signal = noise_and_signal(planned, run.public)
         if signal:
-            noise = planned.mechanism.typical_norm(planned.contribution)
             series.setdefault(planned.name, []).append((planned.round, noise / signal))
     if not series:
         return []
@@ -122,7 +123,7 @@ def noise(run: Run) -> list[Chart]:
         Chart(
             "noise",
             "Noise to signal per round",
-            f"Ratios from {low:.2g} to {top:.2g}; below {WORTH:g} what tasks share stands clear of the noise.",
+            f"{f'Ratio {low:.2g}' if low == top else f'Ratios from {low:.2g} to {top:.2g}'}; below {WORTH:g} what tasks share stands clear of the noise.",
             traces,
             {
                 "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),

@@ -138,6 +138,11 @@ def _against(row: Any, alone: Any, metric: str) -> str:
     )
 
 
+def number_in_words(value: float) -> str:
+    """Three figures, and no power of ten below a million."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 999.5 <= value < 1e6 else f"{value:.3g}"
+
+
 def plain_words(run: Run) -> str:
     """What epsilon means for a reader without mathematics; empty where no claim holds."""
     said = [s for s in run.certificate.statements if s.holds and 0 < s.epsilon < math.inf] if run.certificate else []
@@ -148,7 +153,7 @@ def plain_words(run: Run) -> str:
     except_ = f", but for a chance of about {worst.delta:.0e}" if worst.delta else ""
     return (
         f"In plain words: whatever an observer guesses about {UNITS[worst.unit]}, seeing all that this run gave them multiplies "
-        f"the odds of the guess by at most {odds:.3g}{except_}. With epsilon 0 it would be 1: nothing learnt."
+        f"the odds of the guess by at most {number_in_words(odds)}{except_}. With epsilon 0 it would be 1: nothing learnt."
     )
 
 

@@ -9,13 +9,14 @@ import numpy as np
 from tests.support.small import related_tasks
 
 import taskveil as tv
+from taskveil.estimators.planning import noise_and_signal
 from taskveil.report.audience import Audience, cut
 from taskveil.report.billboard import pictures
 from taskveil.report.gain_charts import gain
 from taskveil.report.page import render, tone
 from taskveil.report.privacy_charts import noise
 from taskveil.report.records import Board, Run, from_estimator, measured_gain
-from taskveil.report.words import comparison_verdict
+from taskveil.report.words import comparison_verdict, number_in_words
 
 
 def run_of(epsilon: float | None, table: str = ""):
@@ -84,3 +85,24 @@ def test_a_large_matrix_is_drawn_where_its_entries_are_large():
     z = np.array(chart.traces[-1]["z"])
     assert z.shape == (20, 20) and z.max() == 0.8 and "f33" in chart.traces[-1]["x"]
     assert "f33 with f33, 0.8" in chart.summary and "20 x 20 part" in chart.summary
+
+
+def test_the_noise_on_a_page_is_the_noise_that_plan_says():
+    est = tv.TaskRegressor(epsilon=8.0).fit(related_tasks(n_tasks=8, rows=(10, 12)))
+    size, signal = noise_and_signal(est.record_.plan.releases[0], est.record_.public)
+    [chart] = noise(from_estimator(est, measured_gain(est)))
+    assert chart.traces[0]["y"] == [size / signal]
+
+
+def test_a_page_without_numbers_of_rows_does_not_weigh_the_noise_of_single_rows_against_tasks():
+    bounds = {"features": {"*": [-5, 5]}, "target": [-20, 20]}
+    tasks = related_tasks(n_tasks=8, rows=(30, 32))
+    est = tv.TaskRegressor(epsilon=3.0, unit="record", bounds=bounds).fit(tasks)
+    run = from_estimator(est, measured_gain(est))
+    assert noise(run) and noise(cut(run, Audience("public"))) == []
+
+
+def test_plain_words_write_no_power_of_ten_below_a_million():
+    assert [number_in_words(v) for v in (2.718, 20.09, 999.9, 2981.0, 59874.1, 1e6)] == [
+        "2.72", "20.1", "1,000", "2,980", "59,900", "1e+06"
+    ]  # fmt: skip
