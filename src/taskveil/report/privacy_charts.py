@@ -115,6 +115,7 @@ def noise(run: Run) -> list[Chart]:
         )
     low = min(v for points in series.values() for _, v in points)
     top = max(v for points in series.values() for _, v in points)
+    found = f"Ratio {low:.2g}" if low == top else f"Ratios from {low:.2g} to {top:.2g}"
     marks = [(WORTH, "stands clear below", "@green"), (HOPELESS, "noise as large as signal", "@red")]
     shown = [mark for mark in marks if mark[0] == WORTH or mark[0] < 1.6 * top]
     lines = [{**level(y, words, colour)[0], "name": words, "showlegend": True} for y, words, colour in shown]
@@ -123,7 +124,7 @@ def noise(run: Run) -> list[Chart]:
         Chart(
             "noise",
             "Noise to signal per round",
-            f"{f'Ratio {low:.2g}' if low == top else f'Ratios from {low:.2g} to {top:.2g}'}; below {WORTH:g} what tasks share stands clear of the noise.",
+            f"{found}; below {WORTH:g} what tasks share stands clear of the noise.",
             traces,
             {
                 "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),
