@@ -243,6 +243,7 @@ EXCEPTIONS = {  # of private runs, and why; docs/scikit-learn.md lists them
 
 @pytest.mark.parametrize("kind", [PrivateRegressor, PrivateClassifier])
 def test_private_runs_pass_every_check_but_the_listed_ones(kind):
-    found = check_estimator(kind(epsilon=1.0), expected_failed_checks=EXCEPTIONS, on_fail=None, on_skip=None)
+    est = kind(epsilon=1.0, insecure_noise_seed=0)  # some checks fit twice and compare
+    found = check_estimator(est, expected_failed_checks=EXCEPTIONS, on_fail=None, on_skip=None)
     assert [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"] == []
     assert {r["check_name"] for r in found if r["status"] == "xfail"} == set(EXCEPTIONS)
