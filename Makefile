@@ -52,6 +52,7 @@ test: $(VENV)/.stamp-test lint
 
 lint: $(VENV)/.stamp-test
 	@$(BIN)/ruff check src tests benchmarks experiments tools
+	@$(BIN)/ruff format --check --quiet src tests benchmarks experiments tools || { echo 'Not in our format: run .venv/bin/ruff format src tests benchmarks experiments tools'; exit 1; }
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.cycles

@@ -36,9 +36,7 @@ def readers(block: TaskBlock) -> dict:
     flat, per_row = block.X.ravel(), block.X.shape[1]
 
     def on_threads():
-        over_tasks(
-            lambda a, b: flat[block.offsets[a] * per_row : block.offsets[b] * per_row].sum(), block.offsets, per_row
-        )
+        over_tasks(lambda a, b: flat[block.offsets[a] * per_row : block.offsets[b] * per_row].sum(), block.offsets, per_row)
 
     return {"read": on_threads, "sum": flat.sum}
 

@@ -112,9 +112,7 @@ def _against(path: str, script: str, repeats: int, promise: float) -> dict:
     finally:
         other.close()
     medians = {name: float(np.median(values)) for name, values in seconds.items()}
-    return measured(
-        seconds["other"] / seconds["ours"], at_least=promise, seconds=medians, **about, other=other.about
-    )
+    return measured(seconds["other"] / seconds["ours"], at_least=promise, seconds=medians, **about, other=other.about)
 
 
 def on_one_thread(repeats: int) -> dict:

@@ -182,19 +182,14 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
     rng = np.random.default_rng(0)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(5, 70, clients))])
     X = rng.random((offsets[-1], PIXELS), dtype=np.float32)
-    y = np.where(np.arange(CLASSES) == rng.integers(0, CLASSES, len(X))[:, None], 1.0, -1.0).astype(
-        np.float32
-    )
+    y = np.where(np.arange(CLASSES) == rng.integers(0, CLASSES, len(X))[:, None], 1.0, -1.0).astype(np.float32)
     model = {"name": "cnn", "activations": activations}
     method = NeuralMean(model=model, rounds=rounds, rate=cohort / clients, personalise="none")
     public = PublicInfo(clients, PIXELS, CLASSES, "classification", seed=0)
     what = VectorSum((method.built(public).n_parameters,), 1.0)
     event = SampledGaussianEvent(1.0, cohort / clients)
     plan = Plan(
-        tuple(
-            PlannedRelease(RELEASE, t + 1, what, Gaussian(1.0), event, cohort / clients)
-            for t in range(rounds)
-        ),
+        tuple(PlannedRelease(RELEASE, t + 1, what, Gaussian(1.0), event, cohort / clients) for t in range(rounds)),
         Budget(1.0, 1e-5),
     )
     stamps = [time.perf_counter()]

@@ -85,9 +85,7 @@ def fit_seconds(repeats: int) -> dict:
     Other programs on the machine lengthen them; the processor seconds tell by how much.
     """
     result = fitted()
-    return measured(
-        result["seconds"], at_most=8.0, code=result["code"], processor_seconds=result["processor_seconds"]
-    )
+    return measured(result["seconds"], at_most=8.0, code=result["code"], processor_seconds=result["processor_seconds"])
 
 
 def fit_memory(repeats: int) -> dict:

@@ -26,7 +26,10 @@ def paper_page(name: str) -> str:
     module, folder = import_module(f"experiments.{name}.page"), HERE / name
     found = {item: newest(folder / "results", item) for item in import_module(f"experiments.{name}").ITEMS}
     known = {item: document for item, document in found.items() if document is not None}
-    parts = [module.HEAD.strip(), *(section(module.PREFIX, item, document, module.TABLES.get(item)) for item, document in known.items())]
+    parts = [
+        module.HEAD.strip(),
+        *(section(module.PREFIX, item, document, module.TABLES.get(item)) for item, document in known.items()),
+    ]
     more = [module.tail()] if hasattr(module, "tail") else []
     return "\n\n".join([*parts, *more, made(known)]) + "\n"
 
@@ -37,7 +40,16 @@ def made(known: dict[str, dict[str, Any]]) -> str:
     for item, document in known.items():
         run = document["run"]
         repeats = document["settings"].get("repeats") or run.get("repeats") or "-"
-        rows.append([item, run["seed"], repeats, run["date"], f"{run.get('cpu_seconds', run['seconds']):.0f}", "quick" if run["quick"] else "full"])
+        rows.append(
+            [
+                item,
+                run["seed"],
+                repeats,
+                run["date"],
+                f"{run.get('cpu_seconds', run['seconds']):.0f}",
+                "quick" if run["quick"] else "full",
+            ]
+        )
     versions = sorted({json.dumps(d["run"]["versions"], sort_keys=True) for d in known.values()})
     said = [", ".join(f"{k} {v}" for k, v in json.loads(v).items()) for v in versions]
     table = markdown(["item", "seed", "replications", "date", "processor seconds", "run"], rows)

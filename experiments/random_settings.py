@@ -58,7 +58,9 @@ def main() -> int:
         for row in rows(file.parent.name):
             if row.behind > ALLOWED:
                 starved += 1
-                print(f"{file.parent.name}: {row.where} at epsilon {row.epsilon}: {row.chosen:.3f}, a random setting {row.best:.3f}")
+                print(
+                    f"{file.parent.name}: {row.where} at epsilon {row.epsilon}: {row.chosen:.3f}, a random setting {row.best:.3f}"
+                )
     print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no printed row is behind")
     return bool(starved)
 

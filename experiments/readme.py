@@ -110,7 +110,9 @@ def main(arguments: list[str]) -> int:
     if "--redraw" in arguments:
         redraw()
     if "--check" in arguments:
-        stale = [path.parent.name + "/" + path.name for path, text in pages().items() if not path.exists() or path.read_text() != text]
+        stale = [
+            path.parent.name + "/" + path.name for path, text in pages().items() if not path.exists() or path.read_text() != text
+        ]
         print(f"out of date: {', '.join(stale)}; run python -m experiments.readme" if stale else "up to date")
         return bool(stale)
     for path, text in pages().items():
@@ -175,7 +177,10 @@ def section(paper: str, title: str, found: list[Found]) -> str:
     for value, word in WORDS.items():
         lines = [line for f in found if f.paper == paper for line in claim_rows(f, value)]
         if lines:
-            parts.append(f"### {title.partition(':')[0]}: {word}\n\n| item | claim | whose | printed | ours |\n|---|---|---|---|---|\n" + "\n".join(lines))
+            parts.append(
+                f"### {title.partition(':')[0]}: {word}\n\n| item | claim | whose | printed | ours |\n|---|---|---|---|---|\n"
+                + "\n".join(lines)
+            )
     return "\n\n".join(parts)
 
 
@@ -239,7 +244,11 @@ def not_as_good(found: list[Found]) -> str:
         failed = [c for c in mine if c["holds"] is False]
         lost += len(failed)
         for said, checks in grouped(failed).items():
-            lines.append(f"| {f.name} | {cell(said)} | " + cell("; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks)) + " |")
+            lines.append(
+                f"| {f.name} | {cell(said)} | "
+                + cell("; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks))
+                + " |"
+            )
     if not tested:
         return ""
     text = f"## Where the sound default is not as good as the printed variant\n\n{tested} comparisons at the same stated epsilon, {lost} lost."
@@ -249,7 +258,11 @@ def not_as_good(found: list[Found]) -> str:
 def missing(found: list[Found]) -> str:
     """Items that have no result yet."""
     absent = [name for name in ITEMS if name not in {f.name for f in found}]
-    return f"## Items without a result\n\n{', '.join(f'`{name}`' for name in absent)}: run them with `taskveil reproduce NAME`." if absent else ""
+    return (
+        f"## Items without a result\n\n{', '.join(f'`{name}`' for name in absent)}: run them with `taskveil reproduce NAME`."
+        if absent
+        else ""
+    )
 
 
 if __name__ == "__main__":

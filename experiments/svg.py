@@ -66,7 +66,9 @@ def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[st
     inside = [e for p in every for e in p[1:] if p[1] <= top] or [e for p in every for e in p[1:]]
     frame = _Frame([p[0] for p in every], [min(e, top) for e in inside], bool(places))
     head = f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
-    drawn = "".join(_line(frame, found, labels.index(name), not places) for name, found in points.items() if found and name not in above)
+    drawn = "".join(
+        _line(frame, found, labels.index(name), not places) for name, found in points.items() if found and name not in above
+    )
     if above:
         note = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
         head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(note)}</text>'
@@ -150,7 +152,9 @@ def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number
     for x, y, low, high in points:
         (a, b), (_, b_low), (_, b_high) = frame.at(x, y), frame.at(x, low), frame.at(x, high)
         if b_low - b_high > 1 and not joined:
-            parts.append(f'<line x1="{a}" y1="{b_low}" x2="{a}" y2="{b_high}" stroke="{colour}" stroke-width="1.2" opacity="0.7"/>')
+            parts.append(
+                f'<line x1="{a}" y1="{b_low}" x2="{a}" y2="{b_high}" stroke="{colour}" stroke-width="1.2" opacity="0.7"/>'
+            )
         parts.append(f'<circle cx="{a}" cy="{b}" r="3" fill="{colour}"/>')
     return "".join(parts)
 
@@ -160,8 +164,12 @@ def _legend(labels: list[str], left: int) -> str:
     for number, label in enumerate(labels):
         colour, dash = _style(number)
         y = TITLE + TOP + 18 * number
-        parts.append(f'<line x1="{left + 6}" y1="{y}" x2="{left + 28}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>')
-        parts.append(f'<text x="{left + 36}" y="{y + 4}" fill="#111">{escape(textwrap.shorten(label, 36, placeholder="..."))}</text>')
+        parts.append(
+            f'<line x1="{left + 6}" y1="{y}" x2="{left + 28}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>'
+        )
+        parts.append(
+            f'<text x="{left + 36}" y="{y + 4}" fill="#111">{escape(textwrap.shorten(label, 36, placeholder="..."))}</text>'
+        )
     return "".join(parts)
 
 
@@ -175,14 +183,18 @@ def _axes(frame: _Frame, lines: dict[str, Any], places: dict[str, int], axes: di
     for x, text in _x_marks(lines, places, log):
         across, _ = frame.at(x, frame.y0)
         for k, part in enumerate(textwrap.wrap(text, min(room, 13))[:3] if places else [text]):
-            parts.append(f'<text x="{across}" y="{base + 16 + 12 * k}" text-anchor="middle" fill="#333" font-size="11">{escape(part)}</text>')
+            parts.append(
+                f'<text x="{across}" y="{base + 16 + 12 * k}" text-anchor="middle" fill="#333" font-size="11">{escape(part)}</text>'
+            )
     for y, text in _y_marks(frame, "y" in log):
         _, down = frame.at(frame.x0, y)
         parts.append(f'<text x="{LEFT - 8}" y="{down + 4}" text-anchor="end" fill="#333" font-size="11">{text}</text>')
         parts.append(f'<line x1="{LEFT}" y1="{down}" x2="{right}" y2="{down}" stroke="#e2e2e2"/>')
     middle, centre = (LEFT + right) / 2, (TOP + base) / 2
     if not places:
-        parts.append(f'<text x="{middle}" y="{PANEL_HEIGHT - 22}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>')
+        parts.append(
+            f'<text x="{middle}" y="{PANEL_HEIGHT - 22}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>'
+        )
     parts.append(
         f'<text x="16" y="{centre}" transform="rotate(-90 16 {centre})" text-anchor="middle" fill="#111">{escape(axes.get("y", ""))}</text>'
     )

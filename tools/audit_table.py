@@ -1,7 +1,7 @@
 """Run every planted fault and the papers' claims, write the results as JSON and the tables of docs/audit.md from it.
 
-    python tools/audit_table.py            run (some minutes) and write docs/audit_results.json, docs/audit.md
-    python tools/audit_table.py --write    only rewrite the tables from the JSON
+python tools/audit_table.py            run (some minutes) and write docs/audit_results.json, docs/audit.md
+python tools/audit_table.py --write    only rewrite the tables from the JSON
 """
 
 from __future__ import annotations

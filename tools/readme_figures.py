@@ -36,9 +36,7 @@ def picture(found: dict) -> str:
     """Error over epsilon with its spread; alone and pooled as levels."""
     rows = [r for r in found["results"] if r["method"] != "constant"]
     private = [r for r in rows if r["epsilon"] is not None]
-    levels = [
-        (r, t) for r in rows for n, t in (("local", "each alone"), ("pooled", "pooled, no privacy")) if r["method"] == n
-    ]
+    levels = [(r, t) for r in rows for n, t in (("local", "each alone"), ("pooled", "pooled, no privacy")) if r["method"] == n]
     low = min(r["mean"] - r["std"] for r in rows)
     high = max(r["mean"] + r["std"] for r in rows)
 
@@ -51,9 +49,7 @@ def picture(found: dict) -> str:
     body = [f'<text x="{LEFT}" y="20" font-size="15" fill="#1b2430">Error on new patients</text>']
     for r, text in levels:
         at, dashes = y(r["mean"]), 'stroke="#5b6776" stroke-dasharray="6 5"'
-        body.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" {dashes}/>'
-        )
+        body.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" {dashes}/>')
         body.append(f'<text x="{WIDTH - RIGHT + 8}" y="{at + 4:.1f}" fill="#5b6776">{text} {r["mean"]:.2f}</text>')
     points = " ".join(f"{x(k):.1f},{y(r['mean']):.1f}" for k, r in enumerate(private))
     body.append(f'<polyline points="{points}" fill="none" stroke="#1f5fa8" stroke-width="3"/>')

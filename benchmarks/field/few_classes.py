@@ -46,7 +46,10 @@ SETTING = Setting(
     protocol="Printed: CIFAR-10, 500 clients of five classes. Here: 500 writers of MNIST digits who keep five digits each (few_classes_data.py says how), since CIFAR is not available: "
     "printed figures stand for orientation only. Settings of ours were frozen on another seed; peers are the best of a grid on the test rows, which flatters them.",
     seeds=tuple(sorted({found["seed"] for found in _rows()})),
-    published=(*(Published(what, v, e) for what, values in PRINTED.items() for e, v in zip(EPSILONS, values, strict=True)), Published("local", 0.907)),
+    published=(
+        *(Published(what, v, e) for what, values in PRINTED.items() for e, v in zip(EPSILONS, values, strict=True)),
+        Published("local", 0.907),
+    ),
     entries=(
         *(
             entry
@@ -63,7 +66,9 @@ SETTING = Setting(
     bars=(
         Bar(
             "`shared-representation` is 5 points over PMTL at epsilon 0.5 and 1",
-            lambda s: all(s[f"shared-representation, epsilon {e:g}"] >= s[f"PMTL, Algorithm 1, epsilon {e:g}"] + 0.05 for e in (0.5, 1.0)),
+            lambda s: all(
+                s[f"shared-representation, epsilon {e:g}"] >= s[f"PMTL, Algorithm 1, epsilon {e:g}"] + 0.05 for e in (0.5, 1.0)
+            ),
         ),
         Bar(
             "`shared-representation` is never more than 1 point under alone",

@@ -52,7 +52,9 @@ def billboard(seed: int) -> float:
     """The same of the shared model of `mean`, which may be published: no school's own rows enter after the last release."""
     X, y, task, bounds = table()
     chosen = split(task, seed)
-    est = tv.TaskRegressor("mean", bounds=bounds, insecure_noise_seed=seed, **PRIVATE).fit(X[chosen], y[chosen], task=task[chosen])
+    est = tv.TaskRegressor("mean", bounds=bounds, insecure_noise_seed=seed, **PRIVATE).fit(
+        X[chosen], y[chosen], task=task[chosen]
+    )
     shared = est.method_.shared_model(est.record_.public, est.record_.plan, est.record_.billboards[-1])
     m = len(est.task_names_)
     W, b = est.scaling_.coef_back(np.repeat(shared.coef, m, axis=0), np.repeat(shared.intercept, m, axis=0))
@@ -92,7 +94,9 @@ SETTING = Setting(
     "They scale features by each school's own training rows, at no charge; ours uses declared ranges (percentages 0 to 100, the rest 0 to 1).",
     seeds=SEEDS,
     published=(
-        Published("local, DP-SGD", 0.02628, EPSILON), Published("FedAvg, DP-SGD", 0.02564, EPSILON), Published("MR-MTL", 0.02394, EPSILON),
+        Published("local, DP-SGD", 0.02628, EPSILON),
+        Published("FedAvg, DP-SGD", 0.02564, EPSILON),
+        Published("MR-MTL", 0.02394, EPSILON),
     ),
     entries=(
         _private("together", "together", "the other schools"),

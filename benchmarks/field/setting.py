@@ -81,5 +81,9 @@ def settings() -> dict[str, Setting]:
     """All settings of this folder by name, in the order of their files."""
     import benchmarks.field as folder
 
-    modules = (importlib.import_module(f"{folder.__name__}.{m.name}") for m in pkgutil.iter_modules(folder.__path__) if m.name != "__main__")
+    modules = (
+        importlib.import_module(f"{folder.__name__}.{m.name}")
+        for m in pkgutil.iter_modules(folder.__path__)
+        if m.name != "__main__"
+    )
     return {m.SETTING.name: m.SETTING for m in modules if hasattr(m, "SETTING")}

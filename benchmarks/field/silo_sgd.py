@@ -74,7 +74,13 @@ def train(silos: Silos, recipe: Recipe, epsilon: float, delta: float, seed: int)
 
 
 def _pass(
-    silos: Silos, recipe: Recipe, models: np.ndarray, common: np.ndarray, batch: np.ndarray, noise: np.ndarray, rng: np.random.Generator
+    silos: Silos,
+    recipe: Recipe,
+    models: np.ndarray,
+    common: np.ndarray,
+    batch: np.ndarray,
+    noise: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """One pass of every silo over its rows, silos that still have a batch in one step."""
     order = [rng.permutation(n) + first for n, first in zip(silos.counts, silos.offsets[:-1], strict=True)]

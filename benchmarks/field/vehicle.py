@@ -46,7 +46,9 @@ def peer(seed: int, epsilon: float, pull: float | None = None, one_model: bool =
     for k in np.unique(task):
         scaled[task == k, :-1] = StandardScaler().fit(X[chosen & (task == k)]).transform(X[task == k])
     offsets = np.concatenate([[0], np.cumsum(np.bincount(task[chosen]))])
-    models = train(Silos(scaled[chosen], y[chosen], offsets), replace(RECIPE, pull=pull, one_model=one_model), epsilon, DELTA, seed)
+    models = train(
+        Silos(scaled[chosen], y[chosen], offsets), replace(RECIPE, pull=pull, one_model=one_model), epsilon, DELTA, seed
+    )
     scores = np.einsum("nd,nd->n", scaled[~chosen], models[task[~chosen]])
     return float(np.mean(np.where(scores > 0, 1, -1) == y[~chosen]))
 
@@ -73,12 +75,20 @@ SETTING = Setting(
     published=(),
     entries=(
         *(entry for e in EPSILONS for entry in _entries(e)),
-        *(Entry(what, OURS, partial(ours, method, epsilon=None)) for what, method in (("alone", "local"), ("pooled", "pooled"), ("together", "together"))),
+        *(
+            Entry(what, OURS, partial(ours, method, epsilon=None))
+            for what, method in (("alone", "local"), ("pooled", "pooled"), ("together", "together"))
+        ),
     ),
     bars=(
         Bar(
             "`together` is not below any re-run peer at epsilon 1",
-            lambda s: s["together, epsilon 1"] >= max(s[f"{p}, epsilon 1"] for p in ("local, DP-SGD", "FedAvg, DP-SGD", "MR-MTL, lambda 0.1", "MR-MTL, lambda 1")),
+            lambda s: (
+                s["together, epsilon 1"]
+                >= max(
+                    s[f"{p}, epsilon 1"] for p in ("local, DP-SGD", "FedAvg, DP-SGD", "MR-MTL, lambda 0.1", "MR-MTL, lambda 1")
+                )
+            ),
         ),
     ),
     remarks=("The paper prints curves for Vehicle and no numbers, and neither does its code; none are quoted here.",),

@@ -38,7 +38,14 @@ class Pooled:
         model = (
             RidgeCV(strengths)
             if train.kind == "regression"
-            else LogisticRegressionCV(l1_ratios=(0,), use_legacy_attributes=False, Cs=np.geomspace(1e-4, 1e3, 8), cv=5, scoring="neg_log_loss", max_iter=500)
+            else LogisticRegressionCV(
+                l1_ratios=(0,),
+                use_legacy_attributes=False,
+                Cs=np.geomspace(1e-4, 1e3, 8),
+                cv=5,
+                scoring="neg_log_loss",
+                max_iter=500,
+            )
         )
         self.model = make_pipeline(StandardScaler(), model).fit(train.X, train.y)
         return self

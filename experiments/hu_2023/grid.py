@@ -48,7 +48,15 @@ QUIET = {"clip": (UNCLIPPED,), "rounds": (50, 100, 200, 400)}  # without noise n
 
 def grid(side: str, method: str, epsilon: float | None) -> list[dict[str, float]]:
     """All settings of one method; the printed step needs eta lambda < 2, work is bounded."""
-    axes = RESIDUAL_GRID if method == "pp-sgd" else NAIVE_GRID if method == "naive-dp" else PRINTED_GRID if side == PRINTED else SOUND_GRID
+    axes = (
+        RESIDUAL_GRID
+        if method == "pp-sgd"
+        else NAIVE_GRID
+        if method == "naive-dp"
+        else PRINTED_GRID
+        if side == PRINTED
+        else SOUND_GRID
+    )
     axes = axes | ({} if method != "fedavg" else {"pull": (0.0,)}) | (QUIET if epsilon is None else {})
     if epsilon is None and method != "pp-sgd":
         axes = axes | {"server_rate": (1.0, 3.0) if side != PRINTED else (1.0,)}
@@ -63,7 +71,9 @@ def draw(side: str, method: str, epsilon: float | None, count: int, seed: int) -
     return [every[i] for i in picked]
 
 
-def noise_on_sum(side: str, n_tasks: int, epsilon: float | None, setting: dict[str, float], multipliers: dict[str, float]) -> float:
+def noise_on_sum(
+    side: str, n_tasks: int, epsilon: float | None, setting: dict[str, float], multipliers: dict[str, float]
+) -> float:
     """Deviation of the noise on a sum of clipped messages; T Gaussian releases are one of sqrt(T) the sensitivity."""
     if epsilon is None:
         return 0.0

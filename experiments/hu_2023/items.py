@@ -69,7 +69,15 @@ def curve(table: Table, data: str, side: str, method: str, column: str, panel: s
 def level(table: Table, values: np.ndarray, panel: str, label: str) -> dict[str, Any]:
     mean, spread = float(values.mean()), float(values.std())
     many = len(table.epsilons)
-    return {f"{panel}: {label}": {"x": list(table.epsilons), "y": [mean] * many, "std": [spread] * many, "panel": panel, "label": label}}
+    return {
+        f"{panel}: {label}": {
+            "x": list(table.epsilons),
+            "y": [mean] * many,
+            "std": [spread] * many,
+            "panel": panel,
+            "label": label,
+        }
+    }
 
 
 def compared(table: Table, claim: str, data: str, lower: tuple, higher: tuple, about: str = "paper", **named: str) -> list[Check]:
@@ -138,7 +146,9 @@ def fig3(quick: bool, seed: int) -> Result:
     series: dict[str, Any] = {}
     checks: list[Check] = []
     for d in data:
-        checks += compared(table, f"{d}: private FedAvg is below PMTL", d, (PRINTED, "fedavg", "published"), (PRINTED, "mean", "published"))
+        checks += compared(
+            table, f"{d}: private FedAvg is below PMTL", d, (PRINTED, "fedavg", "published"), (PRINTED, "mean", "published")
+        )
         checks += compared(
             table, f"{d}: sound FedAvg is below sound PMTL, published, replace-one", d, (REPLACE, "fedavg", "published"), (REPLACE, "mean", "published"),
             about="ours",
@@ -217,7 +227,14 @@ def table1(quick: bool, seed: int) -> Result:
                 ))  # fmt: skip
         if e is None:
             best = max(both["mean"].values(), key=lambda v: v.mean())
-            checks.append(below("without noise global with mean-regularisation beats every MTL", best, both["fedavg"]["mean"], printed="0.839 against 0.839 or less"))
+            checks.append(
+                below(
+                    "without noise global with mean-regularisation beats every MTL",
+                    best,
+                    both["fedavg"]["mean"],
+                    printed="0.839 against 0.839 or less",
+                )
+            )
     for kind, word in FOUR.items():
         for side in (PRINTED, REPLACE):
             for method, who in (("mean", "MTL"), ("fedavg", "global")):
@@ -241,21 +258,42 @@ def table3(quick: bool, seed: int) -> Result:
         alone = table.alone(d)
         series |= level(table, alone, d, "local")
         for word, columns in (("PMTL", ("published",)), ("PMTL with the best fine-tuning", tuple(FOUR))):
-            series |= {k: v for c in columns for k, v in curve(table, d, PRINTED, "mean", c, d, word if len(columns) == 1 else f"PMTL, {FOUR[c]}").items()}
+            series |= {
+                k: v
+                for c in columns
+                for k, v in curve(table, d, PRINTED, "mean", c, d, word if len(columns) == 1 else f"PMTL, {FOUR[c]}").items()
+            }
         series |= curve(table, d, REPLACE, "mean", "chosen", d, "PMTL, chosen, sound, replace-one")
         for e in (0.1, 0.8, 2.0):
             published = table.get(d, PRINTED, "mean", e)
             fine = [v for k in FOUR if (v := table.get(d, PRINTED, "mean", e, k)) is not None]
             if published is not None:
                 low, high = (published, alone) if plain[e] < local else (alone, published)
-                claim = "PMTL without fine-tuning is below local" if plain[e] < local else "local is below PMTL without fine-tuning"
-                checks.append(below(f"{d}: {claim} at epsilon {e:g}", *alike(low, high), printed=f"local {local:g}, PMTL {plain[e]:g}"))
+                claim = (
+                    "PMTL without fine-tuning is below local" if plain[e] < local else "local is below PMTL without fine-tuning"
+                )
+                checks.append(
+                    below(f"{d}: {claim} at epsilon {e:g}", *alike(low, high), printed=f"local {local:g}, PMTL {plain[e]:g}")
+                )
             if fine and tuned:
                 best = max(fine, key=lambda v: v.mean())
-                checks.append(below(f"{d}: local is below PMTL with the best fine-tuning at epsilon {e:g}", *alike(alone, best), printed=f"local {local:g}, PMTL {tuned[e]:g}"))
+                checks.append(
+                    below(
+                        f"{d}: local is below PMTL with the best fine-tuning at epsilon {e:g}",
+                        *alike(alone, best),
+                        printed=f"local {local:g}, PMTL {tuned[e]:g}",
+                    )
+                )
             ours = table.get(d, REPLACE, "mean", e, "chosen")
             if ours is not None:
-                checks.append(not_above(f"{d}: the locally chosen model (replace-one) is not below local at epsilon {e:g}", *alike(alone, ours), margin=MARGIN, about="ours"))
+                checks.append(
+                    not_above(
+                        f"{d}: the locally chosen model (replace-one) is not below local at epsilon {e:g}",
+                        *alike(alone, ours),
+                        margin=MARGIN,
+                        about="ours",
+                    )
+                )
         said.append(f"{d}: local {alone.mean():.3f}, PMTL {spoken(table, d, PRINTED, 'mean', 'published')}")
     return Result(
         "table3", PAPER, "PMTL with fine-tuning beats learning alone at every epsilon; without, only at large epsilon",
@@ -274,7 +312,11 @@ def fig8(quick: bool, seed: int) -> Result:
     }  # fmt: skip
     other, mine = ("tags", PRINTED, "pp-sgd"), ("tags", PRINTED, "mean")
     weak = [table.get(*which, 4.0) for which in (other, mine)]
-    checks = [c for c in compared(table, "PP-SGD is below PMTL", "tags", (*other[1:], "published"), (*mine[1:], "published")) if "epsilon 0." in c.claim]
+    checks = [
+        c
+        for c in compared(table, "PP-SGD is below PMTL", "tags", (*other[1:], "published"), (*mine[1:], "published"))
+        if "epsilon 0." in c.claim
+    ]
     if all(v is not None for v in weak):
         one, two = alike(*weak)
         checks.append(not_above("PP-SGD is not above PMTL by more than 2 % at epsilon 4", one, two, margin=MARGIN))
@@ -284,5 +326,3 @@ def fig8(quick: bool, seed: int) -> Result:
         as_printed=f"PMTL {spoken(table, *mine, 'published')}; PP-SGD {spoken(table, *other, 'published')}", sound="",
         checks=checks, series=series, axes={"x": "epsilon", "y": "test accuracy on tags", "log": "x"}, settings=about(quick, "tags"),
     )  # fmt: skip
-
-

@@ -78,8 +78,6 @@ class ConcatenatedServer(NeuralServer):
         first = np.repeat(self.model.start(self.public.seed or 0)[None].astype(np.float64), self.public.n_tasks, axis=0)
         return {"models": first, "round": np.array(0)}, Billboard(0, {"models": first}, frozenset({"models"}))
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, models = int(state["round"]) + 1, state["models"] + releases[RELEASE]
         return {"models": models, "round": np.array(t)}, Billboard(t, {"models": models}, frozenset({"models"}))

@@ -79,11 +79,26 @@ def epsilons(n_tasks: int, sigma: float, gamma: float, rounds: int) -> tuple[flo
 
 def line(x: list[int], values: Any, panel: str, label: str) -> dict[str, Any]:
     values = np.atleast_2d(np.asarray(values, float).T).T
-    return {f"{panel}: {label}": {"x": x, "y": values.mean(axis=1).tolist(), "std": values.std(axis=1).tolist(), "panel": panel, "label": label}}
+    return {
+        f"{panel}: {label}": {
+            "x": x,
+            "y": values.mean(axis=1).tolist(),
+            "std": values.std(axis=1).tolist(),
+            "panel": panel,
+            "label": label,
+        }
+    }
 
 
 def settings_of(quick: bool, **more: Any) -> dict[str, Any]:
-    return {"unit": "one task, delta 1/m", "rounds": looked_at(quick)[-1], "local steps": STEPS, "splits": 2 if quick else 6, **SETTING, **more}
+    return {
+        "unit": "one task, delta 1/m",
+        "rounds": looked_at(quick)[-1],
+        "local steps": STEPS,
+        "splits": 2 if quick else 6,
+        **SETTING,
+        **more,
+    }
 
 
 def fig2(quick: bool, seed: int) -> Result:
@@ -97,14 +112,18 @@ def fig2(quick: bool, seed: int) -> Result:
         n_tasks = QUICK_TASKS if quick else TASKS[data]
         printed, known = zip(*(epsilons(n_tasks, sigma, gamma, t) for t in at), strict=True)
         series |= line(at, losses, f"{data}: loss", "average training loss")
-        series |= line(at, printed, f"{data}: epsilon", "as printed") | line(at, known, f"{data}: epsilon", "replace-one, known cohorts")
+        series |= line(at, printed, f"{data}: epsilon", "as printed") | line(
+            at, known, f"{data}: epsilon", "replace-one, known cohorts"
+        )
         third = losses[max(i for i, t in enumerate(at) if t <= max(1, at[-1] // 3))]
         checks += [
             below(f"{data}: the loss falls over the rounds", losses[-1], losses[0], quantity="average training loss"),
             positive(f"{data}: most of the fall comes in the first third", (losses[0] - third) - (third - losses[-1]), quantity="fall of the training loss"),
             computed(f"{data}: the printed epsilon covers tasks who know the cohorts", known[-1], printed[-1], quantity="epsilon"),
         ]  # fmt: skip
-        said.append(f"{data}: loss {losses[0].mean():.2f} to {losses[-1].mean():.2f}, epsilon {printed[-1]:.3g} printed, {known[-1]:.3g} known cohorts")
+        said.append(
+            f"{data}: loss {losses[0].mean():.2f} to {losses[-1].mean():.2f}, epsilon {printed[-1]:.3g} printed, {known[-1]:.3g} known cohorts"
+        )
     return Result(
         "fig2", PAPER, "the loss falls fast while epsilon grows slowly", "fast fall, then flat; epsilon grows with rounds (curves)",
         as_printed="; ".join(said), sound="Poisson cohorts that stay secret: the printed epsilon is then true, add-remove",
@@ -137,13 +156,36 @@ def _noise_grid(quick: bool, seed: int, name: str, data: str, sigmas: tuple[floa
             series |= line(at, scores, f"gamma {gamma:g}: accuracy", f"sigma {sigma:g}" if sigma else "non-private")
             if sigma:
                 last[sigma, gamma] = scores[-1]
-                series |= line(at, [epsilons(n_tasks, sigma, gamma, t)[0] for t in at], f"gamma {gamma:g}: epsilon", f"sigma {sigma:g}")
+                series |= line(
+                    at, [epsilons(n_tasks, sigma, gamma, t)[0] for t in at], f"gamma {gamma:g}: epsilon", f"sigma {sigma:g}"
+                )
                 printed[sigma, gamma] = epsilons(n_tasks, sigma, gamma, at[-1])
     low, high, small, large = sigmas[0], sigmas[-1], gammas[0], gammas[-1]
-    checks = [below(f"gamma {g:g}: sigma {high:g} is less accurate than sigma {low:g}", last[high, g], last[low, g], quantity="test accuracy") for g in gammas]
-    checks += [computed(f"gamma {g:g}: epsilon is smaller at sigma {high:g}", printed[high, g][0], printed[low, g][0], quantity="epsilon") for g in gammas]
+    checks = [
+        below(
+            f"gamma {g:g}: sigma {high:g} is less accurate than sigma {low:g}",
+            last[high, g],
+            last[low, g],
+            quantity="test accuracy",
+        )
+        for g in gammas
+    ]
+    checks += [
+        computed(
+            f"gamma {g:g}: epsilon is smaller at sigma {high:g}", printed[high, g][0], printed[low, g][0], quantity="epsilon"
+        )
+        for g in gammas
+    ]
     if large > small:
-        checks += [computed(f"sigma {s:g}: epsilon is smaller at gamma {small:g}", printed[s, small][0], printed[s, large][0], quantity="epsilon") for s in sigmas]
+        checks += [
+            computed(
+                f"sigma {s:g}: epsilon is smaller at gamma {small:g}",
+                printed[s, small][0],
+                printed[s, large][0],
+                quantity="epsilon",
+            )
+            for s in sigmas
+        ]
     edge = [(low, large), (high, small)]
     return Result(
         name, PAPER, f"{STANDS_FOR[data]}: more noise lowers accuracy and epsilon, a larger clip raises epsilon",

@@ -102,7 +102,9 @@ def train(
     def one_round(t: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         own, anchor = state
         draw, noise = jax.random.split(jax.random.fold_in(key, t))
-        asked = jnp.argsort(jax.random.uniform(draw, (n_tasks,)))[: shape.cohort] if shape.cohort < n_tasks else jnp.arange(n_tasks)
+        asked = (
+            jnp.argsort(jax.random.uniform(draw, (n_tasks,)))[: shape.cohort] if shape.cohort < n_tasks else jnp.arange(n_tasks)
+        )
         theirs, last = jax.tree.map(lambda a: jnp.asarray(a)[asked], rows), own[asked]
         if kind == "pp-sgd":
             message = gradient(anchor + last, theirs)

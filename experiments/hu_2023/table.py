@@ -48,7 +48,9 @@ class Table:
 
     def alone(self, data: str) -> np.ndarray:
         """(splits, 1)"""
-        return self._simulated(data, PRINTED, "alone", None) if self.quick else np.asarray(read("measured")[data]["alone"])[:, None]
+        return (
+            self._simulated(data, PRINTED, "alone", None) if self.quick else np.asarray(read("measured")[data]["alone"])[:, None]
+        )
 
     def _simulated(self, data: str, side: str, method: str, epsilon: float | None) -> np.ndarray:
         key = data, side, method, epsilon

@@ -76,7 +76,9 @@ def fig6(quick: bool, seed: int, repeats: int | None = None) -> Result:
     setting = _all_methods(synthetic("low-rank", seed), quick, repeats)
     scores = measure(setting)
     claims = _between_stl_and_mtl(scores, setting)
-    claims.checks.append(near("non-private MTL has the printed nMSE (within 5 %)", scores[MTL][None], 0.0140, 0.05, place="Fig. 4"))
+    claims.checks.append(
+        near("non-private MTL has the printed nMSE (within 5 %)", scores[MTL][None], 0.0140, 0.05, place="Fig. 4")
+    )
     claims.better("GS is worse than LR, as the models are not group-sparse,", LOW_RANK, GROUP, setting.epsilons)
     claims.better("DP-MTRL beats STL", MTRL, STL, setting.epsilons[-1:])
     claims.no_worse("LR rivals non-private MTL", LOW_RANK, MTL, setting.epsilons[-1:], RIVALS)
@@ -181,9 +183,7 @@ def fig12(quick: bool, seed: int, repeats: int | None = None) -> Result:
     return result
 
 
-def _fractions(
-    name: str, data: str, draw_at: Callable[[float], Draw], metric: str, quick: bool, repeats: int | None
-) -> Result:
+def _fractions(name: str, data: str, draw_at: Callable[[float], Draw], metric: str, quick: bool, repeats: int | None) -> Result:
     """The same comparison at four training fractions, one panel each."""
     epsilons, repeats = ((0.1, 1.0), repeats or (5 if metric == "nmse" else 2)) if quick else (EVERY_EPSILON, repeats or 100)
     result = Result(name, PAPER, f"{data}: LR and GS behave alike at 30, 50, 70 and 90 % training rows and beat DP-MTRL and DP-AGGR",

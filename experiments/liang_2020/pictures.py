@@ -134,11 +134,19 @@ def fig5(quick: bool, seed: int, repeats: int | None = None) -> Result:
         data = get_synthetic("low-rank", seed=seed + r)
         stated = {"delta": paper_delta(data.train.n_tasks), "neighbours": NEIGHBOURS}
         for name, variant in kinds.items():
-            method = tv.methods.get("low-rank", **(PROXIMAL if variant == "paper" else {**PROXIMAL, "penalty": 0.02, "local_steps": 1}))
+            method = tv.methods.get(
+                "low-rank", **(PROXIMAL if variant == "paper" else {**PROXIMAL, "penalty": 0.02, "local_steps": 1})
+            )
             est = estimator(data.train, method, 0.1, seed + r, variant=variant, **stated).fit(data.train)
             ratios[name].append(_noise_over_signal(est, "second-moment"))
         baseline = tv.methods.get("dp-mtrl", rounds=1, ridge=100.0)
-        mtrl.append(float(_noise_over_signal(estimator(data.train, baseline, 0.1, seed + r, variant="paper", **stated).fit(data.train), "models")[0]))
+        mtrl.append(
+            float(
+                _noise_over_signal(
+                    estimator(data.train, baseline, 0.1, seed + r, variant="paper", **stated).fit(data.train), "models"
+                )[0]
+            )
+        )
     rounds = PROXIMAL["rounds"]
     series = {
         name: {"x": list(range(1, rounds + 1)), "y": np.mean(v, axis=0).tolist(), "std": np.std(v, axis=0, ddof=1).tolist()}

@@ -63,14 +63,24 @@ def random_proximal(count: int, most_rounds: int, seed: int = 0) -> list[Options
     between = lambda low, high: float(np.exp(rng.uniform(np.log(low), np.log(high))))  # noqa: E731
     found = []
     for _ in range(count):
-        option: Options = {"rounds": round(between(1, most_rounds)), "step": between(0.01, 1.0), "penalty": between(0.003, 300.0), "clip": between(0.2, 20.0)}
+        option: Options = {
+            "rounds": round(between(1, most_rounds)),
+            "step": between(0.01, 1.0),
+            "penalty": between(0.003, 300.0),
+            "clip": between(0.2, 20.0),
+        }
         kind = rng.integers(4)
         if kind == 1:
             option |= {"momentum": "none"}
         elif kind == 2:
             option |= {"allocation": "power", "exponent": float(rng.uniform(-1, 2))}
         elif kind == 3:
-            option |= {"momentum": "strong", "strong_convexity": MU, "allocation": "geometric", "exponent": float(Q0 ** rng.uniform(-1, 1))}
+            option |= {
+                "momentum": "strong",
+                "strong_convexity": MU,
+                "allocation": "geometric",
+                "exponent": float(Q0 ** rng.uniform(-1, 1)),
+            }
         found.append(option)
     return found
 
@@ -138,7 +148,9 @@ def cross_validated(train: TaskSet, name: str, options: Options, epsilon: float,
     return float(np.mean(scores))
 
 
-def as_printed(name: str, options: Options, train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse") -> float:
+def as_printed(
+    name: str, options: Options, train: TaskSet, test: TaskSet, epsilon: float, seed: int, metric: str = "nmse"
+) -> float:
     return score(train, test, paper_method(name, options, train), epsilon, seed, metric, **paper_budget(train.n_tasks))
 
 

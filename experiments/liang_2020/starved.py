@@ -31,15 +31,25 @@ def rows(figure: str, count: int, folds: int = 1) -> list[dict[str, Any]]:
     """Method and epsilon -> validation score of the chosen setting and of the best of `count` fresh ones."""
     make, metric = DRAWS[figure]
     train, _ = make()(TUNING_DRAW)
-    chosen = json.loads((Path(__file__).parent / "results" / f"{figure}.json").read_text())["settings"]["chosen by cross-validation"]
+    chosen = json.loads((Path(__file__).parent / "results" / f"{figure}.json").read_text())["settings"][
+        "chosen by cross-validation"
+    ]
     found = []
     for name in (LOW_RANK, GROUP):
         for epsilon, options in chosen.get(name, {}).items():
+
             def score(o: runs.Options, method: str = PRINTED[name], e: float = float(epsilon)) -> float:
                 return runs.cross_validated(train, method, o, e, TUNING_DRAW, metric, folds)
 
             others = [score(o) for o in runs.random_proximal(count, 300, OTHER_SEED)]
-            found.append({"method": name, "epsilon": epsilon, "chosen": score(options), "best of others": (min if metric == "nmse" else max)(others)})
+            found.append(
+                {
+                    "method": name,
+                    "epsilon": epsilon,
+                    "chosen": score(options),
+                    "best of others": (min if metric == "nmse" else max)(others),
+                }
+            )
     return found
 
 

@@ -30,9 +30,17 @@ def fig4(quick: bool, seed: int, repeats: int | None = None) -> Result:
     for panel, best, ends in (("t^alpha", 0.4, (-2.0, 2.0)), ("Q^-t", 0.2, (-10.0, 3.0))):
         fast, slow = errors[f"{panel}: with acceleration"], errors[f"{panel}: without acceleration"]
         over = [np.mean([v[r] for v in fast.values()]) for r in range(repeats)]
-        checks.append(below(f"{panel}: acceleration helps (mean over the axis)", over, [np.mean([v[r] for v in slow.values()]) for r in range(repeats)]))
+        checks.append(
+            below(
+                f"{panel}: acceleration helps (mean over the axis)",
+                over,
+                [np.mean([v[r] for v in slow.values()]) for r in range(repeats)],
+            )
+        )
         checks.append(not_above(f"{panel}: a small positive value ({best:g}) is no worse than 0", fast[best], fast[0.0]))
-        checks += [below(f"{panel}: a small positive value ({best:g}) is better than {end:g}", fast[best], fast[end]) for end in ends]
+        checks += [
+            below(f"{panel}: a small positive value ({best:g}) is better than {end:g}", fast[best], fast[end]) for end in ends
+        ]
     lowest = {name: min(v, key=lambda place: np.mean(v[place])) for name, v in errors.items()}
     return Result(
         "fig4", PAPER, "acceleration helps; the best allocation has a small positive exponent",
@@ -62,7 +70,13 @@ def _lines(errors: dict[str, dict[float, list[float]]]) -> dict[str, Any]:
     for name, by_place in errors.items():
         panel, _, label = name.partition(": ")
         found = [summary(v) for v in by_place.values()]
-        lines[name] = {"x": list(by_place), "y": [s["mean"] for s in found], "std": [s["std"] for s in found], "panel": panel, "label": label}
+        lines[name] = {
+            "x": list(by_place),
+            "y": [s["mean"] for s in found],
+            "std": [s["std"] for s in found],
+            "panel": panel,
+            "label": label,
+        }
     return lines
 
 
@@ -89,10 +103,19 @@ def fig8(quick: bool, seed: int, repeats: int | None = None) -> Result:
                     lines.setdefault(name, {}).setdefault(m, []).append(value)
     checks, first, last = [], sizes[0], sizes[-1]
     for at, lines in found.items():
-        checks.append(below(f"as printed: error falls from {first} to {last} tasks, {at}", lines[LOW_RANK][last], lines[LOW_RANK][first]))
-        checks.append(below(f"sound: error falls from {first} to {last} tasks, {at}", lines[OURS][last], lines[OURS][first], about="ours"))
+        checks.append(
+            below(f"as printed: error falls from {first} to {last} tasks, {at}", lines[LOW_RANK][last], lines[LOW_RANK][first])
+        )
+        checks.append(
+            below(f"sound: error falls from {first} to {last} tasks, {at}", lines[OURS][last], lines[OURS][first], about="ours")
+        )
         checks += [
-            not_above(f"sound default at least as good as {LOW_RANK} with {m} tasks, {at}", lines[OURS][m], lines[LOW_RANK][m], about="ours")
+            not_above(
+                f"sound default at least as good as {LOW_RANK} with {m} tasks, {at}",
+                lines[OURS][m],
+                lines[LOW_RANK][m],
+                about="ours",
+            )
             for m in sizes
         ]
     series = {
@@ -122,7 +145,9 @@ def _from_to(found: dict[str, dict[str, dict[int, list[float]]]], name: str, fir
     said = []
     for at, lines in found.items():
         a, b = summary(lines[name][first]), summary(lines[name][last])
-        said.append(f"{at}: nMSE {a['mean']:.4f} ± {a['std']:.4f} with {first} tasks, {b['mean']:.4f} ± {b['std']:.4f} with {last}")
+        said.append(
+            f"{at}: nMSE {a['mean']:.4f} ± {a['std']:.4f} with {first} tasks, {b['mean']:.4f} ± {b['std']:.4f} with {last}"
+        )
     return "; ".join(said)
 
 
@@ -134,9 +159,14 @@ def sigma(quick: bool, seed: int, repeats: int | None = None) -> Result:
     repeats = repeats or (2 if quick else 10)
     found: dict[tuple[float, float], list[float]] = {}
     for correlation, variance in SIGMAS[:3] if quick else SIGMAS:
-        drawn = [get_synthetic("low-rank", seed=seed + r, correlation=correlation, variance=variance) for r in (*range(repeats), 1000)]
+        drawn = [
+            get_synthetic("low-rank", seed=seed + r, correlation=correlation, variance=variance) for r in (*range(repeats), 1000)
+        ]
         penalties = (None, 0.03) if quick else runs.PLAIN_PENALTIES
-        tried = {p: runs.score(drawn[-1].train, drawn[-1].test, tv.methods.get("low-rank", tol=1e-3, penalty=p), None, seed) for p in penalties}
+        tried = {
+            p: runs.score(drawn[-1].train, drawn[-1].test, tv.methods.get("low-rank", tol=1e-3, penalty=p), None, seed)
+            for p in penalties
+        }
         method = tv.methods.get("low-rank", tol=1e-3, penalty=min(tried, key=lambda p: tried[p]))
         found[correlation, variance] = [runs.score(d.train, d.test, method, None, seed + r) for r, d in enumerate(drawn[:-1])]
     said = {pair: f"correlation {pair[0]:g}, variance {pair[1]:g}" for pair in found}

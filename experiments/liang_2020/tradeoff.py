@@ -163,7 +163,9 @@ class Claims:
         for e in epsilons:
             self.add(below(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), about))
 
-    def no_worse(self, said: str, left: str, right: str, epsilons: Sequence[float], margin: float = 0.0, about: str = "paper") -> None:
+    def no_worse(
+        self, said: str, left: str, right: str, epsilons: Sequence[float], margin: float = 0.0, about: str = "paper"
+    ) -> None:
         for e in epsilons:
             self.add(not_above(f"{said} at epsilon {e:g}", self.values(left, e), self.values(right, e), margin, about))
 

@@ -156,7 +156,10 @@ def kept(new: dict[str, Any]) -> None:
 
 def rows(stored: dict[str, Any]) -> str:
     """The table of the documentation."""
-    lines = ["| epsilon | releases | fault | refuted | 95 % interval | by the theorem alone | median bound (5 % to 95 % of runs) |", "|" + "---|" * 7]
+    lines = [
+        "| epsilon | releases | fault | refuted | 95 % interval | by the theorem alone | median bound (5 % to 95 % of runs) |",
+        "|" + "---|" * 7,
+    ]
     for r in stored["results"]:
         low, high = (100 * limit for limit in r["interval"])
         least, middle, most = r["bound"]

@@ -166,14 +166,22 @@ def rounds(quick: bool, seed: int) -> Result:
 def equations(quick: bool, seed: int) -> Result:
     """Four readings of the printed classification, over C2; eq. 27-28 for regression."""
     split = har_split(0, 20)
-    table = [readings.read(split, *how, C2, 10 if quick else 40) for how in readings.READINGS for C2 in readings.SIMILARITIES[:: 2 if quick else 1]]
+    table = [
+        readings.read(split, *how, C2, 10 if quick else 40)
+        for how in readings.READINGS
+        for C2 in readings.SIMILARITIES[:: 2 if quick else 1]
+    ]
     runs = {
         "eq. 27-28 with line 15, C2 = 10": as_printed(True),
-        "eq. 27-28 with line 15, C2 = 0.5": printed(synthetic_regression(0, False, rows=50, features=50), {"C1": 0.03, "C2": 0.5}),
+        "eq. 27-28 with line 15, C2 = 0.5": printed(
+            synthetic_regression(0, False, rows=50, features=50), {"C1": 0.03, "C2": 0.5}
+        ),
     }
     checks = []
     for rows, coordinator in readings.READINGS:
-        kindest = min((r for r in table if (r["rows"], r["coordinator"]) == (rows, coordinator)), key=lambda r: r["last objective"])
+        kindest = min(
+            (r for r in table if (r["rows"], r["coordinator"]) == (rows, coordinator)), key=lambda r: r["last objective"]
+        )
         said = f"{rows} rows, {coordinator}: the objective falls for some C2 (best: {kindest['C2']:g})"
         checks.append(computed(said, kindest["last objective"], kindest["first objective"]))
     checks += [computed(f"{n}: the objective falls", r["objective"][-1], r["objective"][0]) for n, r in runs.items()]
@@ -191,15 +199,27 @@ def equations(quick: bool, seed: int) -> Result:
         "the corrected updates reach liblinear's optimum (tests: 1e-6 relative on 20 problems and five C2)",
         checks=checks,
         axes={"y": "objective"},
-        settings={"table": table, "regression": runs, "note": "C1 enters none of the printed updates, so there is nothing else to tune"},
+        settings={
+            "table": table,
+            "regression": runs,
+            "note": "C1 enters none of the printed updates, so there is nothing else to tune",
+        },
     )
 
 
 def complexity_item(quick: bool, seed: int) -> Result:
     """Eq. 15 and 29: operations of one epoch."""
-    sizes = {"HAR, one participant": (347, 561), "HAR, all rows at the server": (20 * 347, 561), "synthetic, one participant": (140, 200)}
+    sizes = {
+        "HAR, one participant": (347, 561),
+        "HAR, all rows at the server": (20 * 347, 561),
+        "synthetic, one participant": (140, 200),
+    }
     table = {
-        name: {"classification": complexity.classification(*size), "regression": complexity.regression(*size), "L d + d + L": complexity.approximation(*size)}
+        name: {
+            "classification": complexity.classification(*size),
+            "regression": complexity.regression(*size),
+            "L d + d + L": complexity.approximation(*size),
+        }
         for name, size in sizes.items()
     }
     one = table["HAR, one participant"]
@@ -215,8 +235,17 @@ def complexity_item(quick: bool, seed: int) -> Result:
         f"{ratio:.2f} times as many",
         "a dual coordinate step needs two products and one sum per feature (4 operations): `benchmarks/svm.py` measures it",
         checks=[
-            near("regression costs twice as much (within 15 %)", [ratio, ratio], 2.0, 0.15, quantity="operations of an epoch", place="section 5.3"),
-            computed("the approximation of section 4.3 keeps its factor from one participant to all (1 %)", abs(few / many - 1.0), 0.01),
+            near(
+                "regression costs twice as much (within 15 %)",
+                [ratio, ratio],
+                2.0,
+                0.15,
+                quantity="operations of an epoch",
+                place="section 5.3",
+            ),
+            computed(
+                "the approximation of section 4.3 keeps its factor from one participant to all (1 %)", abs(few / many - 1.0), 0.01
+            ),
         ],
         settings={"table": table},
     )
@@ -266,7 +295,10 @@ def waiting(quick: bool, seed: int) -> Result:
         PAPER,
         "the longest benchmark epoch that participants report is a T_wait in which (nearly) all answer (section 7.2.2)",
         "the maximum from the list of received values",
-        "; ".join(f"{n}: T_wait {r['T_wait']:.3g} s, {r['answered']:.1%} answer, {r['complete rounds']:.0%} of the rounds are complete" for n, r in table.items()),
+        "; ".join(
+            f"{n}: T_wait {r['T_wait']:.3g} s, {r['answered']:.1%} answer, {r['complete rounds']:.0%} of the rounds are complete"
+            for n, r in table.items()
+        ),
         "`benchmark_seconds` measures a participant on made-up rows of public size, `agreed_waiting_time` takes the longest or a share",
         checks=[positive(f"{n}: more than 99 % answer", s - 0.99) for n, s in shares.items()],
         axes={"y": "share answered"},

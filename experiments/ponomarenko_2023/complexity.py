@@ -15,7 +15,12 @@ def regression(rows: int, features: int) -> Counts:
     """Eq. 29: alpha+ and alpha- each, w and v twice for every row, and the end of an epoch."""
     L, d = rows, features
     alpha = L * (2 * d + d + d + 3 + 1)
-    return {"alpha": 2 * alpha, "w": L * (2 * d + 2 * d + 2), "v": L * (2 * d + 2 * d + 2 + 2), "end": 4 * d + 4 * d + 4 * d + 4 + 2 + 1}
+    return {
+        "alpha": 2 * alpha,
+        "w": L * (2 * d + 2 * d + 2),
+        "v": L * (2 * d + 2 * d + 2 + 2),
+        "end": 4 * d + 4 * d + 4 * d + 4 + 2 + 1,
+    }
 
 
 def total(counts: Counts) -> int:

@@ -99,7 +99,9 @@ def operations(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 
 def solved(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     keys = ("rows", "features", "directions left free", "epochs", "epochs in the paper")
-    return [*keys, "rows recovered"], [[*(r[k] for k in keys), f"{np.mean(r['recovered']):.0%}"] for r in document["settings"]["table"]]
+    return [*keys, "rows recovered"], [
+        [*(r[k] for k in keys), f"{np.mean(r['recovered']):.0%}"] for r in document["settings"]["table"]
+    ]
 
 
 TABLES = {

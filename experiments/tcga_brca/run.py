@@ -22,7 +22,10 @@ from taskveil.estimators.concordance import concordance
 from taskveil.estimators.metrics import over_tasks
 
 RESULTS = Path(__file__).parent / "results.json"
-BOUNDS = {"features": {"age_at_index": [0, 100], "*": [0, 1]}, "target": [0, 3650]}  # from what the columns mean: years, yes or no
+BOUNDS = {
+    "features": {"age_at_index": [0, 100], "*": [0, 1]},
+    "target": [0, 3650],
+}  # from what the columns mean: years, yes or no
 PUBLISHED = {"FedAdam": 0.815, "FedAdagrad": 0.813, "FedAvg": 0.732, "Scaffold": 0.687, "pooled": 0.676}  # FLamby, none private
 PLAIN = ("local", "pooled", "mean", "together")
 

@@ -63,7 +63,10 @@ class Algorithm1:
     def __init__(self, block: TaskBlock, ridge: float, runs: Runs, rng: np.random.Generator, model_bound: float = 1.0) -> None:
         self.block, self.ridge, self.runs, self.rng = block, ridge, runs, rng
         self.squares = block.kind == "regression"
-        self.rows = [(np.asarray(block.X[r], dtype=float), np.asarray(block.y[r, 0], dtype=float)) for r in map(block.rows, range(block.n_tasks))]
+        self.rows = [
+            (np.asarray(block.X[r], dtype=float), np.asarray(block.y[r, 0], dtype=float))
+            for r in map(block.rows, range(block.n_tasks))
+        ]
         self.sensitivity = 4 * (model_bound + 1) if self.squares else 2.0  # of n times the mean gradient, C1 = C2 = 1
         self.state = self._start()
 

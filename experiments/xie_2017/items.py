@@ -89,7 +89,9 @@ def objective_result(item: str, panels: dict[str, str], quick: bool, claim: str,
         for side, found in both.items():
             for e in epsilons(name, quick):
                 messages = found["messages"] if side == "as printed" else found[e]["messages"]
-                series[f"{panel} {side}, {label(e)}"] = line(messages, found[e]["objective"], f"{panel}: {name}, {side}", label(e))
+                series[f"{panel} {side}, {label(e)}"] = line(
+                    messages, found[e]["objective"], f"{panel}: {name}, {side}", label(e)
+                )
             ends = ", ".join(f"{label(e)}: {mean(found[e]['objective'][..., -1])}" for e in epsilons(name, quick))
             said[side].append(f"{name}, from {mean(found[None]['objective'][..., 0])}: {ends}")
     names = list(panels.values())
@@ -129,7 +131,9 @@ def error_result(item: str, name: str, quick: bool, claim: str, value: str) -> R
     chosen, found = epsilons(name, quick), printed(name, quick)
     measure = "MSE" if SETTINGS[name].kind == "regression" else "error rate"
     series = {
-        f"{label(e)}, task {t + 1}": line(found["messages"], found[e]["first tasks"][..., t], f"as printed, {label(e)}", f"task {t + 1}")
+        f"{label(e)}, task {t + 1}": line(
+            found["messages"], found[e]["first tasks"][..., t], f"as printed, {label(e)}", f"task {t + 1}"
+        )
         for e in chosen
         for t in range(SHOWN_TASKS)
     }
@@ -162,7 +166,9 @@ def error_checks(name: str, quick: bool) -> list[Check]:
     tasks = {e: wobble(np.moveaxis(found[e]["first tasks"], -1, -2)).mean(axis=-1) for e in (most, least)}
     ends = {e: found[e]["error"][..., -1] for e in chosen}
     checks = [
-        below(f"the error of the first five tasks fluctuates less at epsilon {most:g} than at {least:g}", tasks[most], tasks[least]),
+        below(
+            f"the error of the first five tasks fluctuates less at epsilon {most:g} than at {least:g}", tasks[most], tasks[least]
+        ),
         below("privacy costs accuracy", ends[None][:, 0], ends[least].mean(axis=1)),
     ]
     for e in chosen[1:]:

@@ -58,7 +58,9 @@ def size_of(quick: bool) -> Size:
 
 def checkpoints(messages: int, points: int = 40) -> list[int]:
     """Where a curve is measured: rising, from 0 to the end."""
-    return sorted({0, *np.round(np.linspace(0, messages, points)).astype(int).tolist(), *(k for k in (1, 3, 10, 30) if k < messages)})
+    return sorted(
+        {0, *np.round(np.linspace(0, messages, points)).astype(int).tolist(), *(k for k in (1, 3, 10, 30) if k < messages)}
+    )
 
 
 class Curve:
@@ -86,7 +88,9 @@ def printed(name: str, quick: bool, messages: int | None = None, rate: float = 1
     each: list[float | None] = [None, *(e for e in setting.epsilons for _ in range(noise))]
     parts = []
     for seed in range(size.data if draws is None else draws):
-        runs = Runs.of([setting.step] * len(each), [setting.threshold] * len(each), [setting.first_of(e) for e in each], each, rate)
+        runs = Runs.of(
+            [setting.step] * len(each), [setting.threshold] * len(each), [setting.first_of(e) for e in each], each, rate
+        )
         parts.append(one_batch(setting, runs, seed, messages or size.messages, forms=messages is None))
     return {"messages": parts[0]["messages"], **{e: _of_epsilon(parts, each, e) for e in dict.fromkeys(each)}}
 
@@ -151,7 +155,12 @@ def tuned(name: str, epsilon: float, quick: bool) -> dict[str, Any]:
     messages = trial["messages"][1 + point]
     runs = Runs.of([step[best]] * size.noise, [threshold[best]] * size.noise, *(s[: size.noise] for s in same))
     parts = [one_batch(setting, runs, seed, messages) for seed in range(size.data)]
-    chosen = {"step": float(step[best]), "penalty": float(threshold[best] / step[best]), "messages": int(messages), "tried": size.tried}
+    chosen = {
+        "step": float(step[best]),
+        "penalty": float(threshold[best] / step[best]),
+        "messages": int(messages),
+        "tried": size.tried,
+    }
     return {"setting": chosen, **{form: np.stack([p["forms"][form] for p in parts]) for form in FORMS}}
 
 
@@ -216,5 +225,3 @@ def composed(epsilon: float, messages: int, rate: float = 1.0) -> float:
     """
     one = float(np.log1p(rate * np.expm1(epsilon)))
     return best_epsilon([Charge(PureEvent(one), messages)], DELTA)[0]
-
-

@@ -87,9 +87,7 @@ def train(
 ):
     method, public, plan = setting(preset, delays, seed, relaxation)
     watch = Watch(method, block, target, every)
-    virtual_clock.run(
-        Run(method, public, plan, source=insecure_seeded_noise(0)), block, synchronous=synchronous, watch=watch
-    )
+    virtual_clock.run(Run(method, public, plan, source=insecure_seeded_noise(0)), block, synchronous=synchronous, watch=watch)
     return watch
 
 

@@ -299,8 +299,12 @@ def optional(rule: Rule) -> AnyOf:
 
 
 def check_table(
-    values: Mapping[str, Any], rules: Mapping[str, Rule], where: str = "", error: type[InputError] = OptionError,
-    required: Collection[str] = (), closed: bool = True,
+    values: Mapping[str, Any],
+    rules: Mapping[str, Rule],
+    where: str = "",
+    error: type[InputError] = OptionError,
+    required: Collection[str] = (),
+    closed: bool = True,
 ) -> None:
     """Every value keeps its rule, none that is required is missing, and (if `closed`) no name is unknown."""
     before = f"{where}: " if where else ""

@@ -40,9 +40,7 @@ class Table(Generic[T]):
             return self._entries[name]
         close = difflib.get_close_matches(str(name), self._entries, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UnknownName(
-            f"unknown {self.kind} {name!r}: expected one of {', '.join(sorted(self._entries))}{hint}"
-        )
+        raise UnknownName(f"unknown {self.kind} {name!r}: expected one of {', '.join(sorted(self._entries))}{hint}")
 
     def names(self) -> list[str]:
         """All names, sorted."""

@@ -136,9 +136,7 @@ def test_the_check_rejects_releases_that_are_charged_one_by_one():
 def test_a_released_value_has_the_shape_of_the_total(name, contribution):
     source = insecure_seeded_noise(1)
     planned = planned_with(name, contribution)
-    made = release(
-        planned, contribution.clip(messages(contribution)), Recording(Watched()), source, way(name)
-    )
+    made = release(planned, contribution.clip(messages(contribution)), Recording(Watched()), source, way(name))
     assert made.value.shape == contribution.total_shape and np.isfinite(made.value).all()
     assert made.event == planned.event
 
@@ -160,10 +158,7 @@ def test_a_calibrated_mechanism_costs_at_most_its_parameter_and_hardly_less(name
 def test_replace_one_never_needs_less_noise_than_add_remove(name, contribution):
     kind = MECHANISMS.get(name)
     if kind.family in ("gaussian", "pure"):
-        scales = [
-            kind.calibrated(contribution, n, 0.5).scale
-            for n in (Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE)
-        ]
+        scales = [kind.calibrated(contribution, n, 0.5).scale for n in (Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE)]
         assert scales[0] < scales[1]
 
 
@@ -188,9 +183,7 @@ def test_noise_on_messages_refuses_to_be_added_to_a_sum():
     contribution = OuterSum(4, 1.5)
     planned = planned_with("model-laplace", contribution)
     with pytest.raises(OptionError, match="own message"):
-        release(
-            planned, contribution.clip(messages(contribution)), Recording(Watched()), insecure_seeded_noise(0)
-        )
+        release(planned, contribution.clip(messages(contribution)), Recording(Watched()), insecure_seeded_noise(0))
 
 
 def test_a_release_clipped_for_another_contribution_is_refused_before_the_charge():

@@ -41,14 +41,10 @@ def numbers(models) -> list[np.ndarray]:
 def agree(one, two, tolerance: float) -> None:
     for a, b in zip(numbers(one), numbers(two), strict=True):
         if a.dtype.kind == "f":
-            np.testing.assert_allclose(
-                a, b, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0)))
-            )
+            np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * max(1.0, float(np.abs(a).max(initial=0.0))))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SYNCHRONOUS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SYNCHRONOUS])
 def test_a_method_gives_the_same_models_in_process_and_over_flower(name):
     require("flower")
     here, there = fitted(name), fitted(name, runtime="flower")
@@ -91,9 +87,7 @@ def test_a_planted_change_in_one_message_is_noticed(monkeypatch):
     from taskveil.runtime.site import Site
 
     whole = Site.handle
-    monkeypatch.setattr(
-        Site, "handle", lambda self, data: b"" if self.name == "site-1" else whole(self, data)
-    )
+    monkeypatch.setattr(Site, "handle", lambda self, data: b"" if self.name == "site-1" else whole(self, data))
     from taskveil.runtime.driver import Rules
 
     here = fitted("subspace")

@@ -53,9 +53,7 @@ def test_the_prox_agrees_with_a_generic_optimiser(name):
     V = structure.prox(W, 0.4)
     best = prox_objective(structure, V, W, 0.4)
     reached = min(
-        minimize(
-            lambda v: prox_objective(structure, v.reshape(W.shape), W, 0.4), start.ravel(), method="L-BFGS-B"
-        ).fun
+        minimize(lambda v: prox_objective(structure, v.reshape(W.shape), W, 0.4), start.ravel(), method="L-BFGS-B").fun
         for start in (W, 0.5 * W, V + 0.1 * rng.standard_normal(W.shape))
     )
     assert best <= reached + 1e-10
@@ -90,9 +88,7 @@ def test_the_conjugate_satisfies_fenchel_young_with_equality_at_the_prox(name):
     V = structure.prox(W, 0.3)
     G = (W - V) / 0.3
     shrunk = G * (1.0 - 1e-12)  # rounding must not put a norm's subgradient outside the dual ball
-    assert structure.value(V) + structure.conjugate(shrunk) == pytest.approx(
-        np.sum(V * G), rel=1e-8, abs=1e-8
-    )
+    assert structure.value(V) + structure.conjugate(shrunk) == pytest.approx(np.sum(V * G), rel=1e-8, abs=1e-8)
     for _ in range(30):
         other = rng.standard_normal(W.shape)
         assert structure.value(other) + structure.conjugate(shrunk) >= np.sum(other * shrunk) - 1e-9

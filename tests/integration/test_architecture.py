@@ -25,9 +25,7 @@ def trace():
     pytest.importorskip("jax")
     command = [sys.executable, "-m", "tools.walk", "--json"]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    done = subprocess.run(
-        command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
-    )
+    done = subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -75,10 +75,7 @@ def model(place: Path) -> None:
 
 
 def ledgers(place: Path) -> None:
-    assert (
-        call(["ledger", "set", "small", "--epsilon", "0.5", "--delta", "1e-5", "--ledger", f"sqlite:///{place}/small.db"])
-        == 0
-    )
+    assert call(["ledger", "set", "small", "--epsilon", "0.5", "--delta", "1e-5", "--ledger", f"sqlite:///{place}/small.db"]) == 0
     (place / "other.db").write_bytes(b"SQLite format 3\x00" + bytes(200))
 
 

@@ -37,9 +37,7 @@ print(done)
 def race(url: str) -> dict[str, float]:
     for observer, limit in (("server", 2 * LIMIT), ("other-tasks", LIMIT)):  # the tighter one decides
         Book(url).set_limit(Key("shared", observer=observer), limit, DELTA)
-    workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER, url], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)
-    ]
+    workers = [subprocess.Popen([sys.executable, "-c", WORKER, url], stdout=subprocess.PIPE, text=True) for _ in range(PROCESSES)]
     counts = [int(worker.communicate(timeout=240)[0]) for worker in workers]
     assert all(worker.returncode == 0 for worker in workers)
     book = Book(url)

@@ -50,9 +50,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen:
     env = os.environ | {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
     name = "-".join(a.strip("-").replace("/", "_")[-20:] for a in arguments[:3])
     with open(folder / f"{name}.log", "w") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "taskveil.cli", *arguments], env=env, stdout=log, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen([sys.executable, "-m", "taskveil.cli", *arguments], env=env, stdout=log, stderr=subprocess.STDOUT)
 
 
 def test_three_sites_complete_a_secure_subspace_fit(folder: Path):

@@ -27,9 +27,7 @@ def within_bound(clipped: np.ndarray, norm: float) -> bool:
     """The check of this file: no rounding, so it also sees a bound missed by one unit in the last place."""
     from fractions import Fraction
 
-    return bool(np.isfinite(clipped).all()) and all(
-        exact_square_norm(row) <= Fraction(norm) ** 2 for row in clipped
-    )
+    return bool(np.isfinite(clipped).all()) and all(exact_square_norm(row) <= Fraction(norm) ** 2 for row in clipped)
 
 
 @settings(max_examples=120, deadline=None)
@@ -171,9 +169,7 @@ def test_a_task_gram_without_the_growth_in_tasks_is_rejected():
     gram = TaskGram(20, 3, 1.0)
     from taskveil.privacy.contributions import Sensitivity
 
-    assert not respects(
-        gram, Neighbours.ADD_REMOVE, Sensitivity(l2=1.0, nuclear=1.0), np.random.default_rng(0)
-    )
+    assert not respects(gram, Neighbours.ADD_REMOVE, Sensitivity(l2=1.0, nuclear=1.0), np.random.default_rng(0))
 
 
 def test_row_sums_are_clipped_row_by_row_and_refuse_raw_sums():

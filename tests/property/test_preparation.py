@@ -74,9 +74,7 @@ def test_replacing_a_task_leaves_every_other_task_bitwise_the_same(data, labels,
         other["age"] = data.draw(st.sampled_from([np.nan, 1e300, 7.0]))
     options = {"task": "site", "target": "days", "kind": "classification" if labels else "regression", "unit": "task"}
     bounds = BOUNDS if scaling == "declared" or missing == "impute-bounds" else {"classes": ["no", "yes"]}
-    before, after = (
-        prepare(table(p), bounds, scaling=scaling, missing=missing, **options) for p in (parts, [*parts[:2], other])
-    )
+    before, after = (prepare(table(p), bounds, scaling=scaling, missing=missing, **options) for p in (parts, [*parts[:2], other]))
     check_task_law(before, after, "t2")
 
 
@@ -198,9 +196,7 @@ def test_the_sign_of_a_zero_in_another_row_does_not_tell_of_a_value_that_had_to_
     changed = whole.copy()
     changed.loc[1, ["age", "days"]] = value
     for scaling in ("declared", "none"):
-        check_record_law(
-            *(by_row(t, scaling=scaling, missing="impute-bounds") for t in (whole, changed))
-        )
+        check_record_law(*(by_row(t, scaling=scaling, missing="impute-bounds") for t in (whole, changed)))
 
 
 def test_a_missing_cell_is_filled_the_same_whatever_other_rows_hold(visits):

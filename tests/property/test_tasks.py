@@ -164,9 +164,7 @@ def test_clipping_to_bounds_lands_inside_and_changes_nothing_inside(X, first, se
 
 
 @quick
-@given(
-    st.lists(st.one_of(st.integers(-5, 5), labels, st.integers(-5, 5).map(float)), min_size=1, max_size=20)
-)
+@given(st.lists(st.one_of(st.integers(-5, 5), labels, st.integers(-5, 5).map(float)), min_size=1, max_size=20))
 def test_identifiers_that_read_the_same_are_the_same_task(ids):
     codes, names = factorize(np.asarray(ids, dtype=object))
     text = [str(int(i)) if isinstance(i, float) else str(i) for i in ids]

@@ -159,9 +159,7 @@ def test_the_reference_density_of_the_two_sided_wishart_falls_exponentially_alon
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("d", [1, 6])
-def test_one_sided_wishart_noise_shows_an_absent_task_with_probability_one_minus_exp_minus_epsilon(
-    d, epsilon
-):
+def test_one_sided_wishart_noise_shows_an_absent_task_with_probability_one_minus_exp_minus_epsilon(d, epsilon):
     """docs/theory/model-protected.md#wishart. 4000 draws; the exact binomial test at 1e-6."""
     contribution = OuterSum(d, 1.3)
     mechanism = PaperWishart.calibrated(contribution, "replace-one", epsilon, "paper")

@@ -90,10 +90,7 @@ def smallest_p_value(first: np.ndarray, second: np.ndarray) -> float:
     averages."""
     tests = [stats.ks_2samp(first.ravel(), second.ravel(), method="asymp").pvalue]
     for shift in (24, 0):
-        counts = [
-            np.bincount((x.ravel() >> np.uint32(shift)) & np.uint32(255), minlength=256)
-            for x in (first, second)
-        ]
+        counts = [np.bincount((x.ravel() >> np.uint32(shift)) & np.uint32(255), minlength=256) for x in (first, second)]
         table = np.stack(counts)
         tests.append(stats.chi2_contingency(table[:, table.sum(axis=0) > 0]).pvalue)
     tests.append(stats.ks_2samp(first.mean(axis=1), second.mean(axis=1)).pvalue)

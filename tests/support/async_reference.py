@@ -40,9 +40,7 @@ def plan_of(method: AsyncMTL, public: PublicInfo, epsilon=None, delta=1e-5, unit
     return make_plan(method.requests(public, budget), budget)
 
 
-def run(
-    method: AsyncMTL, block: TaskBlock, plan: Plan, seed=1, public=None, account=None, **more
-) -> RunRecord:
+def run(method: AsyncMTL, block: TaskBlock, plan: Plan, seed=1, public=None, account=None, **more) -> RunRecord:
     public = public or public_of(block)
     account = account or MemoryAccount()
     return virtual_clock.run(Run(method, public, plan, account, insecure_seeded_noise(seed)), block, **more)

@@ -26,9 +26,7 @@ def make_block(
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     n = int(offsets[-1])
     X = rng.standard_normal((n, n_features)) + shift * rng.standard_normal(n_features)
-    W = np.einsum(
-        "mok,kd->mod", rng.standard_normal((n_tasks, n_outputs, 2)), rng.standard_normal((2, n_features))
-    )
+    W = np.einsum("mok,kd->mod", rng.standard_normal((n_tasks, n_outputs, 2)), rng.standard_normal((2, n_features)))
     scores = np.einsum("nd,nod->no", X - X.mean(axis=0), np.repeat(W, sizes, axis=0))
     y = scores + noise * rng.standard_normal(scores.shape)
     y = np.where(y > 0, 1.0, -1.0) if kind == "classification" else y + 3.0

@@ -41,9 +41,7 @@ def relationship_bounds(block, loss: str, W, b, penalty: float) -> tuple[float, 
     """The same for (penalty/2)|W|_*^2, whose conjugate is |G|_2^2 / (2 penalty)."""
     fit, slopes, G = _fit_and_slopes(block, loss, W, b)
     objective = fit + 0.5 * penalty * np.linalg.norm(W, "nuc") ** 2
-    return float(objective), -_mean_conjugates(block, loss, slopes, 1.0) - np.linalg.norm(G, 2) ** 2 / (
-        2 * penalty
-    )
+    return float(objective), -_mean_conjugates(block, loss, slopes, 1.0) - np.linalg.norm(G, 2) ** 2 / (2 * penalty)
 
 
 def _fit_and_slopes(block, loss, W, b):
@@ -64,9 +62,7 @@ def _fit_and_slopes(block, loss, W, b):
 
 
 def _mean_conjugates(block, loss, slopes, scale) -> float:
-    return float(
-        sum(np.mean(_conjugate(loss, scale * u, block.y[block.rows(i), 0])) for i, u in enumerate(slopes))
-    )
+    return float(sum(np.mean(_conjugate(loss, scale * u, block.y[block.rows(i), 0])) for i, u in enumerate(slopes)))
 
 
 def _balanced(u, y):

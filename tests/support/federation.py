@@ -97,10 +97,7 @@ class Trial:
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
-                if (
-                    str(self.folder).encode() in (path / "environ").read_bytes()
-                    and int(path.name) != os.getpid()
-                ):
+                if str(self.folder).encode() in (path / "environ").read_bytes() and int(path.name) != os.getpid():
                     found.append(int(path.name))
             except OSError:
                 continue
@@ -144,8 +141,7 @@ class Trial:
 
     def _write_config(self, run: str, deadline: int, min_sites: int) -> None:
         sites = "".join(
-            f'\n[[sites]]\nname = "{s}"\ntasks = ["{s}"]\nkey = "keys/{s}.pub"\nrows = [{ROWS}]\n'
-            for s in self.sites
+            f'\n[[sites]]\nname = "{s}"\ntasks = ["{s}"]\nkey = "keys/{s}.pub"\nrows = [{ROWS}]\n' for s in self.sites
         )
         (self.folder / "federation.toml").write_text(
             f'[federation]\nname = "trial"\nhost = "127.0.0.1"\nport = {self.port}\n\n'
@@ -158,9 +154,7 @@ class Trial:
         X = rng.uniform(-1, 1, (ROWS, len(FEATURES)))
         y = X @ np.array([1.0, -0.5, 0.3]) * (1 + 0.2 * i) + 0.1 * rng.standard_normal(ROWS)
         lines = [",".join([*FEATURES, "y", "task"])]
-        lines += [
-            ",".join([*(f"{v:.6f}" for v in row), f"{t:.6f}", site]) for row, t in zip(X, np.clip(y, -3, 3))
-        ]
+        lines += [",".join([*(f"{v:.6f}" for v in row), f"{t:.6f}", site]) for row, t in zip(X, np.clip(y, -3, 3))]
         (self.folder / f"{site}.csv").write_text("\n".join(lines) + "\n")
 
 

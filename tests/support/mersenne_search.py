@@ -21,11 +21,7 @@ def first_words(seeds: np.ndarray, count: int = 3) -> np.ndarray:
     words = []
     for i in range(count):
         mixed = (state[i] & np.uint32(0x80000000)) | (state[i + 1] & np.uint32(0x7FFFFFFF))
-        y = (
-            state[i + 397]
-            ^ (mixed >> np.uint32(1))
-            ^ np.where(mixed & np.uint32(1), np.uint32(0x9908B0DF), np.uint32(0))
-        )
+        y = state[i + 397] ^ (mixed >> np.uint32(1)) ^ np.where(mixed & np.uint32(1), np.uint32(0x9908B0DF), np.uint32(0))
         y ^= y >> np.uint32(11)
         y ^= (y << np.uint32(7)) & np.uint32(0x9D2C5680)
         y ^= (y << np.uint32(15)) & np.uint32(0xEFC60000)
@@ -33,9 +29,7 @@ def first_words(seeds: np.ndarray, count: int = 3) -> np.ndarray:
     return np.stack(words, axis=1)
 
 
-def guess_input(
-    residue: np.ndarray, candidates: list[np.ndarray], hint: int, unknown_bits: int
-) -> int | None:
+def guess_input(residue: np.ndarray, candidates: list[np.ndarray], hint: int, unknown_bits: int) -> int | None:
     """Which candidate was masked, if some seed explains it: the `2^unknown_bits` seeds that agree with
     `hint` are tried.
     96 bits must match, so a mask without a short seed is never explained by accident.

@@ -19,9 +19,7 @@ def composition_bound_by_hand(epsilons: list[float], delta: float) -> float:
     if delta == 0:
         return total
     first = drift + math.sqrt(sum(2 * e**2 * math.log(1 / delta) for e in epsilons))
-    second = drift + math.sqrt(
-        sum(2 * e**2 * math.log(math.e + math.sqrt(squares) / delta) for e in epsilons)
-    )
+    second = drift + math.sqrt(sum(2 * e**2 * math.log(math.e + math.sqrt(squares) / delta) for e in epsilons))
     return min(total, first, second)
 
 
@@ -61,6 +59,4 @@ def two_sided_wishart_log_density_2x2(Z: np.ndarray, c: float, points: int = 600
     u, weight = -c * np.log1p(-t), 1 / points  # midpoint rule in the exponential's own quantiles
     x, y = (max(a, 0.0) + u)[:, None], (max(b, 0.0) + u)[None, :]
     width = 2 * np.minimum(np.sqrt(x * y), np.sqrt((x - a) * (y - b)))
-    return (
-        math.log(float((width * weight * weight).sum()) * c * c) + ((a + b) / 2 - max(a, 0) - max(b, 0)) / c
-    )
+    return math.log(float((width * weight * weight).sum()) * c * c) + ((a + b) / 2 - max(a, 0) - max(b, 0)) / c

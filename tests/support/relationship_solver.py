@@ -57,9 +57,7 @@ def relationship_optimum(
     solution = run(joint, joint.start(), rounds=rounds, tol=tol)
     W = Relationship().matrix(solution.W)
     omega = Relationship().covariance(W.T @ W)
-    return RelationshipSolution(
-        solution.W, solution.intercepts, omega, solution.objective, solution.gap, solution.rounds
-    )
+    return RelationshipSolution(solution.W, solution.intercepts, omega, solution.objective, solution.gap, solution.rounds)
 
 
 def alternate(

@@ -12,9 +12,7 @@ from taskveil.runtime.secure.masks import add_mask
 def parties(inputs: np.ndarray, settings: SecureSettings) -> tuple[SecureServer, dict[int, SecureClient]]:
     identities = [Identity() for _ in range(settings.n_sites)]
     roster = {task: identity.public for task, identity in enumerate(identities)}
-    clients = {
-        t: SecureClient(t, settings, identities[t], roster, inputs[t]) for t in range(settings.n_sites)
-    }
+    clients = {t: SecureClient(t, settings, identities[t], roster, inputs[t]) for t in range(settings.n_sites)}
     return SecureServer(settings, roster), clients
 
 
@@ -30,17 +28,12 @@ def conversation(n_tasks: int = 3):
         outgoing = server.step(replies)
 
 
-def unmasked_by_colluders(
-    server: SecureServer, clients: dict[int, SecureClient], victim: int, colluders: set[int]
-) -> np.ndarray:
+def unmasked_by_colluders(server: SecureServer, clients: dict[int, SecureClient], victim: int, colluders: set[int]) -> np.ndarray:
     """The victim's masked input minus every mask the server and its colluders can compute (complete
     graph)."""
     settings, ring = server.settings, server.settings.ring
     value = server.transcript[2][victim].values.copy()
-    shares = {
-        holder + 1: dict(zip(m.self_owners, m.self_shares))[victim]
-        for holder, m in server.transcript[4].items()
-    }
+    shares = {holder + 1: dict(zip(m.self_owners, m.self_shares))[victim] for holder, m in server.transcript[4].items()}
     seed = shamir.combine(shares, settings.threshold)
     add_mask(value, client_module.self_mask_key(server.round_id, victim, seed), ring, positive=False)
     public = server.transcript[0][victim].mask_key

@@ -79,9 +79,7 @@ def view_of(method: Method, public: PublicInfo, plan: Plan, round: int, mix: str
 
 def admissible() -> st.SearchStrategy[tuple[str, str, int, int]]:
     """(rows, mix, round, seed)."""
-    return st.tuples(
-        st.sampled_from(ROWS), st.sampled_from((*MIXES, "each its own")), st.integers(0, 2), st.integers(0, 2**31)
-    )
+    return st.tuples(st.sampled_from(ROWS), st.sampled_from((*MIXES, "each its own")), st.integers(0, 2), st.integers(0, 2**31))
 
 
 def answer(name: str, kind: str, case: str, mix: str, round: int, seed: int, **more: Any) -> list[np.ndarray]:

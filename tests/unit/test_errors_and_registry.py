@@ -34,8 +34,6 @@ def test_an_unknown_name_lists_the_known_ones_and_a_near_one():
     table = Table("loss")
     table.add("squared", 1)
     table.add("logistic", 2)
-    with pytest.raises(
-        errors.UnknownName, match=r"unknown loss 'sqared': expected one of logistic, squared; did you mean"
-    ):
+    with pytest.raises(errors.UnknownName, match=r"unknown loss 'sqared': expected one of logistic, squared; did you mean"):
         table.get("sqared")
     assert table.names() == ["logistic", "squared"] and "squared" in table and len(table) == 2

@@ -1,8 +1,8 @@
 """Faults that need no thought, made from the syntax tree: dropped checks and changed formulas.
 
-    guard    `if test: raise ...` never raises
-    order    < becomes <=, >= becomes >, and so on
-    formula  + - * / ** change places; sqrt(x) becomes x; a number grows by one
+guard    `if test: raise ...` never raises
+order    < becomes <=, >= becomes >, and so on
+formula  + - * / ** change places; sqrt(x) becomes x; a number grows by one
 """
 
 from __future__ import annotations

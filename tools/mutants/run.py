@@ -48,9 +48,7 @@ def preload() -> None:
     assert not any(name.split(".")[0] == "taskveil" for name in sys.modules)
 
 
-def run_all(
-    mutants: Sequence[Mutant | tuple[str, ...]], jobs: int, known: dict[str, float] | None = None
-) -> Iterator[Outcome]:
+def run_all(mutants: Sequence[Mutant | tuple[str, ...]], jobs: int, known: dict[str, float] | None = None) -> Iterator[Outcome]:
     """Outcomes as they come. A tuple of tests instead of a mutant asks for the unchanged package.
 
     `known` holds the seconds of single tests.

@@ -199,9 +199,7 @@ def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gau
     )  # fmt: skip
 
 
-def _result(
-    first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int
-) -> AuditResult:
+def _result(first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int) -> AuditResult:
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
     found = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)

@@ -56,9 +56,7 @@ def clopper_pearson(successes: np.ndarray, runs: int, alpha: float) -> tuple[np.
     return np.where(inside_low, low, 0.0), np.where(inside_high, high, 1.0)
 
 
-def epsilon_bound(
-    more: np.ndarray, more_runs: int, fewer: np.ndarray, fewer_runs: int, delta: float, alpha: float
-) -> np.ndarray:
+def epsilon_bound(more: np.ndarray, more_runs: int, fewer: np.ndarray, fewer_runs: int, delta: float, alpha: float) -> np.ndarray:
     """max(0, log((p1 - delta)/p0)) with confidence 1 - alpha from counts of one event in both worlds; vectorised."""
     p1 = clopper_pearson(more, more_runs, alpha / 2)[0] - delta
     p0 = clopper_pearson(fewer, fewer_runs, alpha / 2)[1]
@@ -108,9 +106,7 @@ def _candidates(s0: np.ndarray, s1: np.ndarray) -> np.ndarray:
     return np.unique(np.concatenate([*picked, *ends]))
 
 
-def held_out_bound(
-    test: Test, first: Scores, second: Scores, delta: float, alpha: float, bound: Bound = epsilon_bound
-) -> float:
+def held_out_bound(test: Test, first: Scores, second: Scores, delta: float, alpha: float, bound: Bound = epsilon_bound) -> float:
     """The bound of a chosen test on runs that took no part in choosing it."""
     if test.score == "none":
         return 0.0

@@ -117,9 +117,7 @@ class _Recorder(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return self.inner.start()
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         state, billboard = self.inner.step(state, releases, accepted)
         seen = dict(releases) if self.observer != "other-tasks" else {}
         if self.observer != "server":

@@ -27,12 +27,8 @@ def wishart_membership(epsilon: float = 1.0, dimension: int = 5, runs: int = 400
     for name in NAMES:
         case = setting(name, epsilon, 1e-5, "add-remove", dimension)
         score = support(case.totals[1])
-        scores[name] = {
-            world: score(case.outputs(w, runs, source.at(w, name))) for w, world in enumerate(("absent", "present"))
-        }
-    rates = {
-        name: {world: float(np.mean(values < -1e-9)) for world, values in both.items()} for name, both in scores.items()
-    }
+        scores[name] = {world: score(case.outputs(w, runs, source.at(w, name))) for w, world in enumerate(("absent", "present"))}
+    rates = {name: {world: float(np.mean(values < -1e-9)) for world, values in both.items()} for name, both in scores.items()}
     certain = rates["paper-wishart"]["absent"]
     sentence = (
         f"At a claimed epsilon of {epsilon:g} the paper's noise proves a task absent in {100 * certain:.0f} % of runs (theory: "

@@ -18,8 +18,7 @@ __all__ = ["evaluate", "names"]
 PAPER_STRONG_CONVEXITY = 1e-3
 """mu of MP-MTL section 5.2."""
 GROUP_PRIVACY_CAVEAT = (
-    "group privacy over all rows of a task: sound, and very noisy; "
-    "accountants for the task as the unit do better"
+    "group privacy over all rows of a task: sound, and very noisy; accountants for the task as the unit do better"
 )
 
 

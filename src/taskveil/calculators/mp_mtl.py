@@ -115,9 +115,7 @@ def theorem(
     16. `index` is k of Lemmas 1 and 2 (how many singular values or rows survive the threshold), `norm_bound`
     K, `smoothness` L, `strong_convexity` mu < L.
     """
-    positive(
-        n_tasks=n_tasks, n_features=n_features, epsilon=epsilon, norm_bound=norm_bound, smoothness=smoothness
-    )
+    positive(n_tasks=n_tasks, n_features=n_features, epsilon=epsilon, norm_bound=norm_bound, smoothness=smoothness)
     if number in ALLOCATIONS:
         return _allocation(number, strong_convexity, smoothness)
     if number not in CASES:
@@ -222,9 +220,7 @@ def _convex(number: int, s: _Sizes, fast: bool, alpha: float | None) -> Calculat
         "momentum": "(t - 1)/(t + 2)" if fast else "0",
         **s.common(case),
     }
-    formula = (
-        f"T ~ ((alpha/2 - {a})^2/M)^(phi{'/2' if fast else ''}),  E = O(K^2 L (M/(alpha/2 - {a})^2)^phi)"
-    )
+    formula = f"T ~ ((alpha/2 - {a})^2/M)^(phi{'/2' if fast else ''}),  E = O(K^2 L (M/(alpha/2 - {a})^2)^phi)"
     return Calculation(f"MP-MTL Theorem {number}", case.name, values, formula, CAVEAT)
 
 

@@ -33,9 +33,7 @@ def phi(alpha: float, *, acceleration: bool, setting: int = 3) -> float:
     """The exponent of the convex bounds: eq. 12 and 14 (settings 2, 3), eq. 25 and 27 (setting 1)."""
     a, low = (2 if acceleration else 1), (-1.0 if setting == 1 else -0.5)
     if alpha in (2.0 * a, low):
-        raise OptionError(
-            f"alpha = {alpha:g} lies on the border of the theorem's cases, where its bound is empty."
-        )
+        raise OptionError(f"alpha = {alpha:g} lies on the border of the theorem's cases, where its bound is empty.")
     if alpha < low:
         return a / (2.0 * a - alpha)
     top = 2.0 * a if alpha < 2.0 * a else alpha
@@ -47,9 +45,7 @@ def psi(ratio: float, base: float) -> float:
     probability(base=base)
     positive(ratio=ratio)
     if ratio in (base, 1.0):
-        raise OptionError(
-            f"Q = {ratio:g} lies on the border of the theorem's cases, where its bound is empty."
-        )
+        raise OptionError(f"Q = {ratio:g} lies on the border of the theorem's cases, where its bound is empty.")
     if ratio < base:
         return ratio
     return base if ratio < 1 else base / ratio

@@ -28,17 +28,14 @@ TITLES = {
     "5": "Convergence under strongly convex loss",
 }
 PRIVACY_CAVEAT = (
-    "loose: accountants (PLD, RDP) give less noise; "
-    "the constant 4 is proved for epsilon <= 2 log(1/delta), replace-one"
+    "loose: accountants (PLD, RDP) give less noise; the constant 4 is proved for epsilon <= 2 log(1/delta), replace-one"
 )
 COHORT_CAVEAT = (
     "constants c1, c2 unspecified (taken as 1), so this is an order and not a guarantee; "
     "amplification needs cohorts "
     "that other tasks cannot infer (Poisson), fixed-size cohorts give none against colluding tasks"
 )
-RATE_CAVEAT = (
-    "an order with constant 1, for a clip so large that nothing is clipped; privacy is not in question here"
-)
+RATE_CAVEAT = "an order with constant 1, for a clip so large that nothing is clipped; privacy is not in question here"
 
 
 def names() -> dict[str, str]:
@@ -70,9 +67,7 @@ def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, cli
     return 4 * clip_norm * math.sqrt(n_rounds * math.log(1 / delta)) / (epsilon * n_tasks)
 
 
-def noise_for_cohorts(
-    n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0
-) -> float:
+def noise_for_cohorts(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:
     """sigma >= c2 gamma sqrt(T log(1/delta))/(eps m) with c2 = 1.
 
     The cohort size enters only its condition.
@@ -114,9 +109,7 @@ def privacy(
     if whole:  # the same release accounted as zCDP: 2 gamma / m between neighbours, T rounds
         rho = 2 * n_rounds * (clip_norm / (n_tasks * sigma)) ** 2
         values["epsilon_by_zcdp"] = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    return Calculation(
-        "PMTL Theorem 1", TITLES["1"], values, formula, PRIVACY_CAVEAT if whole else COHORT_CAVEAT
-    )
+    return Calculation("PMTL Theorem 1", TITLES["1"], values, formula, PRIVACY_CAVEAT if whole else COHORT_CAVEAT)
 
 
 def nonconvex(
@@ -168,9 +161,7 @@ def strongly_convex(
     loss_bound: float = 1.0,
 ) -> Calculation:
     """Theorem 5 (eq. 12, 78): mean gap to the optimum after T steps: decay 2^-T towards a neighbourhood."""
-    positive(
-        n_parameters=n_parameters, n_rounds=n_rounds, regularisation=regularisation, local_steps=local_steps
-    )
+    positive(n_parameters=n_parameters, n_rounds=n_rounds, regularisation=regularisation, local_steps=local_steps)
     lam, d = regularisation, n_parameters
     floor = lam * (d * noise**2 + 2 * math.sqrt(d) * noise * math.sqrt(2 * loss_bound / lam)) + loss_bound
     shrink = 1 - 0.5**local_steps
@@ -180,7 +171,5 @@ def strongly_convex(
         "noise_share": (floor - loss_bound) / shrink,
         "gap_order": 0.5**n_rounds * (start_gap - floor) + floor / shrink,
     }
-    formula = (
-        "2^-T (gap_0 - F) + F/(1 - 2^-E),  F = lambda(d sigma^2 + 2 sqrt(d) sigma sqrt(2B/lambda) + B/lambda)"
-    )
+    formula = "2^-T (gap_0 - F) + F/(1 - 2^-E),  F = lambda(d sigma^2 + 2 sqrt(d) sigma sqrt(2B/lambda) + B/lambda)"
     return Calculation("PMTL Theorem 5", TITLES["5"], values, formula, RATE_CAVEAT)

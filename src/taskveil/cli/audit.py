@@ -37,19 +37,39 @@ class AuditCommand(click.RichCommand):
 @click.option("--trials", type=flag("--trials"), default=None, help="Runs of each of the two neighbours; default: by target.")
 @click.option("--seed", type=flag("--seed"), default=None, help="Seeds the whole simulation, noise included.")
 @click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True)
-@click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default=None,
-              help="Default: add-remove for mechanisms, replace-one for methods.")
+@click.option(
+    "--neighbours",
+    type=click.Choice(["replace-one", "add-remove"]),
+    default=None,
+    help="Default: add-remove for mechanisms, replace-one for methods.",
+)
 @click.option("--mechanism", default=None, help="Noise of a method; default: its own.")
 @click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True)
 @click.option("--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True)
-@click.option("--aggregation", type=click.Choice(["curator", "local", "secure", "local-model"]), default="curator",
-              show_default=True)
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE",
-              help="A method's own option; for mechanisms: dimension, low_bits. Repeatable.")
-@click.option("--canary", type=click.Choice(["largest", "changing", "one-run"]), default="largest", show_default=True,
-              help="What is planted; one-run: many canaries in a single run.")
-@click.option("--view", type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
-              help="What the attacker reads: the billboard, or the noisy sums behind it.")
+@click.option(
+    "--aggregation", type=click.Choice(["curator", "local", "secure", "local-model"]), default="curator", show_default=True
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A method's own option; for mechanisms: dimension, low_bits. Repeatable.",
+)
+@click.option(
+    "--canary",
+    type=click.Choice(["largest", "changing", "one-run"]),
+    default="largest",
+    show_default=True,
+    help="What is planted; one-run: many canaries in a single run.",
+)
+@click.option(
+    "--view",
+    type=click.Choice(["billboard", "releases"]),
+    default="billboard",
+    show_default=True,
+    help="What the attacker reads: the billboard, or the noisy sums behind it.",
+)
 @click.option("--jobs", type=flag("--jobs"), default=None, help="Processes; default: one per core.")
 @click.option("--gallery", type=click.Path(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
 @json_option

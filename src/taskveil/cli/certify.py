@@ -31,13 +31,24 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 @click.option("--make-key", metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
 @click.option("--at-delta", type=flag("--at-delta"), metavar="D", help="Restate every guarantee at this delta, to compare runs.")
 @click.option("--code", help="The short code of a printed page: is it this certificate's?")
-@click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
-              help="Write the evidence as a NIST SP 800-226 check list, an OpenDP registry record or a CycloneDX model card.")
+@click.option(
+    "--export",
+    "form",
+    type=click.Choice(["nist", "registry", "mlbom"]),
+    help="Write the evidence as a NIST SP 800-226 check list, an OpenDP registry record or a CycloneDX model card.",
+)
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="File of --export; default: stdout.")
-@click.option("--with-figures", is_flag=True,
-              help="In the nist export: errors and bias too. Statistics of rows that no epsilon covers: not to pass on.")
-@click.option("--groups", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="With --with-figures: declared groups of tasks, {task: group} in JSON or TOML.")
+@click.option(
+    "--with-figures",
+    is_flag=True,
+    help="In the nist export: errors and bias too. Statistics of rows that no epsilon covers: not to pass on.",
+)
+@click.option(
+    "--groups",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="With --with-figures: declared groups of tasks, {task: group} in JSON or TOML.",
+)
 @json_option
 def command(
     directory: str | None, key: str | None, ledger: str | None, make_key: str | None, at_delta: float | None, code: str | None,

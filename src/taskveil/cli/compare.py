@@ -44,12 +44,23 @@ from taskveil.cli.progress import progress_bar
     results="--out --overwrite --json --help",
 )
 @data_options
-@click.option("--methods", "names", type=flag("--methods"), shell_complete=complete_methods,
-              help="Comma-separated names; default: those of local,pooled,mean,subspace,together that fit the unit and the kind.")
-@click.option("--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True,
-              help="Numbers and 'none', comma-separated.")
-@click.option("--train-fraction", type=flag("--train-fraction"), default=0.5, show_default=True,
-              help="Share of each task's rows to train on.")
+@click.option(
+    "--methods",
+    "names",
+    type=flag("--methods"),
+    shell_complete=complete_methods,
+    help="Comma-separated names; default: those of local,pooled,mean,subspace,together that fit the unit and the kind.",
+)
+@click.option(
+    "--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated."
+)
+@click.option(
+    "--train-fraction",
+    type=flag("--train-fraction"),
+    default=0.5,
+    show_default=True,
+    help="Share of each task's rows to train on.",
+)
 @click.option("--split-by", help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
 @click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
@@ -60,9 +71,21 @@ from taskveil.cli.progress import progress_bar
 @click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
 @overwrite_option
 @json_option
-def command(data: str, names: str | None, epsilons: str, train_fraction: float, split_by: str | None, repeats: int,
-            metric: str | None, settings: tuple[str, ...], seed: int, out: str | None, overwrite: bool,
-            as_json: bool, **given: Any) -> None:
+def command(
+    data: str,
+    names: str | None,
+    epsilons: str,
+    train_fraction: float,
+    split_by: str | None,
+    repeats: int,
+    metric: str | None,
+    settings: tuple[str, ...],
+    seed: int,
+    out: str | None,
+    overwrite: bool,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Compare methods on held-out rows of DATA (a file, a data-set name, or synthetic:NAME)."""
     from taskveil.estimators.compare import compare
 

@@ -21,8 +21,9 @@ from taskveil.errors import OptionError
 @click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text).")
 @click.option("--event", help="Survival: column that is 1 where the event was seen; --target is the time.")
 @click.option("--exposure", help="Counts: column with what every count is per.")
-@click.option("--kind", type=click.Choice(["regression", "classification", "survival"]),
-              help="Default: by the type of the target column.")
+@click.option(
+    "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: by the type of the target column."
+)
 @click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="TOML file to write; default: stdout.")

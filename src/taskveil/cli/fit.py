@@ -48,32 +48,64 @@ from taskveil.errors import BudgetExceeded, OptionError
 @reading_options
 @method_option
 @loss_option
-@click.option("--epsilon", type=flag("--epsilon or none"), default="1.0", show_default=True,
-              help="A number, or 'none' to train without privacy.")
-@click.option("--epsilon-file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, \"*\": all others}.")
-@click.option("--prior", type=click.Path(exists=True), metavar="PATH",
-              help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.")
+@click.option(
+    "--epsilon",
+    type=flag("--epsilon or none"),
+    default="1.0",
+    show_default=True,
+    help="A number, or 'none' to train without privacy.",
+)
+@click.option(
+    "--epsilon-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help='A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, "*": all others}.',
+)
+@click.option(
+    "--prior",
+    type=click.Path(exists=True),
+    metavar="PATH",
+    help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.",
+)
 @privacy_options
 @scaling_options
 @ledger_options
 @seed_option
-@click.option("--insecure-noise-seed", type=flag("--insecure-noise-seed"),
-              help="Reproducible noise for tests. Voids the certificate.")
-@click.option("--audit-canaries", type=flag("--audit-canaries"), metavar="K",
-              help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.")
+@click.option(
+    "--insecure-noise-seed", type=flag("--insecure-noise-seed"), help="Reproducible noise for tests. Voids the certificate."
+)
+@click.option(
+    "--audit-canaries",
+    type=flag("--audit-canaries"),
+    metavar="K",
+    help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.",
+)
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
 @click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
 @overwrite_option
-@click.option("--sign", type=click.Path(exists=True, dir_okay=False), metavar="KEY",
-              help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).")
+@click.option(
+    "--sign",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="KEY",
+    help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).",
+)
 @click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
-@click.option("--engine", type=flag("--engine"), metavar="dask[:ADDRESS]",
-              help="Train over partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.")
+@click.option(
+    "--engine",
+    type=flag("--engine"),
+    metavar="dask[:ADDRESS]",
+    help="Train over partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.",
+)
 @json_option
 def command(
-    data: str | None, out: str | None, overwrite: bool, sign: str | None, resume: str | None, audit_canaries: int | None,
-    as_json: bool, **given: Any,
+    data: str | None,
+    out: str | None,
+    overwrite: bool,
+    sign: str | None,
+    resume: str | None,
+    audit_canaries: int | None,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)

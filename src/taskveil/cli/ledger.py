@@ -19,12 +19,8 @@ ledger_url = click.option(
 )  # fmt: skip
 sentence = (
     click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True),
-    click.option(
-        "--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True
-    ),
-    click.option(
-        "--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True
-    ),
+    click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True),
+    click.option("--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True),
 )
 
 EXPLAIN_PARALLEL = (
@@ -149,8 +145,12 @@ def verify(url: str, as_json: bool) -> int:
 @command.command("report", epilog="Example: taskveil ledger report -o ledger.html")
 @ledger_url
 @click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time; or the export.")
-@click.option("--export", "form", type=click.Choice(["nist", "registry", "mlbom"]),
-              help="Write a NIST SP 800-226 check list, OpenDP registry records or a CycloneDX bill of all runs, not a page.")
+@click.option(
+    "--export",
+    "form",
+    type=click.Choice(["nist", "registry", "mlbom"]),
+    help="Write a NIST SP 800-226 check list, OpenDP registry records or a CycloneDX bill of all runs, not a page.",
+)
 @json_option
 def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
     """All runs of an organisation: accounts, limits, spending over time, and when the next refusal comes."""

@@ -59,8 +59,11 @@ reading_options = stack(
     click.option("--features", help="Columns to use, comma-separated; default: all others."),
     click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text)."),
     click.option("--positive", help="Label that counts as positive: makes the target binary."),
-    click.option("--kind", type=click.Choice(["regression", "classification", "survival"]),
-                 help="Default: by the type of the target column."),
+    click.option(
+        "--kind",
+        type=click.Choice(["regression", "classification", "survival"]),
+        help="Default: by the type of the target column.",
+    ),
     click.option("--bounds", type=click.Path(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
     bad_rows_option,
@@ -70,12 +73,27 @@ data_options = stack(click.argument("data", shell_complete=lambda *asked: comple
 
 privacy_options = stack(
     click.option("--delta", type=flag("--delta"), help="Default: min(1e-5, 1/(10 tasks))."),
-    click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True,
-                 help="What epsilon protects: all data of a task, or one row."),
-    click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True,
-                 help="What may change: the unit becomes any other, or an empty one."),
-    click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True,
-                 help="The corrected method, or a paper's as printed (its certificate says what fails)."),
+    click.option(
+        "--unit",
+        type=click.Choice(["task", "record"]),
+        default="task",
+        show_default=True,
+        help="What epsilon protects: all data of a task, or one row.",
+    ),
+    click.option(
+        "--neighbours",
+        type=click.Choice(["replace-one", "add-remove"]),
+        default="replace-one",
+        show_default=True,
+        help="What may change: the unit becomes any other, or an empty one.",
+    ),
+    click.option(
+        "--variant",
+        type=click.Choice(["sound", "paper", "preprint"]),
+        default="sound",
+        show_default=True,
+        help="The corrected method, or a paper's as printed (its certificate says what fails).",
+    ),
     click.option("--mechanism", help="Noise; default: the best valid one for what is released."),
     click.option(
         "--aggregation",
@@ -127,11 +145,15 @@ scaling_options = stack(
         "centre and scale, paid for.",
     ),
     click.option(
-        "--scaling-share", type=flag("--scaling-share"), default=0.1, show_default=True,
+        "--scaling-share",
+        type=flag("--scaling-share"),
+        default=0.1,
+        show_default=True,
         help="Share of the budget that --scaling private spends.",
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
 )
+
 
 def complete_methods(context: Any, option: Any, begun: str) -> list[str]:
     """Names of methods for the shell; of a comma-separated list, the last one."""

@@ -24,9 +24,7 @@ MANY_ROUNDS = 10_000
 ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing else was said
 
 
-@click.command(
-    "plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace"
-)
+@click.command("plan", epilog="Example: taskveil plan --tasks 320 --features 30 --epsilon 1 --delta 1e-5 --method subspace")
 @click.option("--tasks", "n_tasks", type=flag("--tasks"), required=True, help="Number of tasks.")
 @click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
 @click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
@@ -38,8 +36,20 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options
 @json_option
-def command(n_tasks: int, n_features: int, epsilon: str, method: str, rounds: int | None, rows: int | None, kind: str,
-            loss: str | None, theorems: tuple[str, ...], settings: tuple[str, ...], as_json: bool, **given: Any) -> None:
+def command(
+    n_tasks: int,
+    n_features: int,
+    epsilon: str,
+    method: str,
+    rounds: int | None,
+    rows: int | None,
+    kind: str,
+    loss: str | None,
+    theorems: tuple[str, ...],
+    settings: tuple[str, ...],
+    as_json: bool,
+    **given: Any,
+) -> None:
     """What a run would release, how much noise that takes, and whether it can be worth it."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
@@ -79,7 +89,13 @@ def calculations(
     from taskveil.calculators import evaluate
 
     return evaluate(
-        wanted, n_tasks=n_tasks, n_features=n_features, epsilon=budget.epsilon, delta=budget.delta, rows=rows, rounds=rounds,
+        wanted,
+        n_tasks=n_tasks,
+        n_features=n_features,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        rows=rows,
+        rounds=rounds,
     )
 
 

@@ -20,11 +20,19 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.argument("data")
 @click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`.")
-@click.option("--missing", type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
-              help="What to do with empty cells; default: as in `fit`.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
+    help="What to do with empty cells; default: as in `fit`.",
+)
 @click.option("--bad-rows", type=click.Choice(["error", "skip"]), help="Rows that cannot be used; default: as in `fit`.")
-@click.option("--unknown", type=click.Choice(["error", "billboard"]), default="billboard", show_default=True,
-              help="Rows of a task that was not there in `fit`: use the model that is public, where there is one, or refuse.")
+@click.option(
+    "--unknown",
+    type=click.Choice(["error", "billboard"]),
+    default="billboard",
+    show_default=True,
+    help="Rows of a task that was not there in `fit`: use the model that is public, where there is one, or refuse.",
+)
 @click.option("-o", "--out", type=click.Path(), help="csv file; default: stdout.")
 @json_option
 def command(directory: str, data: str, unknown: str, out: str | None, as_json: bool, **given: Any) -> None:

@@ -17,12 +17,7 @@ class ReportCommand(rich_click.RichCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         args = list(args)
         for i, word in enumerate(args):
-            if (
-                word == "--for"
-                and args[i + 1 : i + 2] == ["owner"]
-                and len(args) > i + 2
-                and not args[i + 2].startswith("--")
-            ):
+            if word == "--for" and args[i + 1 : i + 2] == ["owner"] and len(args) > i + 2 and not args[i + 2].startswith("--"):
                 args[i + 2 : i + 3] = ["--owner-task", args[i + 2]]
                 break
         return super().parse_args(ctx, args)
@@ -41,8 +36,12 @@ class ReportCommand(rich_click.RichCommand):
 )  # fmt: skip
 @click.option("--owner-task", hidden=True)
 @click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")
-@click.option("--groups", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
-              help="Declared groups of tasks, {task: group} in JSON or TOML: error by group on the full page.")
+@click.option(
+    "--groups",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Declared groups of tasks, {task: group} in JSON or TOML: error by group on the full page.",
+)
 @json_option
 def command(
     directory: str, audience: str, owner_task: str | None, ledger: str | None, groups: str | None, as_json: bool

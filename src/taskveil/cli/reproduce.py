@@ -77,9 +77,7 @@ def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, 
     return document if document and all(document["run"].get(k) == v for k, v in asked.items()) else None
 
 
-def one(
-    registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool
-) -> dict[str, Any]:
+def one(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool) -> dict[str, Any]:
     from experiments.common import execute
 
     folder = results_of(registry, name, out)

@@ -62,9 +62,7 @@ def command(
         written = serve.init(Path(folder), list(sites), list(hosts), port, name)
         for path in written:
             say(f"wrote {path}")
-        say(
-            "Next: edit federation.toml, give each site its folder (or take its public key), then `taskveil serve --config`."
-        )
+        say("Next: edit federation.toml, give each site its folder (or take its public key), then `taskveil serve --config`.")
         if as_json:
             print_json({"folder": str(folder), "files": [str(p) for p in written]})
         return

@@ -162,8 +162,17 @@ class Clients:
         return (jnp.asarray(X), jnp.asarray(y)), among
 
     def begin_sum(
-        self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
-        clients: np.ndarray, rate: float | None, round_number: int, bound: float, scale: float = 1.0,
+        self,
+        compiled: Round,
+        models: Any,
+        started: np.ndarray,
+        anchors: np.ndarray,
+        member: np.ndarray,
+        clients: np.ndarray,
+        rate: float | None,
+        round_number: int,
+        bound: float,
+        scale: float = 1.0,
     ) -> tuple[Any, Callable[[], np.ndarray]]:
         """Sends one round over a cohort off: the new client models, and a function that waits for the clipped sum (groups, p).
 
@@ -185,8 +194,16 @@ class Clients:
         return models, wait
 
     def each_message(
-        self, compiled: Round, models: Any, started: np.ndarray, anchors: np.ndarray, member: np.ndarray,
-        clients: np.ndarray, rate: float | None, round_number: int, bound: float,
+        self,
+        compiled: Round,
+        models: Any,
+        started: np.ndarray,
+        anchors: np.ndarray,
+        member: np.ndarray,
+        clients: np.ndarray,
+        rate: float | None,
+        round_number: int,
+        bound: float,
     ) -> tuple[Any, np.ndarray]:
         """The same, but every client's message (clients of the block, p); zero outside the cohort."""
         messages = np.zeros((self.n_clients, self.model.n_shared))
@@ -198,9 +215,7 @@ class Clients:
                 models = store.put(models, piece.clients, new)
         return models, messages
 
-    def make_ready(
-        self, compiled: Round, member: np.ndarray, clients: np.ndarray, rate: float | None, round_number: int
-    ) -> None:
+    def make_ready(self, compiled: Round, member: np.ndarray, clients: np.ndarray, rate: float | None, round_number: int) -> None:
         """Cut the first piece of a later round's cohort and send its rows ahead; the round finds it ready."""
         cut = self._cut(compiled, member, clients, rate, round_number)
         self._ready = round_number, clients, chain([next(cut)], cut)
@@ -256,8 +271,14 @@ class Clients:
         return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features)
 
     def personalise(
-        self, tuner: Tuner, options: tuple[Option, ...], anchors: np.ndarray, member: np.ndarray, first: np.ndarray,
-        folds: int, out: np.ndarray | None = None,
+        self,
+        tuner: Tuner,
+        options: tuple[Option, ...],
+        anchors: np.ndarray,
+        member: np.ndarray,
+        first: np.ndarray,
+        folds: int,
+        out: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Every client's own choice: its model (m, p), which option, and held-out errors (options, m)."""
         models = np.empty((self.n_clients, self.model.n_parameters), np.float32) if out is None else out
@@ -280,7 +301,13 @@ class Clients:
         return models, chosen, errors
 
     def held_out(
-        self, tuner: Tuner, options: tuple[Option, ...], anchor: Any, part: np.ndarray, first: np.ndarray, folds: int,
+        self,
+        tuner: Tuner,
+        options: tuple[Option, ...],
+        anchor: Any,
+        part: np.ndarray,
+        first: np.ndarray,
+        folds: int,
         width: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Losses and errors (options, clients, rows) on rows that a fit did not see, and which of them exist.

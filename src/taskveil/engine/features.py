@@ -36,9 +36,7 @@ class FeatureMap:
         options = dict(description) if isinstance(description, dict) else {"name": description}
         self.name, self.width = options.pop("name", None), options.pop("width", None)
         if self.name not in NAMES or options:
-            raise OptionError(
-                f"features must be None, 'gradients', 'strokes' or 'projection', with a width; got {description!r}"
-            )
+            raise OptionError(f"features must be None, 'gradients', 'strokes' or 'projection', with a width; got {description!r}")
         if self.width is None and self.name in ("strokes", "projection"):
             raise OptionError(f"features {self.name!r} need a width, for example {{'name': {self.name!r}, 'width': 32}}")
         self.n_inputs = n_inputs

@@ -101,10 +101,7 @@ def fits(channels: int, outputs: int) -> bool:
 def taps() -> list[tuple[int, int, tuple[int, int], int]]:
     """(u, v, corner, tap): which neighbour meets which tap at which corner of the window."""
     return [
-        (u, v, (dy, dx), 3 * (u - dy) + v - dx)
-        for u, v in SHIFTS
-        for dy, dx in CORNERS
-        if 0 <= u - dy < 3 and 0 <= v - dx < 3
+        (u, v, (dy, dx), 3 * (u - dy) + v - dx) for u, v in SHIFTS for dy, dx in CORNERS if 0 <= u - dy < 3 and 0 <= v - dx < 3
     ]
 
 

@@ -153,9 +153,7 @@ class Tuner:
             return wrong.astype(jnp.float32)
         return jnp.sum((scores - y) ** 2, axis=1)
 
-    def _tune(
-        self, kind: str, anchor: Any, start: Any, index: Any, weights: Any, some: Any, X: Any, y: Any, knobs: Any
-    ) -> Any:
+    def _tune(self, kind: str, anchor: Any, start: Any, index: Any, weights: Any, some: Any, X: Any, y: Any, knobs: Any) -> Any:
         def client(a: Any, s: Any, i: Any, w: Any, there: Any) -> Any:
             target, params = self.model.unravel(a), self.model.unravel(s)
             pull = self._pull(kind, target, X, y, i, w, knobs)
@@ -188,9 +186,7 @@ class Tuner:
         fisher, _ = jax.lax.scan(add, zero, (index[:few], weights[:few]))
         return jax.tree.map(lambda f: knobs[1] * f / few, fisher)
 
-    def _step(
-        self, kind: str, params: Any, target: Any, pull: Any, rows: Any, labels: Any, weight: Any, knobs: Any
-    ) -> Any:
+    def _step(self, kind: str, params: Any, target: Any, pull: Any, rows: Any, labels: Any, weight: Any, knobs: Any) -> Any:
         def objective(p: Any) -> Any:
             scores = self.model.apply(p, rows)
             value = jnp.sum(weight * self._row_loss(scores, labels))
@@ -200,9 +196,7 @@ class Tuner:
             return value + 0.5 * knobs[1] * jnp.sum(weight * self._divergence(scores, shared))
 
         gradient, eta, decay = jax.grad(objective)(params), knobs[0], knobs[2]
-        return jax.tree.map(
-            lambda w, g, a, c: (w - eta * (g - c * a)) / (1 + eta * (c + decay)), params, gradient, target, pull
-        )
+        return jax.tree.map(lambda w, g, a, c: (w - eta * (g - c * a)) / (1 + eta * (c + decay)), params, gradient, target, pull)
 
     def _divergence(self, scores: Any, shared: Any) -> Any:
         """Symmetrised KL divergence of every row's predictions."""

@@ -291,9 +291,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         record.charged = getattr(account, "charged", None)
         return record
 
-    def _keep(
-        self, method: Method, tasks: TaskSet, scaling: Scaling, block: TaskBlock, record: RunRecord
-    ) -> None:
+    def _keep(self, method: Method, tasks: TaskSet, scaling: Scaling, block: TaskBlock, record: RunRecord) -> None:
         """Turn a finished run into fitted attributes."""
         models = record.models
         self.task_names_, self.feature_names_, self.n_features_in_ = tasks.task_names, tasks.feature_names, tasks.n_features

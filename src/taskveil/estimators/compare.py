@@ -97,9 +97,7 @@ def _settings(methods: Sequence[Method], epsilons: Sequence[float | None]) -> It
             yield Setting(method, epsilon)
 
 
-def _one(
-    setting: Setting, train: TaskSet, test: TaskSet, metric: str, seed: int, options: dict[str, Any]
-) -> None:
+def _one(setting: Setting, train: TaskSet, test: TaskSet, metric: str, seed: int, options: dict[str, Any]) -> None:
     from sklearn.base import clone
 
     assert setting.method is not None
@@ -111,9 +109,7 @@ def _one(
         own = {k: v for k, v in own.items() if k not in ("mechanism", "aggregation", "variant")}
     noise_seed = zlib.crc32(f"{seed}/{setting.method.name}/{setting.epsilon}".encode())
     started = time.perf_counter()
-    estimator = kind(
-        clone(setting.method), epsilon=setting.epsilon, seed=seed, insecure_noise_seed=noise_seed, **own
-    ).fit(train)
+    estimator = kind(clone(setting.method), epsilon=setting.epsilon, seed=seed, insecure_noise_seed=noise_seed, **own).fit(train)
     setting.seconds.append(time.perf_counter() - started)
     setting.measure(estimator, test, metric)
     setting.last = estimator

@@ -114,9 +114,7 @@ class Gain:
         return len(self.task_names)
 
 
-def measure_gain(
-    method: Method, block: TaskBlock, record: RunRecord, models: Models, names: tuple[str, ...]
-) -> Gain:
+def measure_gain(method: Method, block: TaskBlock, record: RunRecord, models: Models, names: tuple[str, ...]) -> Gain:
     """k-fold errors alone and shared; at most five replays of the public billboards."""
     if not method.linear:
         return _recorded_gain(method, block, models, names)
@@ -141,9 +139,7 @@ def _discordance(risk: np.ndarray, held: TaskBlock) -> np.ndarray:
 def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tuple[str, ...]) -> Gain:
     """Held-out errors that the tasks measured themselves when they chose their models."""
     if "error_alone" not in models.extra:
-        raise OptionError(
-            f"method {method.name!r} measured no gain: use personalise='choose' with 'alone' among the options"
-        )
+        raise OptionError(f"method {method.name!r} measured no gain: use personalise='choose' with 'alone' among the options")
     metric = "mean squared error (scaled target)" if block.kind == "regression" else "error rate"
     kept = np.asarray(models.kept, dtype=bool)
     return Gain(names, models.extra["error_alone"], models.extra["error_shared"], kept, metric)

@@ -95,8 +95,7 @@ def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     if task is None and task_column is not None:
         if task_column not in X.columns:
             raise DataError(
-                f"task_column {task_column!r} is not a column of the table; "
-                f"columns: {', '.join(map(str, list(X.columns)[:12]))}"
+                f"task_column {task_column!r} is not a column of the table; columns: {', '.join(map(str, list(X.columns)[:12]))}"
             )
         task = np.asarray(X[task_column])
     if task_column is not None and task_column in X.columns:
@@ -105,8 +104,16 @@ def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
 
 
 def tasks_of(
-    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: Any = None, person: Any = None, unusable: str = "error",
-    missing: str = "error", exposure: Any = None,
+    X: Any,
+    y: Any,
+    task: Any,
+    task_column: Any,
+    kind: str,
+    bounds: Any = None,
+    person: Any = None,
+    unusable: str = "error",
+    missing: str = "error",
+    exposure: Any = None,
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
     declared = as_bounds(bounds)
@@ -121,9 +128,7 @@ def tasks_of(
 
         return _checked_kind(load_tasks(X, kind=kind, bounds=declared, missing=MISSING[unusable], unusable=unusable), kind, None)
     if y is None:
-        raise DataError(
-            "this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)"
-        )
+        raise DataError("this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)")
     labelled = declared is not None and declared.classes is not None
     column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled)
     levels = () if declared is None else declared.levels
@@ -162,7 +167,14 @@ def split_exposure(X: Any, exposure: Any) -> tuple[Any, Any]:
 
 
 def _from_table(
-    X: Any, y: Any, task: Any, task_column: Any, kind: str, bounds: PublicBounds | None, person: Any, unusable: str,
+    X: Any,
+    y: Any,
+    task: Any,
+    task_column: Any,
+    kind: str,
+    bounds: PublicBounds | None,
+    person: Any,
+    unusable: str,
     missing: str = "error",
 ) -> TaskSet:
     """A table with text columns, or with levels declared for some: encoded as `load_tasks` does."""

@@ -144,9 +144,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
             said.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"
-        said.append(
-            f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})"
-        )
+        said.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
     return said
 
 

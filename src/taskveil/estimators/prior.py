@@ -1,9 +1,9 @@
 """`prior=`: a model folder, or a file with coefficients, as a public prior of a run (methods/public_prior.py).
 
-    folder   of a saved model: values of its last billboard only, never a task's model; features, kind and scaling must agree
-    .json    {"coef": {feature: value} or a list, "origin": "where it is from"}; features that are not named have 0
-    .npz     arrays coef (features,) or (outputs, features), and origin (text)
-    table    the same as the JSON document, in Python
+folder   of a saved model: values of its last billboard only, never a task's model; features, kind and scaling must agree
+.json    {"coef": {feature: value} or a list, "origin": "where it is from"}; features that are not named have 0
+.npz     arrays coef (features,) or (outputs, features), and origin (text)
+table    the same as the JSON document, in Python
 """
 
 from __future__ import annotations

@@ -130,8 +130,7 @@ def _plain_options(estimator: Any) -> dict[str, Any]:
 def _plain(options: dict[str, Any]) -> dict[str, Any]:
     """JSON values; NumPy scalars become Python numbers, anything else must already be plain."""
     return {
-        k: v.item() if isinstance(v, np.generic) else v.tolist() if isinstance(v, np.ndarray) else v
-        for k, v in options.items()
+        k: v.item() if isinstance(v, np.generic) else v.tolist() if isinstance(v, np.ndarray) else v for k, v in options.items()
     }
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def gathered_scores(
-    X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray
-) -> np.ndarray:
+def gathered_scores(X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray) -> np.ndarray:
     """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
     scores = np.empty((X.shape[0], coef.shape[1]))
     for start in range(0, X.shape[0], 65536):

@@ -98,9 +98,7 @@ class Scoring:
     def _check_features(self, rows: inputs.Rows) -> None:
         d = self.n_features_in_
         if rows.X.shape[1] != d:
-            raise DataError(
-                f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input"
-            )
+            raise DataError(f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input")
         named = rows.feature_names is not None and self.feature_names_ != tuple(f"x{j}" for j in range(d))
         if named and rows.feature_names != self.feature_names_:
             missing = [n for n in self.feature_names_ if n not in (rows.feature_names or ())]

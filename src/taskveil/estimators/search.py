@@ -313,9 +313,7 @@ def _check_curve(plan: Plan, mu_model: float) -> None:
     """Every run must stay below the Gaussian curve the search was accounted with."""
     curve = np.sum([rdp_curve(r.event) for r in plan.releases], axis=0) if plan.releases else 0.0
     if not np.all(curve <= rdp_curve(GaussianEvent(1.0 / mu_model)) * (1 + 1e-6)):
-        raise OptionError(
-            "a search needs runs of unsampled Gaussian releases; use the default mechanism without cohort sampling"
-        )
+        raise OptionError("a search needs runs of unsampled Gaussian releases; use the default mechanism without cohort sampling")
 
 
 def _noisy_score(run: TaskEstimator, held: TaskSet, mu_score: float, source: Any) -> float:
@@ -342,5 +340,3 @@ def _with_all_rows(run: TaskEstimator, tasks: TaskSet) -> TaskEstimator:
     record.models = replay(run.method_, block, record.public, record.plan, record.billboards)
     run._keep(run.method_, tasks, scaling, block, record)
     return run
-
-

@@ -166,9 +166,7 @@ def _models_from(about: dict[str, Any], arrays: dict[str, np.ndarray], place: st
 
 def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Billboard]:
     boards = [
-        Billboard(
-            d["round"], {n: arrays[f"billboard/{i}/{n}"] for n in d["names"]}, frozenset(d["per_task"])
-        )
+        Billboard(d["round"], {n: arrays[f"billboard/{i}/{n}"] for n in d["names"]}, frozenset(d["per_task"]))
         for i, d in enumerate(about["billboards"])
     ]
     return [boards[i] for i in about["billboard_order"]]

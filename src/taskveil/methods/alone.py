@@ -20,9 +20,7 @@ FOLDS = 5
 FEW_ROWS = {"squared": 5.0, "logistic": 8.0}  # worth fewer rows than this, a task keeps a constant; other losses keep slopes
 
 
-def alone_models(
-    block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None
-) -> Models:
+def alone_models(block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None) -> Models:
     """Every task's own model, with a penalty strength of its own."""
     loss = LOSSES.get(public.loss)
     solve = _ridge if penalty == "l2" else _lasso
@@ -30,9 +28,7 @@ def alone_models(
     return Models(W, b, np.zeros(block.n_tasks, dtype=bool))
 
 
-def _ridge(
-    block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _ridge(block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None) -> tuple[np.ndarray, np.ndarray]:
     """A given strength, or an average over strengths weighted by the evidence of the task's own rows."""
     from taskveil.solvers.evidence import Prior, averaged_models
     from taskveil.solvers.newton import minimise_local
@@ -52,9 +48,7 @@ def tells_little(block: TaskBlock, loss: str) -> np.ndarray:
     return rows < FEW_ROWS.get(loss, 0.0)
 
 
-def _lasso(
-    block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None
-) -> tuple[np.ndarray, np.ndarray]:
+def _lasso(block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None) -> tuple[np.ndarray, np.ndarray]:
     from taskveil.solvers.lasso import cross_validated_l1, largest_useful_strength, minimise_l1
 
     if strength is not None:

@@ -165,9 +165,7 @@ class ServerSide:
         """The server's state and the first billboard, before any data."""
         raise NotImplementedError
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         """From the noisy sums of a round to the next billboard."""
         raise NotImplementedError
 
@@ -287,9 +285,7 @@ class Method(WithOptions):
         """Refuse, before any data is read, what this method cannot do."""
         check_options(self)
         if budget.variant not in self.variants:
-            raise OptionError(
-                f"method {self.name!r} has variants {', '.join(self.variants)}; got {budget.variant!r}"
-            )
+            raise OptionError(f"method {self.name!r} has variants {', '.join(self.variants)}; got {budget.variant!r}")
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
@@ -302,9 +298,7 @@ class Method(WithOptions):
                 f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {instead(public)}"
             )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
-            raise OptionError(
-                f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}"
-            )
+            raise OptionError(f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}")
 
 
 def instead(public: PublicInfo) -> str:

@@ -39,9 +39,7 @@ class DpAggr(Method):
     variants = ("sound", "paper")
     reference = "Pathak, Rane & Raj 2010; MP-MTL sections 4.6 and 5.1"
 
-    def __init__(
-        self, penalty: float | None = None, clip: float = 1.0, n_min: int | None = None, n_max: int | None = None
-    ):
+    def __init__(self, penalty: float | None = None, clip: float = 1.0, n_min: int | None = None, n_max: int | None = None):
         self.penalty = penalty
         self.clip = clip
         self.n_min = n_min
@@ -109,7 +107,5 @@ class AveragingServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         return {}, Billboard(1, {"mean": releases[RELEASE] / self.public.n_tasks}, accepted=accepted)

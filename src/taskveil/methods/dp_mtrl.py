@@ -53,9 +53,7 @@ class DpMtrl(Method):
         private = budget.epsilon is not None
         bound = self.clip if private and not paper else Contribution.unbounded
         named = "paper-l2-laplace" if paper and private else None
-        asked = [
-            Request(MODELS, t + 1, TaskStack(public.n_tasks, shape, bound), mechanism=named) for t in range(self.rounds)
-        ]
+        asked = [Request(MODELS, t + 1, TaskStack(public.n_tasks, shape, bound), mechanism=named) for t in range(self.rounds)]
         if paper and private:  # the paper publishes models scaled back by s_i, so s_i is public too, without noise
             scale = TaskStack(public.n_tasks, (1,), Contribution.unbounded)
             asked += [Request(SCALES, t + 1, scale, weight=1e-12, mechanism="none") for t in range(self.rounds)]
@@ -119,9 +117,7 @@ class NoisyModelServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {"round": np.array(0)}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         noisy = releases[MODELS]
         if SCALES in releases:

@@ -69,7 +69,5 @@ class SilentServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         raise AssertionError("a plan without releases has no rounds")

@@ -50,9 +50,7 @@ class LowRankSparse(ProximalMethod):
         start: str = "alone",
         tol: float = 1e-10,
     ):
-        super().__init__(
-            rounds, penalty, clip, step, local_steps, momentum, strong_convexity, allocation, exponent, start, tol
-        )
+        super().__init__(rounds, penalty, clip, step, local_steps, momentum, strong_convexity, allocation, exponent, start, tol)
         self.shared = shared
         self.own = own
         self.own_penalty = own_penalty

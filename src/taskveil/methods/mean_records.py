@@ -100,9 +100,7 @@ class RecordServer(ServerSide):
         state = {"model": zero, "point": zero, "round": np.array(0)}
         return state, self._billboard(state, None)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         rows = max(1.0, float(sum(self.public.task_rows or ())) * (self.plan.releases[t - 1].rate or 1.0))
         model = state["point"] - self.step_size * releases[RELEASE] / rows

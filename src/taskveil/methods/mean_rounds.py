@@ -70,9 +70,7 @@ class FixedTasks(TaskSide):
 
     def _solve(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         centre = np.broadcast_to(mean, (self.block.n_tasks, *mean.shape))
-        return minimise_local(
-            self.block, self.loss, self.strength, Penalty(centre=centre), self.public.fit_intercept
-        )
+        return minimise_local(self.block, self.loss, self.strength, Penalty(centre=centre), self.public.fit_intercept)
 
 
 class FixedServer(ServerSide):
@@ -85,13 +83,9 @@ class FixedServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         mean = np.zeros((self.public.n_outputs, self.public.n_features))
         none = np.zeros((0, mean.size))
-        return {"mean": mean, "round": np.array(0), "points": none, "moves": none}, Billboard(
-            0, {"mean": mean}
-        )
+        return {"mean": mean, "round": np.array(0), "points": none, "moves": none}, Billboard(0, {"mean": mean})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         asked = self.public.n_tasks * (self.plan.releases[t - 1].rate or 1.0)
         move, point = releases[RELEASE].ravel() / asked, state["mean"].ravel()
@@ -99,9 +93,7 @@ class FixedServer(ServerSide):
         moves = np.vstack([state["moves"], move])[-MEMORY:]
         nxt = point + move if self.private else extrapolated(points, moves)
         mean = nxt.reshape(state["mean"].shape)
-        still = not self.private and float(np.linalg.norm(move)) <= self.tol * (
-            1.0 + float(np.linalg.norm(point))
-        )
+        still = not self.private and float(np.linalg.norm(move)) <= self.tol * (1.0 + float(np.linalg.norm(point)))
         new = {"mean": mean, "round": np.array(t), "points": points, "moves": moves}
         return new, Billboard(t, {"mean": mean}, accepted=accepted, done=bool(still and self.tol > 0))
 

@@ -184,9 +184,7 @@ class NeuralServer(ServerSide):
         state = {"mean": first, "round": np.array(0), "clip": np.array(float(self.method.clip))}
         return state, Billboard(0, self._shown(state), per_task=PER_TASK)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         update, clip = self._mean_update(releases[RELEASE], state, t)
         state = {"mean": self.move(state["mean"], update), "round": np.array(t), "clip": clip}

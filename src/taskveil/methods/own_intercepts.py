@@ -95,9 +95,7 @@ class OwnInterceptServer(ServerSide):
         mean = np.zeros((self.public.n_outputs, self.public.n_features))
         return {"mean": mean, "round": np.array(0)}, Billboard(0, {"mean": mean})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, d = int(state["round"]) + 1, self.public.n_features
         curvature, gradient = releases[STATISTICS][:, :, :d], releases[STATISTICS][:, :, d]
         ridge = RIDGE * np.trace(curvature, axis1=1, axis2=2) / d + 1e-300

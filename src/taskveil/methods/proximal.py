@@ -301,9 +301,7 @@ class ProximalServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {"step": np.array(0.0), "curvature": np.array(0.0), "threshold": np.array(0.0)}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state.get("round", np.array(0))) + 1
         if t == 1:
             state = self._settings(releases)

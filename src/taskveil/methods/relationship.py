@@ -134,9 +134,7 @@ class RelationshipServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {"round": np.array(0)}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         values = self._from_models(releases[MODELS], t) if MODELS in releases else self._from_gram(releases[GRAM])
         per_task = frozenset({"centre", "strength"} & values.keys())
@@ -209,9 +207,7 @@ class PlainServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         return {"round": np.array(0)}, Billboard(0, {})
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         if t == 1:
             noise, rows, _ = releases[SETUP].mean(axis=0)

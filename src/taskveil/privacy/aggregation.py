@@ -45,23 +45,17 @@ class Aggregation:
     hides_cohort: bool = False  # whether no observer of this aggregation learns which tasks take part
 
 
-def _curator(
-    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
-) -> FloatArray:
+def _curator(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
     total = planned.contribution.total(bounded)
     return planned.mechanism.add(planned.contribution, total, source.at(planned.round, planned.name))
 
 
-def _local(
-    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
-) -> FloatArray:
+def _local(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
     own = planned.contribution.each(bounded)
     names = range(len(own)) if tasks is None else tasks
     noisy = np.zeros(planned.contribution.total_shape)
     for message, task in zip(own, names, strict=True):
-        noisy += planned.mechanism.add(
-            planned.contribution, message, source.at(planned.round, planned.name, task)
-        )
+        noisy += planned.mechanism.add(planned.contribution, message, source.at(planned.round, planned.name, task))
     return noisy
 
 
@@ -79,9 +73,7 @@ def use_integer_sum(function: IntegerSum) -> None:
     _integer_sums[:] = [function]
 
 
-def _secure(
-    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
-) -> FloatArray:
+def _secure(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
     if not _integer_sums:
         raise EnvironmentMissing("no secure sum is installed; call taskveil.runtime.secure.install() first")
     messages = secure_messages(planned, bounded, source, tasks)
@@ -89,9 +81,7 @@ def _secure(
     return mechanism.finish(planned.contribution, _integer_sums[0](messages, mechanism))
 
 
-def secure_messages(
-    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
-) -> IntArray:
+def secure_messages(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> IntArray:
     """What all sites put into the secure sum (sites, coordinates), where one process plays them all."""
     mechanism, own = _shared_noise(planned), planned.contribution.each(bounded)
     if len(own) != mechanism.n_tasks:
@@ -116,9 +106,7 @@ def _shared_noise(planned: PlannedRelease) -> SharedNoise:
     return planned.mechanism
 
 
-def _local_model(
-    planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None
-) -> FloatArray:
+def _local_model(planned: PlannedRelease, bounded: Bounded, source: NoiseSource, tasks: TaskNames | None) -> FloatArray:
     contribution, mechanism = planned.contribution, planned.mechanism
     if bounded.summed:
         raise OptionError("aggregation 'local-model' needs one message per task, not their sum")
@@ -142,7 +130,5 @@ AGGREGATIONS.add(
     ),
 )  # fmt: skip
 AGGREGATIONS.add("local", Aggregation("local", (Observer.OTHER_TASKS, Observer.SERVER), _local, None))
-AGGREGATIONS.add(
-    "local-model", Aggregation("local-model", (Observer.OTHER_TASKS, Observer.SERVER), _local_model, None)
-)
+AGGREGATIONS.add("local-model", Aggregation("local-model", (Observer.OTHER_TASKS, Observer.SERVER), _local_model, None))
 AGGREGATIONS.add("secure", Aggregation("secure", (Observer.OTHER_TASKS, Observer.SERVER), _secure, None))

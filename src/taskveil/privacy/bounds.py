@@ -98,9 +98,7 @@ def clip_factored_rows(X: Any, residuals: Any, norm: float, xp: Any = np) -> Any
     if xp is np:
         X, residuals = _as_float(X), _as_float(residuals)
     shrink = _shrink(X.shape[1], X.dtype) + _shrink(residuals.shape[1], residuals.dtype)
-    finite = xp.all(xp.isfinite(X), axis=1, keepdims=True) & xp.all(
-        xp.isfinite(residuals), axis=1, keepdims=True
-    )
+    finite = xp.all(xp.isfinite(X), axis=1, keepdims=True) & xp.all(xp.isfinite(residuals), axis=1, keepdims=True)
     scaled, largest = _by_largest(xp.where(finite, X, xp.zeros_like(X)), xp)
     rows = xp.where(finite, residuals, xp.zeros_like(residuals))
     unit, size = _by_largest(rows, xp)

@@ -65,18 +65,14 @@ def largest_feasible(
     raise OptionError("no amount of noise meets this target; check epsilon, delta and the mechanism")
 
 
-def _next_point(
-    points: list[tuple[float, float]], goal: float, low: float, high: float, slope: float
-) -> float:
+def _next_point(points: list[tuple[float, float]], goal: float, low: float, high: float, slope: float) -> float:
     x, y = points[-1]
     if len(points) == 2 and points[0][0] != x and abs(y) < 30 and abs(points[0][1]) < 30:
         slope = (y - points[0][1]) / (x - points[0][0])
     step = (goal - y) / slope if slope > 1e-3 else math.copysign(1.0, goal - y)
     proposal = x + max(-3.0, min(3.0, step))
     inside = low < proposal < high
-    if inside and (
-        math.isinf(low) or math.isinf(high) or min(proposal - low, high - proposal) > 1e-6 * (high - low)
-    ):
+    if inside and (math.isinf(low) or math.isinf(high) or min(proposal - low, high - proposal) > 1e-6 * (high - low)):
         return proposal
     if math.isinf(low) or math.isinf(high):
         return x + math.copysign(1.0, goal - y)
@@ -112,23 +108,17 @@ def _loss_for(name: str, charges_at: ChargesAt, epsilon: float, delta: float) ->
         sampled = any(isinstance(c.event, SampledGaussianEvent) for c in charges_at(1.0))
         tolerance = PLD_TOLERANCE if sampled else CHEAP_TOLERANCE  # sampled Renyi curves take 50 ms each
         start = _rough_start(charges_at, epsilon, delta, start) if sampled else start
-        return largest_feasible(
-            lambda c: account.epsilon(charges_at(c), delta), epsilon, start, tolerance=tolerance
-        )
+        return largest_feasible(lambda c: account.epsilon(charges_at(c), delta), epsilon, start, tolerance=tolerance)
     guess = _rough_start(charges_at, epsilon, delta, start)
     coarse = Pld(points=COARSE_POINTS)
     guess = largest_feasible(lambda c: coarse.epsilon(charges_at(c), delta), epsilon, guess, tolerance=2e-2)
     nearby = [coarse.epsilon(charges_at(c), delta) for c in (guess * 0.99, guess * 1.01)]
     slope = math.log(max(nearby[1] / max(nearby[0], 1e-300), 1.001)) / math.log(1.01 / 0.99)
-    return largest_feasible(
-        lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, tolerance=PLD_TOLERANCE, slope=slope
-    )
+    return largest_feasible(lambda c: account.epsilon(charges_at(c), delta), epsilon, guess, tolerance=PLD_TOLERANCE, slope=slope)
 
 
 def _rough_start(charges_at: ChargesAt, epsilon: float, delta: float, start: float) -> float:
-    return largest_feasible(
-        lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, tolerance=0.2, max_steps=12
-    )
+    return largest_feasible(lambda c: _rough_epsilon(charges_at(c), delta), epsilon, start, tolerance=0.2, max_steps=12)
 
 
 def _rough_epsilon(charges: list[Charge], delta: float) -> float:
@@ -156,13 +146,9 @@ def _rough_sampled(event: SampledGaussianEvent) -> FloatArray:
     return np.array(curve)
 
 
-def verify_target(
-    charges: list[Charge], epsilon: float, delta: float, accountant: str | None = None
-) -> float:
+def verify_target(charges: list[Charge], epsilon: float, delta: float, accountant: str | None = None) -> float:
     """The certified epsilon of the finished charges; an error if it exceeds the target."""
     reached, _ = best_epsilon(charges, delta, accountant)
     if reached > epsilon:
-        raise OptionError(
-            f"calibration ended above its target ({reached!r} > {epsilon!r}); nothing was released"
-        )
+        raise OptionError(f"calibration ended above its target ({reached!r} > {epsilon!r}); nothing was released")
     return reached

@@ -240,15 +240,11 @@ def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[s
     if plan.budget.unit is Unit.RECORD:
         basis.append("one person is one row of one task; otherwise epsilon grows with the number of rows of a person")
     if any(isinstance(r.event, SampledGaussianEvent) for r in plan.releases):
-        basis.append(
-            "every unit takes part in a round independently, with the planned probability and in secret"
-        )
+        basis.append("every unit takes part in a round independently, with the planned probability and in secret")
     if plan.budget.aggregation == "secure":
         basis += SECURE_BASIS
     if not randomness.get("exact") and not randomness.get("seeded"):
-        basis.append(
-            "noise was drawn in floating point: statements cover real arithmetic, not the low bits of doubles"
-        )
+        basis.append("noise was drawn in floating point: statements cover real arithmetic, not the low bits of doubles")
     return basis
 
 
@@ -277,9 +273,7 @@ def _state(
         reason, at_least = refutation(plan.charges(), budget.epsilon)
         return Statement(*sentence, budget.epsilon, budget.delta, "kairouz", False, reason, at_least)
     reached, accountant = plan.certified(share=share)
-    epsilon = (
-        budget.epsilon if (1 - OVERSTATED / 2) * budget.epsilon <= reached <= budget.epsilon else reached
-    )
+    epsilon = budget.epsilon if (1 - OVERSTATED / 2) * budget.epsilon <= reached <= budget.epsilon else reached
     delta = 0.0 if accountant == "pure" else budget.delta
     seeded = bool(randomness.get("seeded"))
     why = SEEDED if seeded else None

@@ -97,8 +97,7 @@ class Contribution(ABC):
         self._check_bounded(bounded)
         if bounded.summed:
             raise OptionError(
-                "this value is already a sum over tasks; aggregation 'local' and 'secure' need "
-                "one message per task"
+                "this value is already a sum over tasks; aggregation 'local' and 'secure' need one message per task"
             )
         return self._each(bounded.value)
 
@@ -126,8 +125,7 @@ class Contribution(ABC):
     def _check_messages(self, array: FloatArray) -> None:
         if array.ndim == 0 or array.shape[1:] != self.message_shape:
             raise DataError(
-                f"{self.kind} expects messages of shape (tasks, {', '.join(map(str, self.message_shape))}); "
-                f"got {array.shape}"
+                f"{self.kind} expects messages of shape (tasks, {', '.join(map(str, self.message_shape))}); got {array.shape}"
             )
 
     def _check_bounded(self, bounded: Bounded) -> None:

@@ -109,9 +109,7 @@ class OuterSum(_ModelMessage, SymmetricMatrix):
 
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         square = self.bound**2
-        return Sensitivity(
-            l2=factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=factor(neighbours, 1.0, 2.0) * square
-        )
+        return Sensitivity(l2=factor(neighbours, 1.0, math.sqrt(2)) * square, nuclear=factor(neighbours, 1.0, 2.0) * square)
 
     def _partial(self, messages: FloatArray) -> Partial:
         return Partial((add_up_squares(messages.reshape(-1, self.n_features), self.bound),))
@@ -135,9 +133,7 @@ class DiagonalSum(_ModelMessage):
 
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         square = self.bound**2
-        return Sensitivity(
-            l2=factor(neighbours, 1.0, math.sqrt(2)) * square, l1=factor(neighbours, 1.0, 2.0) * square
-        )
+        return Sensitivity(l2=factor(neighbours, 1.0, math.sqrt(2)) * square, l1=factor(neighbours, 1.0, 2.0) * square)
 
     def _partial(self, messages: FloatArray) -> Partial:
         return Partial((add_up(self._each(messages), self.bound**2),))
@@ -176,9 +172,7 @@ class TaskGram(SymmetricMatrix):
     def _total(self, partial: Partial) -> FloatArray:
         (messages,) = partial.parts
         if messages.shape[0] != self.n_tasks:
-            raise DataError(
-                f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
-            )
+            raise DataError(f"task-gram needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}")
         rows = messages.reshape(self.n_tasks, -1)
         return np.asarray(rows @ rows.T)
 
@@ -187,9 +181,7 @@ class TaskGram(SymmetricMatrix):
         return self._total(self._partial(messages))
 
     def _each(self, messages: FloatArray) -> FloatArray:
-        raise OptionError(
-            "task-gram is not a sum of what single tasks can compute; use aggregation 'curator'"
-        )
+        raise OptionError("task-gram is not a sum of what single tasks can compute; use aggregation 'curator'")
 
 
 @dataclass(frozen=True)
@@ -223,9 +215,7 @@ class TaskStack(Contribution):
     def _total(self, partial: Partial) -> FloatArray:
         (messages,) = partial.parts
         if messages.shape[0] != self.n_tasks:
-            raise DataError(
-                f"task-stack needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}"
-            )
+            raise DataError(f"task-stack needs the messages of all {self.n_tasks} tasks; got {messages.shape[0]}")
         return messages
 
     def _each(self, messages: FloatArray) -> FloatArray:
@@ -289,9 +279,7 @@ def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bo
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
         raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
     if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
-        raise DataError(
-            "the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released"
-        )
+        raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
     return _seal(value if exact else Partial((add_up(total[None], contribution.bound),)), contribution, summed=True)
 
 

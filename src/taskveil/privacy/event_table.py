@@ -21,8 +21,15 @@ from taskveil.privacy.secure_events import SharedGaussianEvent, SharedSkellamEve
 EVENTS: dict[str, type[Event]] = {
     e.kind: e
     for e in (
-        GaussianEvent, SampledGaussianEvent, PureEvent, ZeroEvent, CappedEvent, UncertifiedEvent, SelectEvent,
-        SharedGaussianEvent, SharedSkellamEvent,
+        GaussianEvent,
+        SampledGaussianEvent,
+        PureEvent,
+        ZeroEvent,
+        CappedEvent,
+        UncertifiedEvent,
+        SelectEvent,
+        SharedGaussianEvent,
+        SharedSkellamEvent,
     )
 }
 
@@ -34,9 +41,7 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     if kind not in EVENTS:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
     if version != EVENTS[kind].version:
-        raise DataError(
-            f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}"
-        )
+        raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])
@@ -45,6 +50,4 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     try:
         return EVENTS[kind](**fields)
     except TypeError:
-        raise DataError(
-            f"event {kind!r} has unexpected or missing fields: got {', '.join(sorted(fields))}"
-        ) from None
+        raise DataError(f"event {kind!r} has unexpected or missing fields: got {', '.join(sorted(fields))}") from None

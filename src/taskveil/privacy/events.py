@@ -140,9 +140,7 @@ class SampledGaussianEvent(Event):
     def dp_event(self) -> Any:
         import dp_accounting
 
-        return dp_accounting.PoissonSampledDpEvent(
-            self.rate, dp_accounting.GaussianDpEvent(self.noise_multiplier)
-        )
+        return dp_accounting.PoissonSampledDpEvent(self.rate, dp_accounting.GaussianDpEvent(self.noise_multiplier))
 
 
 @dataclass(frozen=True)
@@ -286,9 +284,7 @@ class SelectEvent(Event):
         import dp_accounting
 
         inner = [dp_accounting.SelfComposedDpEvent(c.event.dp_event(), c.count) for c in self.charges]
-        return dp_accounting.dp_event.RepeatAndSelectDpEvent(
-            dp_accounting.ComposedDpEvent(inner), self.mean_runs, self.shape
-        )
+        return dp_accounting.dp_event.RepeatAndSelectDpEvent(dp_accounting.ComposedDpEvent(inner), self.mean_runs, self.shape)
 
     def to_dict(self) -> dict[str, Any]:
         inner = [{"event": c.event.to_dict(), "count": c.count} for c in self.charges]

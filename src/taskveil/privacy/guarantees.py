@@ -88,9 +88,7 @@ def last_that_holds(holds: Callable[[float], bool], holds_at: float, fails_at: f
     return holds_at
 
 
-def rdp_to_epsilon(
-    curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float
-) -> float:
+def rdp_to_epsilon(curve: Sequence[float] | FloatArray, orders: Sequence[float] | FloatArray, delta: float) -> float:
     """Smallest epsilon implied by Renyi divergences `curve` at `orders` (> 1)."""
     a, r = np.asarray(orders, dtype=np.float64), np.asarray(curve, dtype=np.float64)
     if not np.any(r > 0):

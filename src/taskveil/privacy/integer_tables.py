@@ -55,9 +55,7 @@ def noise_table(law: str, variance: float) -> NoiseTable:
     if law not in LAWS:
         raise OptionError(f"unknown integer noise {law!r}: expected one of {', '.join(LAWS)}")
     if not 0 < variance <= LARGEST_DEVIATION**2:
-        raise OptionError(
-            f"integer noise has a deviation in (0, {LARGEST_DEVIATION}] grid steps; use another grid"
-        )
+        raise OptionError(f"integer noise has a deviation in (0, {LARGEST_DEVIATION}] grid steps; use another grid")
     half = half_weights(law, variance)
     weights = integer_weights(half)
     distance = 2.0**-TAIL_BITS + len(weights) * 2.0**-WEIGHT_BITS

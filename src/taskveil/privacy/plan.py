@@ -51,9 +51,7 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
         loss = largest_base_epsilon([r.weight for r in requests], budget.epsilon, budget.delta)
         return Plan(_planned_releases(requests, kinds, budget, loss), budget)
     classes = _classes(requests, kinds, budget)
-    loss = largest_loss(
-        lambda c: _charges(classes, budget, c), budget.epsilon, budget.delta, budget.accountant
-    )
+    loss = largest_loss(lambda c: _charges(classes, budget, c), budget.epsilon, budget.delta, budget.accountant)
     for _ in range(50):
         plan = Plan(_planned_releases(requests, kinds, budget, loss), budget)
         if plan.epsilon() <= budget.epsilon:  # of the finished events, by the accountant that certifies them
@@ -90,16 +88,12 @@ def _planned_releases(
     return tuple(releases)
 
 
-def _mechanism(
-    request: Request, kind: type[Mechanism], budget: Budget, share: float
-) -> tuple[Mechanism, Event]:
+def _mechanism(request: Request, kind: type[Mechanism], budget: Budget, share: float) -> tuple[Mechanism, Event]:
     gaussian = kind.family == "gaussian"
     relation = Neighbours.ADD_REMOVE if gaussian and is_sampled(request, budget) else budget.neighbours
     parameter = 1 / share if gaussian else share
     mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
-    return mechanism, event_of(
-        mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation
-    )
+    return mechanism, event_of(mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation)
 
 
 def _classes(
@@ -112,9 +106,7 @@ def _classes(
     )
 
 
-def _charges(
-    classes: dict[tuple[bool, float, float | None], int], budget: Budget, loss: float
-) -> list[Charge]:
+def _charges(classes: dict[tuple[bool, float, float | None], int], budget: Budget, loss: float) -> list[Charge]:
     """Ideal events at a common loss, for the search."""
     charges: list[Charge] = []
     for (pure, weight, rate), count in classes.items():

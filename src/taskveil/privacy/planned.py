@@ -59,14 +59,8 @@ class Budget:
                 raise OptionError("where tasks have budgets of their own, epsilon is the largest of them")
         if isinstance(self.secure, dict):
             object.__setattr__(self, "secure", SecureOptions(**self.secure))
-        if (
-            self.mechanism is not None
-            and MECHANISMS.get(self.mechanism).family == "paper"
-            and self.variant == "sound"
-        ):
-            raise OptionError(
-                f"mechanism {self.mechanism!r} is not private; it needs variant='paper' or 'preprint'"
-            )
+        if self.mechanism is not None and MECHANISMS.get(self.mechanism).family == "paper" and self.variant == "sound":
+            raise OptionError(f"mechanism {self.mechanism!r} is not private; it needs variant='paper' or 'preprint'")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; budgets per task only where there are some."""
@@ -167,9 +161,7 @@ class Plan:
 
     def certified(self, delta: float | None = None, share: float = 1.0) -> tuple[float, str]:
         """Certified epsilon and the accountant that certifies it."""
-        return best_epsilon(
-            self.charges(share=share), self.budget.delta if delta is None else delta, self.budget.accountant
-        )
+        return best_epsilon(self.charges(share=share), self.budget.delta if delta is None else delta, self.budget.accountant)
 
     @property
     def most_participations(self) -> int | None:
@@ -242,6 +234,4 @@ def _member(enum: Any, name: str, value: Any) -> Any:
     try:
         return enum(value)
     except ValueError:
-        raise OptionError(
-            f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}"
-        ) from None
+        raise OptionError(f"unknown {name} {value!r}: expected one of {', '.join(m.value for m in enum)}") from None

@@ -83,11 +83,6 @@ def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
     if not isinstance(bounded, Bounded):
         raise TypeError("only clipped values can be released: expected a Bounded made by contribution.clip")
     if bounded.contribution != planned.contribution:
-        raise OptionError(
-            f"release {planned.id!r} was planned for {planned.contribution!r}, "
-            f"not for {bounded.contribution!r}"
-        )
+        raise OptionError(f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}")
     if bounded.summed and aggregation != "curator":
-        raise OptionError(
-            f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task"
-        )
+        raise OptionError(f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task")

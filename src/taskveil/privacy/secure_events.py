@@ -101,9 +101,7 @@ def skellam_divergence(orders: FloatArray, variance: float, l1: float, l2: float
     return np.asarray(orders * l2**2 / (2 * variance) + extra)
 
 
-def kairouz_divergence(
-    orders: FloatArray, share_variance: float, shares: int, l1: float, l2: float, size: int
-) -> FloatArray:
+def kairouz_divergence(orders: FloatArray, share_variance: float, shares: int, l1: float, l2: float, size: int) -> FloatArray:
     """Renyi divergence of discrete Gaussian shares: Kairouz, Liu, Steinke 2021, Prop. 14; to compare with."""
     k = np.arange(1, shares)
     tau = 10 * float(np.exp(-2 * math.pi**2 * share_variance * k / (k + 1)).sum())

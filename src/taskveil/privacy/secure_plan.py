@@ -27,14 +27,11 @@ def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
     kind = SharedSkellam if secure.law == "skellam" else SharedGaussian
     if budget.mechanism not in (None, "gaussian", "matrix-gaussian", kind.name):
         raise OptionError(
-            f"aggregation 'secure' adds integer noise in shares ({kind.name}); mechanism "
-            f"{budget.mechanism!r} cannot be shared"
+            f"aggregation 'secure' adds integer noise in shares ({kind.name}); mechanism {budget.mechanism!r} cannot be shared"
         )
     for request in requests:
         if not kind.accepts(request.contribution):
-            raise OptionError(
-                f"a {request.contribution.kind} is not a sum over tasks; use aggregation 'curator'"
-            )
+            raise OptionError(f"a {request.contribution.kind} is not a sum over tasks; use aggregation 'curator'")
     assert budget.epsilon is not None
     loss = largest_loss(
         lambda c: _charges(requests, kind, budget, c), budget.epsilon, _delta(budget, requests),
@@ -53,9 +50,7 @@ def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
 
 def _options(budget: Budget) -> SecureOptions:
     if budget.secure is None:
-        raise OptionError(
-            "aggregation 'secure' needs the number of tasks: give secure=SecureOptions.for_tasks(n_tasks)"
-        )
+        raise OptionError("aggregation 'secure' needs the number of tasks: give secure=SecureOptions.for_tasks(n_tasks)")
     if budget.variant != "sound":
         raise OptionError("aggregation 'secure' exists for variant='sound'; the paper's is 'local-model'")
     if budget.delta == 0:
@@ -65,9 +60,7 @@ def _options(budget: Budget) -> SecureOptions:
 
 
 def _mechanism(request: Request, kind: type[SharedNoise], budget: Budget, loss: float) -> SharedNoise:
-    return kind.calibrated(
-        request.contribution, budget.neighbours, 1 / (loss * request.weight), secure=budget.secure
-    )
+    return kind.calibrated(request.contribution, budget.neighbours, 1 / (loss * request.weight), secure=budget.secure)
 
 
 def _planned(request: Request, mechanism: SharedNoise, budget: Budget, paid: bool) -> PlannedRelease:
@@ -77,9 +70,7 @@ def _planned(request: Request, mechanism: SharedNoise, budget: Budget, paid: boo
     return PlannedRelease(request.name, request.round, request.contribution, mechanism, event, request.rate)
 
 
-def _charges(
-    requests: Sequence[Request], kind: type[SharedNoise], budget: Budget, loss: float
-) -> list[Charge]:
+def _charges(requests: Sequence[Request], kind: type[SharedNoise], budget: Budget, loss: float) -> list[Charge]:
     """Events at a common loss: the dominating real Gaussian, or the Skellam law on its grid."""
     charges = []
     for request, paid in zip(requests, charged(requests), strict=True):

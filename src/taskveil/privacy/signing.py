@@ -29,9 +29,7 @@ PURPOSE = "taskveil folder signature 1"
 def make_key(name: str | Path) -> tuple[Path, Path]:
     """NAME.key and NAME.pub; an existing file is never overwritten."""
     name, secret = Path(name), Ed25519PrivateKey.generate()
-    private = secret.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    private = secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     paths = name.with_name(name.name + ".key"), name.with_name(name.name + ".pub")
     for path, content, mode in zip(paths, (private, _pem(secret.public_key())), (0o600, 0o644), strict=True):
         try:

@@ -61,9 +61,7 @@ class MemoryAccount:
     def reserve(self, plan: Plan) -> None:
         """Check the plan together with everything spent and reserved so far against the limit."""
         if self._open:
-            raise BudgetExceeded(
-                "another plan is still open on this account; call finish() first. Nothing was released."
-            )
+            raise BudgetExceeded("another plan is still open on this account; call finish() first. Nothing was released.")
         if self._limit is not None:
             planned = epsilon_over_runs(self._charges, plan, self._delta)
             if planned > self._limit:
@@ -79,9 +77,7 @@ class MemoryAccount:
         left = dict(self._open)
         for one in planned:
             if left.pop(one.id, None) != one:
-                raise BudgetExceeded(
-                    f"release {one.id!r} was not reserved, or was already made. Nothing was released."
-                )
+                raise BudgetExceeded(f"release {one.id!r} was not reserved, or was already made. Nothing was released.")
         self._open = left
         self._charges += [Charge(one.event) for one in planned]
         return planned[-1].id

@@ -45,9 +45,7 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
     if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
         problems.append(f"{who}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}")
     elif epsilon < stated * (1 - OVERSTATED):
-        problems.append(
-            f"{who}: states epsilon {stated:.6g}; its events give {epsilon:.6g}, so they are not its events"
-        )
+        problems.append(f"{who}: states epsilon {stated:.6g}; its events give {epsilon:.6g}, so they are not its events")
     if certificate.randomness.get("seeded") and statement.holds and certificate.events:
         problems.append(f"{who}: claims to hold with seeded noise")
     return problems
@@ -92,18 +90,14 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
     protected = {o.value for o in AGGREGATIONS.get(entry["aggregation"]).observers} | {"public"}
     rounds = sum(last - first + 1 for first, last in entry["rounds"])
     checks = {
-        f"release {name!r}: the recorded event is not the one its mechanism gives": (
-            event == recorded
-        ),
+        f"release {name!r}: the recorded event is not the one its mechanism gives": event == recorded,
         f"release {name!r} counts for a share of the largest budget only": getattr(contribution, "counted", 1.0) == 1.0,
         f"release {name!r} is capped, but everybody takes part in it": not isinstance(event, CappedEvent) or bool(entry["rate"]),
         f"release {name!r} was not planned for {relation.value} neighbours": entry["neighbours"] == relation,
         f"release {name!r} does not bound a {statement.unit}": contribution.unit == statement.unit,
         f"release {name!r} does not protect against {statement.observer}": statement.observer in protected,
         f"release {name!r}: count and rounds disagree": rounds == entry["count"],
-        f"release {name!r}: its noise does not belong to its aggregation": _belongs(
-            mechanism, entry["aggregation"]
-        ),
+        f"release {name!r}: its noise does not belong to its aggregation": _belongs(mechanism, entry["aggregation"]),
         f"release {name!r} does not withstand that many colluding sites": _withstands(mechanism, statement),
     }
     return own_event(entry, statement), [problem for problem, fine in checks.items() if not fine]

@@ -40,9 +40,7 @@ def gain(run: Run) -> list[Chart]:
         return [Chart("gain", "What sharing brings each task", said, traces, layout, head, rows, note, 360, True)]
     traces, layout = _dumbbells(tasks, which, metric)
     return [
-        Chart(
-            "gain", "Alone against shared, task by task", said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True
-        )
+        Chart("gain", "Alone against shared, task by task", said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)
     ]
 
 

@@ -1,5 +1,4 @@
-"""An organisation's own registry: accounts, limits, spending over time as a picture, the next refusal; without scripts.
-"""
+"""An organisation's own registry: accounts, limits, spending over time as a picture, the next refusal; without scripts."""
 
 from __future__ import annotations
 

@@ -69,9 +69,7 @@ def _spent(plan: Any) -> list[tuple[Any, float]]:
         counts = list(range(1, len(plan.releases) + 1))
         marks = [r.name for r in plan.releases]
     every = max(1, math.ceil(len(counts) / POINTS))
-    wanted = sorted(
-        {len(counts) - 1, 0, *range(every - 1, len(counts), every)}, key=lambda k: (k not in (0, len(counts) - 1), k)
-    )
+    wanted = sorted({len(counts) - 1, 0, *range(every - 1, len(counts), every)}, key=lambda k: (k not in (0, len(counts) - 1), k))
     found, started = {}, time.monotonic()
     for k in wanted:
         if time.monotonic() - started > ACCOUNTING_SECONDS:
@@ -144,8 +142,7 @@ def noise(run: Run) -> list[Chart]:
 def audit(run: Run) -> list[Chart]:
     """What an attack showed at least, beside what is claimed at most."""
     rows = [
-        (str(a.get("target", "?")), a.get("lower_bound"), a.get("claimed_epsilon"), str(a.get("verdict", "")))
-        for a in run.audits
+        (str(a.get("target", "?")), a.get("lower_bound"), a.get("claimed_epsilon"), str(a.get("verdict", ""))) for a in run.audits
     ]
     rows = [r for r in rows if isinstance(r[1], (int, float)) and isinstance(r[2], (int, float))]
     if not rows:
@@ -184,9 +181,7 @@ def audit(run: Run) -> list[Chart]:
             traces,
             {
                 "xaxis": axis("epsilon", rangemode="tozero"),
-                "yaxis": axis(
-                    "", type="category", tickfont={"size": 11}, categoryorder="array", categoryarray=names[::-1]
-                ),
+                "yaxis": axis("", type="category", tickfont={"size": 11}, categoryorder="array", categoryarray=names[::-1]),
                 "barmode": "overlay",
                 "bargap": 0.55,
             },

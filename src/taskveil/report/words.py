@@ -80,8 +80,7 @@ def owner_verdict(run: Run, name: str) -> list[str]:
         metric = "typical error in the target's own units"
     return [
         f"Task {name} {kept}: estimated error {shared:.3g} with what the others share, {alone:.3g} alone "
-        f"({metric}; estimated on its own rows)."
-        + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else ""),
+        f"({metric}; estimated on its own rows)." + (NO_GAIN_SHOWN if mine["kept"] == "shared" and shared > alone else ""),
         *clipping_words(mine),
     ]
 

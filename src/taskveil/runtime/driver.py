@@ -179,9 +179,7 @@ class Driver:
         fields = {"plan": self.digest, "number": number, "round": view.round}
         return wire.encode(Packet("step", fields, wire.view_arrays(view)), self.rules.max_bytes)
 
-    def _collect(
-        self, waiting: set[int], number: int, releases: list[PlannedRelease]
-    ) -> dict[int, dict[str, np.ndarray]]:
+    def _collect(self, waiting: set[int], number: int, releases: list[PlannedRelease]) -> dict[int, dict[str, np.ndarray]]:
         answers: dict[int, dict[str, np.ndarray]] = {}
         end = time.monotonic() + self.rules.deadline
         while waiting and (left := end - time.monotonic()) > 0:

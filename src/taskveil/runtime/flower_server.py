@@ -143,9 +143,7 @@ class ThreadGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        return Message(
-            content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl
-        )
+        return Message(content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl)
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.apps)
@@ -164,9 +162,7 @@ class ThreadGrid(Grid):
             found = [m for m in message_ids if m in self._replies]
             return [self._replies.pop(m) for m in found]
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         waiting, replies = set(self.push_messages(messages)), []
         end = time.monotonic() + (timeout if timeout is not None else 1e9)
         while waiting and time.monotonic() < end:

@@ -161,9 +161,7 @@ def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | Non
             break
 
 
-def replay(
-    method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, billboards: list[Billboard]
-) -> Models:
+def replay(method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, billboards: list[Billboard]) -> Models:
     """What tasks learn from public billboards and their own rows, sending nothing: new tasks and held-out folds."""
     tasks = method.task_side(block, public, plan)
     state = tasks.start()

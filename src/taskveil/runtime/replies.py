@@ -67,9 +67,7 @@ def checked_arrays(
     return packet.arrays
 
 
-def combined(
-    planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], units: np.ndarray
-) -> Bounded:
+def combined(planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], units: np.ndarray) -> Bounded:
     """All sites' clipped messages as one bounded value; absent tasks are zero. `units` of every task: 1, or its public rows."""
     contribution, n_tasks = planned.contribution, len(units)
     if isinstance(contribution, RowSum):

@@ -18,9 +18,7 @@ from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 
 
-def bounded_rows(
-    planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]
-) -> Bounded:
+def bounded_rows(planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]) -> Bounded:
     """The clipped sum of the drawn rows of each task; `tasks` names them (keys of seeded test coins)."""
     if not isinstance(planned.contribution, RowSum):
         raise OptionError(f"release {planned.id!r} is not a sum of rows; the method must send whole messages")
@@ -30,9 +28,7 @@ def bounded_rows(
     return planned.contribution.sum_factored_rows(rows.X, slopes, rows.offsets)
 
 
-def _drawn(
-    planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]
-) -> np.ndarray:
+def _drawn(planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]) -> np.ndarray:
     drawn, rate = np.zeros(len(rows.slopes)), float(planned.rate or 1.0)
     for position, task in enumerate(tasks):
         own = slice(int(rows.offsets[position]), int(rows.offsets[position + 1]))

@@ -58,9 +58,7 @@ class SiteState:
         known = self.agreed()
         known_too = {"digest", "federation"} & (known or {}).keys() & about.keys()
         if known is not None and any(known[name] != about[name] for name in known_too):
-            raise DataError(
-                f"{self.folder} belongs to a run with another plan; use a new state folder for a new run"
-            )
+            raise DataError(f"{self.folder} belongs to a run with another plan; use a new state folder for a new run")
 
     def agree(self, about: dict[str, Any]) -> None:
         """Remember the plan this site said yes to."""

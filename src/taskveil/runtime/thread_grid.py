@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 MANY = 64  # more tasks than this share sites
 
 
-def run(
-    run: Run, block: TaskBlock, *, schedule: Sequence[int] | None = None, rules: Rules | None = None
-) -> RunRecord:
+def run(run: Run, block: TaskBlock, *, schedule: Sequence[int] | None = None, rules: Rules | None = None) -> RunRecord:
     """Train all tasks of the block over threads; the same record as `in_process.run`."""
     try:
         from taskveil.runtime.flower_server import thread_carrier
@@ -52,10 +50,7 @@ def run(
     finally:
         carrier.grid.close()
     memories: list[Any] = [site.memory for site in sites]
-    states = [
-        m.last[1] if m.last is not None else site.tasks.start()
-        for m, site in zip(memories, sites, strict=True)
-    ]
+    states = [m.last[1] if m.last is not None else site.tasks.start() for m, site in zip(memories, sites, strict=True)]
     record = RunRecord(
         stack_models([m.models for m in memories]), done.billboards, run.plan, run.public, done.executed,
         run.source.describe(), done.schedule, time.perf_counter() - started,
@@ -86,7 +81,12 @@ def make_sites(run: Run, block: TaskBlock) -> list[Site]:
     memberships = _memberships(len(parts)) if plan.budget.aggregation == "secure" else None
     sites = [
         Site(
-            f"site-{i}", theirs, block.take(list(part)), part.tolist(), Volatile(), int(limits[part].min()),
+            f"site-{i}",
+            theirs,
+            block.take(list(part)),
+            part.tolist(),
+            Volatile(),
+            int(limits[part].min()),
             memberships[i] if memberships else None,
         )
         for i, part in enumerate(parts)

@@ -29,9 +29,7 @@ from taskveil.runtime.run import Run
 from taskveil.runtime.shared_account import SharedAccount
 from taskveil.tasks.block import TaskBlock
 
-Watcher = Callable[
-    [float, int, Any, State], bool | None
-]  # (virtual time, arrivals, server side, state); True stops
+Watcher = Callable[[float, int, Any, State], bool | None]  # (virtual time, arrivals, server side, state); True stops
 
 
 @dataclass(frozen=True)
@@ -114,9 +112,7 @@ class Nodes:
 
     def finish(self, billboard: Billboard) -> Models:
         views = [billboard.view(np.array([t])) for t in range(len(self.sides))]
-        return stack_models(
-            [side.finish(s, v) for side, s, v in zip(self.sides, self.states, views, strict=True)]
-        )
+        return stack_models([side.finish(s, v) for side, s, v in zip(self.sides, self.states, views, strict=True)])
 
     def state(self) -> State:
         return {name: np.concatenate([s[name] for s in self.states]) for name in self.states[0]}
@@ -159,14 +155,10 @@ def stack_models(parts: Sequence[Models]) -> Models:
     """Models of single nodes as one block."""
     kept = None if parts[0].kept is None else np.concatenate([p.kept for p in parts])
     extra = {name: np.concatenate([p.extra[name] for p in parts]) for name in parts[0].extra}
-    return Models(
-        np.concatenate([p.coef for p in parts]), np.concatenate([p.intercept for p in parts]), kept, extra
-    )
+    return Models(np.concatenate([p.coef for p in parts]), np.concatenate([p.intercept for p in parts]), kept, extra)
 
 
-def _virtual(
-    nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool
-) -> Iterator[tuple[float, list[int]]]:
+def _virtual(nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool) -> Iterator[tuple[float, list[int]]]:
     kind, scale = getattr(method, "delays", None) or PAPER
     delays = Delays(len(nodes.sent), kind, scale, seed=public.seed or 0)
     if synchronous:

@@ -140,9 +140,7 @@ def _valid_bools(flat: np.ndarray) -> np.ndarray:
 def _check_spec(name: Any, dtype: Any, shape: Any) -> None:
     sizes = isinstance(shape, (list, tuple)) and all(type(n) is int and 0 <= n <= 2**31 for n in shape)
     if not (isinstance(name, str) and _NAME.fullmatch(name) and dtype in DTYPES and sizes):
-        raise WireError(
-            f"refused: arrays have a short plain name, one of the types {', '.join(DTYPES)} and a shape"
-        )
+        raise WireError(f"refused: arrays have a short plain name, one of the types {', '.join(DTYPES)} and a shape")
     if len(shape) > MAX_DIMENSIONS or math.prod(max(n, 1) for n in shape) > MAX_BYTES:  # empty arrays have huge shapes too
         raise WireError("refused: an array is larger than the wire allows")
 

@@ -103,16 +103,12 @@ def task_pass(X, y, weights, start, end, w, c, code, g):  # pragma: no cover
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def single_output_gradients(
-    X, y, weights, offsets, W, b, code, first, last, grad_W, grad_b, values
-):  # pragma: no cover
+def single_output_gradients(X, y, weights, offsets, W, b, code, first, last, grad_W, grad_b, values):  # pragma: no cover
     """Mean loss of tasks first..last-1 and its gradient; one output. `weights` is empty or one per row."""
     d = X.shape[1]
     for i in range(first, last):
         g = grad_W[i, 0]
-        total, slopes, value = task_pass(
-            X, y, weights, offsets[i], offsets[i + 1], W[i, 0], b[i, 0], code, g
-        )
+        total, slopes, value = task_pass(X, y, weights, offsets[i], offsets[i + 1], W[i, 0], b[i, 0], code, g)
         scale = 1.0 / total if total > 0.0 else 0.0
         for j in range(d):
             g[j] *= scale
@@ -142,9 +138,7 @@ def gradients(X, y, weights, offsets, W, b, code, first, last, grad_W, grad_b, v
                 s = 0.0
                 for j in range(d):
                     s += X[row, j] * w[j]
-                u, value_sum, pending[o] = _add_row(
-                    code, weight, s + b[i, o], y[row, o], value_sum, pending[o]
-                )
+                u, value_sum, pending[o] = _add_row(code, weight, s + b[i, o], y[row, o], value_sum, pending[o])
                 grad_b[i, o] += u
                 for j in range(d):
                     g[j] += u * X[row, j]

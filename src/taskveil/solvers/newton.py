@@ -66,9 +66,7 @@ def solve_grid(
     centres = penalty.centres((m, r, d))
     for stack in stacks(block):
         for o in range(r):
-            local = LocalProblem(
-                stack, o, loss, penalty.full(d), centres[stack.tasks, o], fit_intercept=fit_intercept
-            )
+            local = LocalProblem(stack, o, loss, penalty.full(d), centres[stack.tasks, o], fit_intercept=fit_intercept)
             path = local.path(mu[:, stack.tasks, o], stack.shares())
             for k, (w, c) in enumerate(path):
                 W[k, stack.tasks, o], b[k, stack.tasks, o] = w, c
@@ -94,9 +92,7 @@ def cross_validated(
         held = np.zeros((len(grid), *stack.weights.shape))  # held-out loss of every row, summed over outputs
         mu = np.broadcast_to(np.asarray(grid, dtype=float)[:, None], (len(grid), len(stack.tasks)))
         for o in range(r):
-            local = LocalProblem(
-                stack, o, loss, penalty.full(d), centres[stack.tasks, o], fit_intercept=fit_intercept
-            )
+            local = LocalProblem(stack, o, loss, penalty.full(d), centres[stack.tasks, o], fit_intercept=fit_intercept)
             for fold in np.unique(fold_of_row):
                 out = (fold_of_row[stack.rows] == fold) & (stack.weights > 0.0)
                 shares = normalised(stack.weights * ~out)

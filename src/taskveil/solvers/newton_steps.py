@@ -25,9 +25,7 @@ MOST_HALVINGS = 30
 class LocalProblem:
     """One output of a stack of tasks, in coordinates v where the penalty is (mu/2) v'Pv around zero."""
 
-    def __init__(
-        self, stack: Stack, output: int, loss: Loss, A: Array, centre: Array, *, fit_intercept: bool
-    ) -> None:
+    def __init__(self, stack: Stack, output: int, loss: Loss, A: Array, centre: Array, *, fit_intercept: bool) -> None:
         self.loss, self.centre, self.fit_intercept = loss, centre, fit_intercept
         self.y = stack.y[:, :, output]
         self.base = per_task("knd,kd->kn", stack.X, centre)

@@ -46,9 +46,7 @@ class Structure(ABC):
 
     def map_from_covariance(self, S: Array, threshold: float, lift: float = 0.0) -> Array:
         """The (d, d) map M with M W = prox(W, threshold) for S = WW', where the prox can be written so."""
-        raise NotImplementedError(
-            f"the prox of {self.name} is not a function of WW'; use trace_norm or group_sparse"
-        )
+        raise NotImplementedError(f"the prox of {self.name} is not a function of WW'; use trace_norm or group_sparse")
 
     def matrix(self, models: Array) -> Array:
         """Models (tasks, outputs, features) as the matrix with columns that g looks at."""

@@ -46,10 +46,7 @@ class TaskBlock:
         n = self.X.shape[0]
         fits = self.y.shape[0] == n and self.offsets[0] == 0 and self.offsets[-1] == n
         if not fits or (self.weights is not None and self.weights.shape != (n,)):
-            raise DataError(
-                f"a block's arrays do not fit: X {self.X.shape}, y {self.y.shape}, offsets to "
-                f"{self.offsets[-1]}."
-            )
+            raise DataError(f"a block's arrays do not fit: X {self.X.shape}, y {self.y.shape}, offsets to {self.offsets[-1]}.")
 
     @classmethod
     def from_tasks(cls, tasks: TaskSet) -> TaskBlock:
@@ -81,11 +78,7 @@ class TaskBlock:
     @cached_property
     def counts(self) -> np.ndarray:
         """Sum of weights per task (m,): the n_i that means divide by."""
-        return (
-            self.sizes.astype(np.float64)
-            if self.weights is None
-            else sums_by_group(self.weights, self.offsets)
-        )
+        return self.sizes.astype(np.float64) if self.weights is None else sums_by_group(self.weights, self.offsets)
 
     @cached_property
     def task_of_row(self) -> np.ndarray:
@@ -174,9 +167,7 @@ class TaskBlock:
         if picks.size and (np.diff(picks) == 1).all():
             rows: slice | np.ndarray = slice(int(self.offsets[picks[0]]), int(self.offsets[picks[-1] + 1]))
         else:
-            rows = np.concatenate(
-                [np.arange(self.offsets[i], self.offsets[i + 1]) for i in picks] or [np.arange(0)]
-            )
+            rows = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in picks] or [np.arange(0)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[picks])]).astype(np.int64)
         weights = None if self.weights is None else self.weights[rows]
         return replace(self, X=self.X[rows], y=self.y[rows], offsets=offsets, weights=weights)

@@ -48,9 +48,7 @@ def _tasks(z: Arrays, bounds: PublicBounds, **options: Any) -> TaskSet:
     feature_names = [str(n) for n in z["feature_names"]] if "feature_names" in z else None
     X = X.astype(np.float32) if X.dtype == np.uint8 else X
     X = bounds.clip_features(X, feature_names or [f"x{j}" for j in range(X.shape[1])])
-    return TaskSet.from_arrays(
-        X, y, task, task_names=task_names, feature_names=feature_names, bounds=bounds, **options
-    )
+    return TaskSet.from_arrays(X, y, task, task_names=task_names, feature_names=feature_names, bounds=bounds, **options)
 
 
 def _read_school(z: Arrays) -> TaskSet:
@@ -126,9 +124,7 @@ def _read_heart(z: Arrays) -> TaskSet:
 
 def _read_vehicle(z: Arrays) -> TaskSet:
     bounds = PublicBounds(features={"*": (-5.0, 5.0)}, classes=(-1, 1))
-    return _tasks(
-        z, bounds, y=z["y"].astype(np.int64), kind="classification", classes=[-1, 1], target_name="vehicle"
-    )
+    return _tasks(z, bounds, y=z["y"].astype(np.int64), kind="classification", classes=[-1, 1], target_name="vehicle")
 
 
 DATASETS: Table[Dataset] = Table("data set")
@@ -140,22 +136,15 @@ for _entry in (
         target="score",
         kind="regression",
         sha256="ae95f28c38d159841232965ef6cc4de2795bdac35d6f13bc4bf4a410755187c3",
-        citation=(
-            "Inner London Education Authority; Goldstein 1991; in the form of Argyriou, "
-            "Evgeniou & Pontil 2008"
-        ),
-        licence=(
-            "released for research by the Centre for Multilevel Modelling; no licence text travels with it"
-        ),
+        citation=("Inner London Education Authority; Goldstein 1991; in the form of Argyriou, Evgeniou & Pontil 2008"),
+        licence=("released for research by the Centre for Multilevel Modelling; no licence text travels with it"),
         publisher="Centre for Multilevel Modelling; MALSAR (Zhou, Chen & Ye 2011) data/school.mat",
         bounds_said="percentages 0-100, dummies 0-1, scores 0-70",
         read=_read_school,
     ),
     Dataset(
         name="har",
-        title=(
-            "Human activity from a waist-worn phone: 30 subjects, 10,299 windows, 561 features, 6 activities"
-        ),
+        title=("Human activity from a waist-worn phone: 30 subjects, 10,299 windows, 561 features, 6 activities"),
         task="subject",
         target="activity",
         kind="classification",
@@ -205,15 +194,11 @@ for _entry in (
         publisher="UCI Machine Learning Repository, data set 45",
         bounds_said="clinically plausible public ranges per column",
         read=_read_heart,
-        notes=(
-            "missing cells (and zero cholesterol or pressure) stand at the middle of their declared range",
-        ),
+        notes=("missing cells (and zero cholesterol or pressure) stand at the middle of their declared range",),
     ),
     Dataset(
         name="vehicle",
-        title=(
-            "Two kinds of vehicle from 23 acoustic and seismic sensors, 1,860 rows, 100 features (a subset)"
-        ),
+        title=("Two kinds of vehicle from 23 acoustic and seismic sensors, 1,860 rows, 100 features (a subset)"),
         task="sensor",
         target="vehicle",
         kind="classification",
@@ -221,9 +206,7 @@ for _entry in (
         citation="Duarte & Hu 2004 (SensIT); Smith et al. 2017 (MOCHA); Li et al. 2021 (Ditto split)",
         licence="research data, no licence text travels with it",
         publisher="University of Wisconsin, DARPA SensIT; the training part of Ditto's split",
-        bounds_said=(
-            "all features -5 to 5 (standardised per sensor by its publishers; values outside are clipped)"
-        ),
+        bounds_said=("all features -5 to 5 (standardised per sensor by its publishers; values outside are clipped)"),
         read=_read_vehicle,
         notes=("values outside the declared range -5 to 5 are clipped",),
     ),

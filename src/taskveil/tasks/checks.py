@@ -19,9 +19,7 @@ def as_rows(X: Any) -> np.ndarray:
     if X.ndim != 2:
         raise DataError(f"X must be a table of rows x features, got shape {X.shape}.")
     if X.dtype.kind not in "biuf":
-        raise DataError(
-            f"X must be numbers, got {X.dtype}. Load a table with text columns through load_tasks."
-        )
+        raise DataError(f"X must be numbers, got {X.dtype}. Load a table with text columns through load_tasks.")
     if X.shape[0] == 0:
         raise DataError("the table has no rows; at least one row is needed.")
     if X.shape[1] == 0:

@@ -73,9 +73,7 @@ def download(url: str, progress: Progress | None = None) -> bytes:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return _read(answer, url, progress)
     except urllib.error.HTTPError as e:
-        raise EnvironmentMissing(
-            f"{parts.hostname} answered {e.code} for {parts.path}; the original may have moved."
-        ) from None
+        raise EnvironmentMissing(f"{parts.hostname} answered {e.code} for {parts.path}; the original may have moved.") from None
     except (urllib.error.URLError, OSError) as e:
         reason = getattr(e, "reason", e)
         raise EnvironmentMissing(
@@ -93,9 +91,7 @@ def _read(answer: object, url: str, progress: Progress | None) -> bytes:
         parts.append(chunk)
         size += len(chunk)
         if size > LARGEST:
-            raise DataError(
-                f"the answer of {urlsplit(url).hostname} is larger than any original; nothing was stored."
-            )
+            raise DataError(f"the answer of {urlsplit(url).hostname} is larger than any original; nothing was stored.")
         if progress is not None:
             progress(url, size, total)
     if total is not None and size != total:
@@ -109,9 +105,7 @@ def _converted(name: str, original: Original, files: dict[str, bytes]) -> dict[s
     except DataError:
         raise
     except Exception as e:  # a changed original can fail in any way; what matters is that nothing is stored
-        raise DataError(
-            f"the original of {name!r} is not what it was ({type(e).__name__}); nothing was stored."
-        ) from None
+        raise DataError(f"the original of {name!r} is not what it was ({type(e).__name__}); nothing was stored.") from None
     if original.digest is not None and content_digest(arrays, original.compared) != original.digest:
         raise DataError(f"the original of {name!r} does not have the expected checksum; nothing was stored.")
     return arrays

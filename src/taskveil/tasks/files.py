@@ -91,17 +91,13 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an npz file; object arrays (pickles) are refused."""
     _check_file(path)
     if not zipfile.is_zipfile(path):
-        raise DataError(
-            f"{path.name} is damaged, truncated or not an npz file; save it again with numpy.savez."
-        )
+        raise DataError(f"{path.name} is damaged, truncated or not an npz file; save it again with numpy.savez.")
     try:
         with np.load(path, allow_pickle=False) as z:
             return {name: z[name] for name in z.files}
     except ValueError as e:
         if "object arrays" in str(e).lower():
-            raise DataError(
-                f"{path.name} holds Python objects, which are never unpickled; save plain arrays."
-            ) from None
+            raise DataError(f"{path.name} holds Python objects, which are never unpickled; save plain arrays.") from None
         raise DataError(f"{path.name} is damaged or truncated; copy or save it again.") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError, SyntaxError, NotImplementedError):
         raise DataError(f"{path.name} is damaged or truncated; copy or save it again.") from None
@@ -209,14 +205,10 @@ class _Csv:
             skipped.append((row.number or 0) - 2)  # counted from 1, with the header
             return "skip"
 
-        parse = reader.ParseOptions(
-            delimiter=self.delimiter, newlines_in_values=patient, invalid_row_handler=skip
-        )
+        parse = reader.ParseOptions(delimiter=self.delimiter, newlines_in_values=patient, invalid_row_handler=skip)
         texts = self.header if patient else [n for n in self.header if n in self.id_columns]
         types = {name: arrow.string() for name in texts}
-        convert = reader.ConvertOptions(
-            null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types
-        )
+        convert = reader.ConvertOptions(null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types)
         read = reader.ReadOptions(use_threads=threads)
         return reader.read_csv(self.path, read_options=read, parse_options=parse, convert_options=convert), skipped
 
@@ -226,10 +218,7 @@ class _Csv:
         numeric: dict[str, Any] = {}
         reasons = {"with too few or too many fields": len(skipped)}
         for name in frame.columns:
-            if (
-                name not in self.text_columns | self.id_columns
-                and (found := _mostly_numbers(frame[name])) is not None
-            ):
+            if name not in self.text_columns | self.id_columns and (found := _mostly_numbers(frame[name])) is not None:
                 numeric[name] = found[0]
                 if name not in self.later_columns:
                     bad |= found[1]
@@ -304,9 +293,7 @@ def _header(path: Path) -> tuple[str, list[str]]:
         with path.open(encoding="utf-8-sig", newline="") as f:
             line = next((text for text in f if text.strip()), "")
     except UnicodeDecodeError:
-        raise DataError(
-            f"{path.name} is not UTF-8 text; save it as UTF-8, or check that it is a csv file."
-        ) from None
+        raise DataError(f"{path.name} is not UTF-8 text; save it as UTF-8, or check that it is a csv file.") from None
     if not line.strip():
         raise DataError(f"the file {path.name!r} is empty; expected a header line and rows.")
     if "\x00" in line:
@@ -319,9 +306,7 @@ def _check_header(names: Sequence[str], file: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise DataError(
-                f"{file} has two columns called {name!r}; column names must be unique. Rename one of them."
-            )
+            raise DataError(f"{file} has two columns called {name!r}; column names must be unique. Rename one of them.")
         seen.add(name)
     if any(not str(n).strip() for n in names[1:]):
         raise DataError(f"{file} has a column without a name; give every column a name in the header line.")

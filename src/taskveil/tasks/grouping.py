@@ -42,9 +42,7 @@ def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, .
     values = ids if hasattr(ids, "factorize") else np.asarray(ids)
     unique: Any
     if getattr(values, "ndim", 1) != 1:
-        raise DataError(
-            f"{what} identifiers must be one value per row, got an array of shape {values.shape}."
-        )
+        raise DataError(f"{what} identifiers must be one value per row, got an array of shape {values.shape}.")
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuUS":
         unique, codes = np.unique(values, return_inverse=True)
     elif isinstance(values, np.ndarray) and values.dtype.kind == "f":
@@ -165,6 +163,4 @@ def _merge_equal_labels(codes: np.ndarray, labels: list[str]) -> tuple[np.ndarra
 
 
 def _missing(what: str) -> DataError:
-    return DataError(
-        f"the {what} column has missing values; every row needs its {what}. Fill or drop those rows first."
-    )
+    return DataError(f"the {what} column has missing values; every row needs its {what}. Fill or drop those rows first.")

@@ -213,15 +213,11 @@ def _from_npz(path: Path, layout: Layout) -> TaskSet:
     z = read_npz(path)
     lost = [k for k in ("X", "y", "task") if k not in z]
     if lost:
-        raise DataError(
-            f"{path.name} lacks the array {', '.join(map(repr, lost))}; an npz needs X, y and task."
-        )
+        raise DataError(f"{path.name} lacks the array {', '.join(map(repr, lost))}; an npz needs X, y and task.")
     X, names = np.asarray(z["X"]), z.get("task_names")
     columns = None if "feature_names" not in z else [str(n) for n in z["feature_names"]]
     if X.ndim != 2 or (columns is not None and len(columns) != X.shape[1]):
-        raise DataError(
-            f"{path.name}: X must be rows x features with one name per column, got shape {X.shape}."
-        )
+        raise DataError(f"{path.name}: X must be rows x features with one name per column, got shape {X.shape}.")
     task = z["task"] if names is None else _task_names(z["task"], names)
     made = _from_arrays((X, columns), z["y"], task, layout)
     return made if names is None else _in_order(made, [str(n) for n in names])
@@ -284,9 +280,7 @@ def _stack(Xs: list[Any]) -> Any:
         import pandas as pd
 
         if len({tuple(X.columns) for X in Xs}) > 1:
-            raise DataError(
-                "the tasks have different columns; each needs the same features in the same order."
-            )
+            raise DataError("the tasks have different columns; each needs the same features in the same order.")
         return pd.concat(Xs, ignore_index=True)
     arrays = [np.asarray(X) for X in Xs]
     if arrays[0].ndim != 2 or len({a.shape[1:] for a in arrays}) > 1:
@@ -320,9 +314,7 @@ def _in_order(tasks: TaskSet, names: list[str]) -> TaskSet:
 def _task_names(task: np.ndarray, names: np.ndarray) -> np.ndarray:
     bad = task.dtype.kind not in "iu" or (task.size and (task.min() < 0 or task.max() >= len(names)))
     if bad:
-        raise DataError(
-            f"with task_names, the array 'task' must hold whole numbers from 0 to {len(names) - 1}."
-        )
+        raise DataError(f"with task_names, the array 'task' must hold whole numbers from 0 to {len(names) - 1}.")
     return np.asarray([str(n) for n in names])[task]
 
 
@@ -330,9 +322,7 @@ def _same_names(entry: catalogue.Dataset, layout: Layout) -> None:
     pairs = (("task", layout.task, entry.task), ("target", layout.target, entry.target))
     for what, given, known in pairs:
         if given is not None and given not in (known, what, "y"):
-            raise OptionError(
-                f"the {what} of the data set {entry.name!r} is {known!r}, not {given!r}; leave {what} out."
-            )
+            raise OptionError(f"the {what} of the data set {entry.name!r} is {known!r}, not {given!r}; leave {what} out.")
 
 
 def _has_missing(X: np.ndarray) -> bool:

@@ -149,17 +149,11 @@ def har(files: Files) -> Arrays:
     order = np.lexsort((np.arange(len(y)), y, subject))
     X, y, subject, signal = X[order], y[order], subject[order], signal[order]
     seq, run = _runs(subject, y, signal)
-    names = [
-        line.split()[1]
-        for line in z.read("UCI HAR Dataset/features.txt").decode().splitlines()
-        if line.strip()
-    ]
+    names = [line.split()[1] for line in z.read("UCI HAR Dataset/features.txt").decode().splitlines() if line.strip()]
     activities = z.read("UCI HAR Dataset/activity_labels.txt").decode().split()[1::2]
     counts = np.bincount(y).tolist()
     if X.shape != (10_299, 561) or counts != HAR_COUNTS or np.unique(subject).size != 30:
-        raise DataError(
-            "the downloaded har does not have its published counts (30, 10,299, 561); nothing was stored."
-        )
+        raise DataError("the downloaded har does not have its published counts (30, 10,299, 561); nothing was stored.")
     return {
         "X": X,
         "y": y,
@@ -273,18 +267,12 @@ ORIGINALS: dict[str, Original] = {
         "53d915e6185c8e842c481b0a4c5e72abb18aa7a06b3646cd2292501dbaaa4de6",
     ),
     "vehicle": Original(
-        {
-            "mytrain.json": f"{RAW}/litian96/ditto/602f571de561f7796104860108dfa91182bfbcd8"
-            "/data/vehicle/data/train/mytrain.json"
-        },
+        {"mytrain.json": f"{RAW}/litian96/ditto/602f571de561f7796104860108dfa91182bfbcd8/data/vehicle/data/train/mytrain.json"},
         vehicle,
         "8be2c55d1ed0c016e51f372696c493d2dc78b39f410d81ca529dee49fca4f9a2",
     ),
     "femnist": Original(
-        {
-            "mytest.json.zip": f"{RAW}/s-huu/PMTL/9e849ada6af2d8df92c40724d81b4b4cf2ac24b0"
-            "/data/femnist/data/test/mytest.json.zip"
-        },
+        {"mytest.json.zip": f"{RAW}/s-huu/PMTL/9e849ada6af2d8df92c40724d81b4b4cf2ac24b0/data/femnist/data/test/mytest.json.zip"},
         femnist,
         "5b99071ca6e0b056cde340b8596365415400a6fbc922808913a8948c1661a959",
     ),

@@ -36,9 +36,11 @@ def limit_tasks_per_person(tasks: TaskSet, limit: int, seed: int) -> TaskSet:
     rank = np.arange(pair.size) - np.maximum.accumulate(np.where(first, np.arange(pair.size), 0))
     kept = np.zeros(pair.size, dtype=bool)
     kept[order[rank < limit]] = True
-    return tasks.select(kept[at]).with_notes(
-        f"rows were dropped so that every person is in at most {limit} task(s)"
-    ).with_facts(Fact("person-limit"))
+    return (
+        tasks.select(kept[at])
+        .with_notes(f"rows were dropped so that every person is in at most {limit} task(s)")
+        .with_facts(Fact("person-limit"))
+    )
 
 
 def most_tasks_of_one_person(tasks: TaskSet) -> int:

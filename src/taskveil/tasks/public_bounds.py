@@ -97,9 +97,7 @@ class PublicBounds:
         """Ranges given as arrays in the order of `names`."""
         pairs = list(zip(low, high, strict=True))
         if len(pairs) != len(names):
-            raise DataError(
-                f"bounds for {len(pairs)} features, but there are {len(names)}; give one range per feature."
-            )
+            raise DataError(f"bounds for {len(pairs)} features, but there are {len(names)}; give one range per feature.")
         return cls(features=dict(zip(names, pairs, strict=True)), target=target)
 
     @classmethod
@@ -107,14 +105,10 @@ class PublicBounds:
         """Read the layout shown at the top of this file; unknown keys are refused."""
         unknown = sorted(set(declared) - set(KEYS))
         if unknown:
-            raise DataError(
-                f"bounds have unknown entries {', '.join(map(repr, unknown))}; expected {', '.join(KEYS)}."
-            )
+            raise DataError(f"bounds have unknown entries {', '.join(map(repr, unknown))}; expected {', '.join(KEYS)}.")
         for key in ("features", "levels"):
             if not isinstance(declared.get(key, {}), Mapping):
-                raise DataError(
-                    f"bounds entry {key!r} must map column names to values; see the bounds file layout."
-                )
+                raise DataError(f"bounds entry {key!r} must map column names to values; see the bounds file layout.")
         if not isinstance(declared.get("looked_at", []), Sequence) or isinstance(declared.get("looked_at"), str):
             raise DataError("bounds entry 'looked_at' must be a list of entries such as 'features.age'.")
         blanks = _blanks(declared)
@@ -145,9 +139,7 @@ class PublicBounds:
             declared = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
         except (ValueError, RecursionError) as e:
             why = "it is nested too deeply" if isinstance(e, RecursionError) else e
-            raise DataError(
-                f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {why}."
-            ) from None
+            raise DataError(f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {why}.") from None
         if not isinstance(declared, Mapping):
             raise DataError(f"the bounds file {str(path)!r} must hold one object with {', '.join(KEYS)}.")
         made = cls.from_dict(declared)
@@ -180,9 +172,7 @@ class PublicBounds:
         """Like `coerce`, for bounds that must be there."""
         bounds = cls.coerce(value)
         if bounds is None:
-            raise DataError(
-                "public bounds are needed here; give a bounds file, a mapping or a (low, high) pair."
-            )
+            raise DataError("public bounds are needed here; give a bounds file, a mapping or a (low, high) pair.")
         return bounds
 
     def covers(self, names: Iterable[str]) -> bool:
@@ -195,9 +185,7 @@ class PublicBounds:
         lost = [n for n, p in zip(names, pairs, strict=True) if p is None]
         if lost:
             shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-            raise DataError(
-                f'no declared range for column {shown}; add it to the bounds, or "*" for all the others.'
-            )
+            raise DataError(f'no declared range for column {shown}; add it to the bounds, or "*" for all the others.')
         ends = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
         return ends[:, 0].copy(), ends[:, 1].copy()
 
@@ -282,7 +270,5 @@ def _levels(name: Any, values: Any, text: bool = True) -> tuple[Any, ...]:
         raise DataError(f"the declared levels of {str(name)!r} must be texts or numbers; got {shown(values)}.")
     levels = tuple(map(str, levels)) if text else levels
     if not levels or len(set(levels)) != len(levels):
-        raise DataError(
-            f"the declared levels of {str(name)!r} must be a list without repeats, with at least one entry."
-        )
+        raise DataError(f"the declared levels of {str(name)!r} must be a list without repeats, with at least one entry.")
     return levels

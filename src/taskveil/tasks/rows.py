@@ -126,9 +126,7 @@ def _not_used(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     return [c for c in columns if c not in used]
 
 
-def _table_rows(
-    frame: pd.DataFrame, names: tuple[str, ...], task: str, bounds: PublicBounds | None, missing: str
-) -> Rows:
+def _table_rows(frame: pd.DataFrame, names: tuple[str, ...], task: str, bounds: PublicBounds | None, missing: str) -> Rows:
     need_columns(frame.columns, [task])
     encoded = encode_like(frame, names, bounds)
     codes, task_names = factorize(frame[task].to_numpy(dtype=object))
@@ -150,17 +148,11 @@ def _npz_rows(path: Path, feature_names: Sequence[str]) -> Rows:
             raise DataError(f"{path.name} lacks the array {key!r}; rows to predict need X and task.")
     X = np.asarray(z["X"])
     if X.ndim != 2 or X.shape[1] != len(feature_names) or len(z["task"]) != len(X):
-        raise DataError(
-            f"{path.name}: the model expects {len(feature_names)} features, X has shape {X.shape}."
-        )
+        raise DataError(f"{path.name}: the model expects {len(feature_names)} features, X has shape {X.shape}.")
     if "feature_names" in z and [str(n) for n in z["feature_names"]] != list(feature_names):
         raise DataError(f"{path.name}: the feature names differ from those the model was trained on.")
     if X.dtype.kind not in "biuf" or not np.isfinite(X).all():
         raise DataError(f"{path.name}: X must hold finite numbers only.")
     codes, names = factorize(z["task"])
-    known = (
-        np.asarray([str(n) for n in z["task_names"]])[z["task"]]
-        if "task_names" in z
-        else np.asarray(names)[codes]
-    )
+    known = np.asarray([str(n) for n in z["task_names"]])[z["task"]] if "task_names" in z else np.asarray(names)[codes]
     return Rows(X.astype(np.float64, copy=False), known, np.arange(len(X)))

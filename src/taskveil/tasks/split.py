@@ -48,9 +48,7 @@ def split_rows(
     return tasks.select(mask), tasks.select(~mask)
 
 
-def train_mask(
-    tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
-) -> np.ndarray:
+def train_mask(tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None) -> np.ndarray:
     """Which rows (N,) train: round(fraction * rows) of each task, at least 1.
 
     Whole groups when `group` is given.

@@ -70,9 +70,7 @@ def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
     known = list(inspect.signature(make).parameters)[1:]
     unknown = sorted(set(chosen) - set(known))
     if unknown:
-        raise OptionError(
-            f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(known)}."
-        )
+        raise OptionError(f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(known)}.")
     return make(np.random.default_rng(seed), **chosen)
 
 
@@ -130,9 +128,7 @@ def group_sparse(
 ) -> SyntheticData:
     """Only the first `n_active` features matter, in every task."""
     W = np.zeros((n_tasks, n_features))
-    W[:, :n_active] = rng.uniform(low, high, (n_tasks, n_active)) * rng.choice(
-        [-1.0, 1.0], (n_tasks, n_active)
-    )
+    W[:, :n_active] = rng.uniform(low, high, (n_tasks, n_active)) * rng.choice([-1.0, 1.0], (n_tasks, n_active))
     return _linear(rng, W, n_train, n_test, noise)
 
 
@@ -308,9 +304,7 @@ def _patients(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]
 def _hospital_tasks(X: np.ndarray, y: np.ndarray, of: np.ndarray, m: int, target: str) -> TaskSet:
     columns = [row[0] for row in CLINICAL]
     days = DAYS if target == "days" else None
-    bounds = PublicBounds.from_arrays(
-        columns, [r[3] for r in CLINICAL], [r[4] for r in CLINICAL], target=days
-    )
+    bounds = PublicBounds.from_arrays(columns, [r[3] for r in CLINICAL], [r[4] for r in CLINICAL], target=days)
     return TaskSet.from_arrays(
         X,
         y,

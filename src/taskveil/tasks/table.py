@@ -185,9 +185,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     """One task per target column, and per value of the task column where there is one."""
     targets = list(layout.targets or ())
     if len({is_number(frame[t]) for t in targets}) > 1:
-        raise DataError(
-            "the target columns mix numbers and text; all targets of a wide table must be of one kind."
-        )
+        raise DataError("the target columns mix numbers and text; all targets of a wide table must be of one kind.")
     present = [np.flatnonzero(filled_targets(frame[t])) for t in targets]
     for t, rows in zip(targets, present, strict=True):
         if not rows.size:
@@ -198,9 +196,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
         inner, inner_names = np.zeros(len(frame), dtype=np.int64), ("",)
     at = np.concatenate(present)
     codes = np.concatenate([j * len(inner_names) + inner[rows] for j, rows in enumerate(present)])
-    y = np.concatenate(
-        [target_values(frame[t].iloc[r], t, layout.kind) for t, r in zip(targets, present, strict=True)]
-    )
+    y = np.concatenate([target_values(frame[t].iloc[r], t, layout.kind) for t, r in zip(targets, present, strict=True)])
     names = [f"{i}/{t}" if i else t for t in targets for i in inner_names]
     title = "/".join(targets) if len(targets) <= 3 else f"{targets[0]}/.../{targets[-1]}"
     taken = {*targets, *([layout.task] if layout.task else [])}
@@ -258,9 +254,7 @@ def _check_table(frame: pd.DataFrame) -> None:
     columns = [str(c) for c in frame.columns]
     twice = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
     if twice is not None:
-        raise DataError(
-            f"the table has two columns called {twice!r}; column names must be unique. Rename one of them."
-        )
+        raise DataError(f"the table has two columns called {twice!r}; column names must be unique. Rename one of them.")
     if len(frame) == 0:
         raise DataError("the table has no rows; at least one row is needed.")
 

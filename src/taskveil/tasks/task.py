@@ -230,18 +230,14 @@ class TaskSet:
     def codes(self) -> np.ndarray:
         """Class position of every row, (N,), for classification."""
         if self.classes is None:
-            raise DataError(
-                "a regression target has no classes; load with kind='classification' to treat it as labels."
-            )
+            raise DataError("a regression target has no classes; load with kind='classification' to treat it as labels.")
         return np.searchsorted(self.classes, self.y)
 
     def select(self, mask: np.ndarray) -> TaskSet:
         """The rows where `mask` (N,) is true; tasks keep their place, even when they lose all rows."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != (self.n_rows,):
-            raise DataError(
-                f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}."
-            )
+            raise DataError(f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}.")
         kept = np.zeros(self.n_tasks + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.task_of_row()[mask], minlength=self.n_tasks), out=kept[1:])
         return replace(
@@ -268,9 +264,7 @@ class TaskSet:
 
     def take_tasks(self, tasks: Sequence[int]) -> TaskSet:
         """Only these tasks, in this order."""
-        order = np.concatenate(
-            [np.arange(self.offsets[i], self.offsets[i + 1]) for i in tasks] or [np.arange(0)]
-        )
+        order = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in tasks] or [np.arange(0)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[list(tasks)])]).astype(np.int64)
         return replace(
             self,
@@ -360,13 +354,9 @@ def _codes(task: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[st
         return factorize(task)
     codes = np.asarray(task)
     if codes.dtype.kind not in "iu" or codes.ndim != 1:
-        raise DataError(
-            "with task_names, task must hold whole numbers (positions in that list), one per row."
-        )
+        raise DataError("with task_names, task must hold whole numbers (positions in that list), one per row.")
     if codes.size and (codes.min() < 0 or codes.max() >= len(names)):
-        raise DataError(
-            f"task positions must lie between 0 and {len(names) - 1}, the number of task_names less one."
-        )
+        raise DataError(f"task positions must lie between 0 and {len(names) - 1}, the number of task_names less one.")
     return codes.astype(np.int64, copy=False), tuple(str(n) for n in names)
 
 

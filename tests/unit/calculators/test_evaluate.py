@@ -15,9 +15,7 @@ def test_all_theorems_answer_with_number_and_caveat_in_json():
     said = json.loads(json.dumps(answers, allow_nan=False))
     for number in range(2, 17):
         assert any(a["theorem"] == f"MP-MTL Theorem {number}" for a in said)
-    assert {"MP-MTL Proposition 3", "MP-MTL Table 2", "PMTL Theorem 1", "PMTL Theorem 5"} <= {
-        a["theorem"] for a in said
-    }
+    assert {"MP-MTL Proposition 3", "MP-MTL Table 2", "PMTL Theorem 1", "PMTL Theorem 5"} <= {a["theorem"] for a in said}
     assert all(a["caveat"] and a["values"] and a["name"].startswith(a["theorem"]) for a in said)
 
 

@@ -111,9 +111,7 @@ def test_the_printed_alpha_minimises_the_bound_inside_the_middle_case(setting, f
     """
     a, low = (2 if fast else 1), (-1.0 if setting == 1 else -0.5)
     power = 1.0 if setting == 1 else 0.5
-    found = minimize_scalar(
-        lambda x: -((x / 2 - a) ** 2) * (x - low) ** power, bounds=(low, 2.0 * a), method="bounded"
-    )
+    found = minimize_scalar(lambda x: -((x / 2 - a) ** 2) * (x - low) ** power, bounds=(low, 2.0 * a), method="bounded")
     assert mp_mtl.best_alpha(acceleration=fast, setting=setting) == pytest.approx(found.x, abs=1e-4)
 
 
@@ -217,9 +215,7 @@ def test_assumption_1_by_hand():
 
 
 def test_table_2_has_the_printed_exponents():
-    rows = {
-        (r["setting"], r["acceleration"], r["strongly_convex"]): r for r in mp_mtl.table_2(10_000, 10, 1.0)
-    }
+    rows = {(r["setting"], r["acceleration"], r["strongly_convex"]): r for r in mp_mtl.table_2(10_000, 10, 1.0)}
     printed = {
         ("delta = 0", False, False): 1 / 3,
         ("delta = 0", False, True): 1 / 2,

@@ -65,9 +65,7 @@ def test_theorem_3_by_hand():
     assert v["descent_term"] == pytest.approx(curved / 20)
     assert v["drift_term"] == pytest.approx(curved / 4)
     assert v["noise_term"] == pytest.approx(10 * 0.5 * curved * 0.01 / 4)
-    assert v["gradient_order"] == pytest.approx(
-        sum(v[k] for k in ("descent_term", "drift_term", "noise_term"))
-    )
+    assert v["gradient_order"] == pytest.approx(sum(v[k] for k in ("descent_term", "drift_term", "noise_term")))
 
 
 def test_theorem_5_is_the_recursion_it_is_proved_by():

@@ -27,7 +27,7 @@ def visits(tmp_path):
     table = pd.DataFrame(
         {
             "site": np.repeat([f"s{i}" for i in range(12)], 10),
-            "age, in \"years\"": rng.uniform(18.25, 94.75, n).round(2),
+            'age, in "years"': rng.uniform(18.25, 94.75, n).round(2),
             "urgent": rng.random(n) < 0.5,
             "ward": rng.choice(["icu", "Hämatologie"], n),
             "days": rng.normal(7, 2, n).round(2),

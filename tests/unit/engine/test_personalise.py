@@ -85,9 +85,7 @@ def test_vanilla_starts_at_the_billboard_alone_at_the_public_start_and_shared_is
     first = np.full_like(anchor, 0.1)
 
     def fitted(kind):
-        return np.asarray(
-            tuner.fit(Option(kind), anchor[None], clients._whole(), clients.rows, np.array([0]), first, 0)
-        )[0]
+        return np.asarray(tuner.fit(Option(kind), anchor[None], clients._whole(), clients.rows, np.array([0]), first, 0))[0]
 
     def step(w):
         residual = np.exp(log_p(scores_of(w, X))) - np.eye(3)[labels]

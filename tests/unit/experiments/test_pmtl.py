@@ -26,9 +26,7 @@ def test_every_figure_and_table_with_results_is_listed():
 
 def write_celeba(folder):
     (folder / "identity_CelebA.txt").write_text("a.jpg 7\nb.jpg 12\nc.jpg 7\nd.jpg 3\n")
-    (folder / "list_attr_celeba.txt").write_text(
-        "4\nBald Smiling\na.jpg -1 1\nb.jpg -1 -1\nc.jpg 1 -1\nd.jpg -1 1\n"
-    )
+    (folder / "list_attr_celeba.txt").write_text("4\nBald Smiling\na.jpg -1 1\nb.jpg -1 -1\nc.jpg 1 -1\nd.jpg -1 1\n")
     return lambda path: np.full((60, 56, 3), 51 * ("abcd".index(path.name[0]) + 1), np.uint8)
 
 

@@ -53,11 +53,7 @@ def test_the_proved_relaxation_reaches_the_optimum_too():
 def test_reapplying_stale_gradients_does_not_reach_it(share):
     """The paper's server (Alg. 1) at steps 1/L and 0.3/L diverges, ours at 1/L converges: docs/theory/asynchronous.md#wrong."""
     block = make_block(n_tasks=12)
-    curvature = (
-        AsyncMTL()
-        .task_side(block, public_of(block), plan_of(AsyncMTL(), public_of(block)))
-        .problem.curvature()
-    )
+    curvature = AsyncMTL().task_side(block, public_of(block), plan_of(AsyncMTL(), public_of(block))).problem.curvature()
     method = AsyncMTL("aso", refine=False, rounds=60, step=share / curvature.max(), **STRENGTHS)
     optimum = synchronous_optimum(method, block)
 
@@ -156,9 +152,7 @@ def test_one_record_moves_a_message_by_at_most_the_clipping_norm():
     moved = np.linalg.norm(sums[0] - sums[1])
     assert moved <= 2 * bound
     unclipped = [np.einsum("nr,nd->rd", m.slopes, m.X) for m in _messages(method, plan, block, X)]
-    assert (
-        np.linalg.norm(unclipped[0] - unclipped[1]) > 2 * bound
-    )  # the check rejects a message that was not clipped
+    assert np.linalg.norm(unclipped[0] - unclipped[1]) > 2 * bound  # the check rejects a message that was not clipped
 
 
 def _messages(method, plan, block, X):
@@ -245,9 +239,7 @@ def test_theorem_3_6_sensitivity_for_regression_and_lemma_2_for_classification()
 
 
 def test_a_paper_run_has_a_certificate_that_does_not_hold():
-    est = TaskRegressor(AsyncMTL(rounds=3), variant="paper", unit="record", epsilon=1.0).fit(
-        related_tasks(n_tasks=3)
-    )
+    est = TaskRegressor(AsyncMTL(rounds=3), variant="paper", unit="record", epsilon=1.0).fit(related_tasks(n_tasks=3))
     assert not est.certificate_.holds
     assert "composes nothing" in str(est.certificate_)
 
@@ -260,9 +252,7 @@ def test_refined_models_are_named_as_unprotected_and_unrefined_ones_may_be_publi
     assert any("even if it is published" in text for text in refined.assumptions)
     plain = TaskRegressor(AsyncMTL(rounds=3, refine=False), observer="public", **common).fit(tasks)
     assert "public" in {str(s.observer) for s in plain.certificate_.statements}
-    np.testing.assert_array_equal(
-        plain.models_.coef, plain.record_.models.coef
-    )  # not replaced by one fitted on rows
+    np.testing.assert_array_equal(plain.models_.coef, plain.record_.models.coef)  # not replaced by one fitted on rows
     with pytest.raises(OptionError):
         TaskRegressor(AsyncMTL(rounds=3), observer="public", **common).fit(tasks)
 

@@ -38,9 +38,7 @@ def closed_form(block: TaskBlock, strength: float) -> np.ndarray:
 
 
 def fit(method: Mean, tasks=None, **options) -> TaskRegressor:
-    return TaskRegressor(method, **{"epsilon": None, **options}).fit(
-        related_tasks() if tasks is None else tasks
-    )
+    return TaskRegressor(method, **{"epsilon": None, **options}).fit(related_tasks() if tasks is None else tasks)
 
 
 # ------------------------------------------------------------------- optimum
@@ -109,20 +107,14 @@ def test_sums_are_divided_by_the_expected_cohort():
         few, many = np.arange(100) < 10, np.arange(100) < 40
         return not np.array_equal(step(few), step(many))
 
-    assert not depends_on_cohort(
-        lambda accepted: server.step(state, {RELEASE: total}, accepted)[1].values["mean"]
-    )
-    np.testing.assert_allclose(
-        server.step(state, {RELEASE: total}, np.ones(100, bool))[1].values["mean"], 5.0 / 20.0
-    )
+    assert not depends_on_cohort(lambda accepted: server.step(state, {RELEASE: total}, accepted)[1].values["mean"])
+    np.testing.assert_allclose(server.step(state, {RELEASE: total}, np.ones(100, bool))[1].values["mean"], 5.0 / 20.0)
     assert depends_on_cohort(lambda accepted: total / accepted.sum())
 
 
 @pytest.mark.parametrize("options", [{}, {"strength": 0.5}])
 def test_poisson_cohorts_are_charged_as_such(options):
-    events = [
-        r.event.to_dict() for r in fit(Mean(rounds=3, rate=0.5, **options), epsilon=2.0).record_.plan.releases
-    ]
+    events = [r.event.to_dict() for r in fit(Mean(rounds=3, rate=0.5, **options), epsilon=2.0).record_.plan.releases]
     assert len(events) == 3 and all(e["rate"] == 0.5 for e in events)
 
 
@@ -146,9 +138,7 @@ def test_messages_of_the_default_have_norm_at_most_one():
 
 def record_setting(block: TaskBlock, rate: float | None = None):
     sizes = tuple(int(n) for n in np.diff(block.offsets))
-    public = PublicInfo(
-        n_tasks=block.n_tasks, n_features=block.n_features, n_outputs=1, kind="regression", task_rows=sizes
-    )
+    public = PublicInfo(n_tasks=block.n_tasks, n_features=block.n_features, n_outputs=1, kind="regression", task_rows=sizes)
     method = Mean(rate=rate)
     plan = make_plan(method.requests(public, RECORD), RECORD)
     return method, public, plan

@@ -225,9 +225,7 @@ def test_the_clipping_norm_moves_toward_its_quantile(fitting, grows):
 
 
 def test_an_adaptive_run_certifies_its_epsilon():
-    est = small_classifier(
-        methods.get("fedavg", adaptive_clip=0.5, **FAST), neighbours="add-remove", insecure_noise_seed=None
-    )
+    est = small_classifier(methods.get("fedavg", adaptive_clip=0.5, **FAST), neighbours="add-remove", insecure_noise_seed=None)
     assert est.certificate_.holds and est.certificate_.statements[0].epsilon <= 2.0
     assert float(est.record_.billboards[-1].values["clip"]) != 1.0
 

@@ -89,7 +89,7 @@ def test_one_release_lowers_the_noise_of_the_mean_by_two_fifths_and_raises_no_ot
 def test_the_shares_of_the_budget_do_not_depend_on_the_number_of_rounds(rounds, delta):
     asked = Subspace(rounds=rounds).requests(PUBLIC, Budget(1.0, delta))
     assert sum(r.weight**2 for r in asked) == pytest.approx(1.0)
-    moment = {BOTH: 2 * asked[-1].contribution.moment_weight**2 if delta else 0.0, MOMENT: 1.0, MEAN: 0.0}
+    moment = {BOTH: 2 * asked[-1].contribution.moment_weight ** 2 if delta else 0.0, MOMENT: 1.0, MEAN: 0.0}
     assert sum(r.weight**2 * moment[r.name] for r in asked) == pytest.approx(0.75)
 
 

@@ -39,22 +39,16 @@ def their_pld(event, count, delta, relation=RELATION.ADD_OR_REMOVE_ONE, interval
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-3, 0.1])
-@pytest.mark.parametrize(
-    "epsilons", [[0.1] * 30, [1.0, 2.0, 3.0], [0.001] * 5, [0.01 * t**0.4 for t in range(1, 50)]]
-)
+@pytest.mark.parametrize("epsilons", [[0.1] * 30, [1.0, 2.0, 3.0], [0.001] * 5, [0.01 * t**0.4 for t in range(1, 50)]])
 def test_the_composition_bound_is_definition_7_term_by_term(epsilons, delta):
-    assert composition_bound(epsilons, delta) == pytest.approx(
-        composition_bound_by_hand(epsilons, delta), rel=1e-12
-    )
+    assert composition_bound(epsilons, delta) == pytest.approx(composition_bound_by_hand(epsilons, delta), rel=1e-12)
 
 
 def test_each_of_the_three_terms_of_definition_7_is_the_smallest_somewhere():
     few, many, middling = [1.0], [0.01] * 2000, [0.5] * 60
     assert composition_bound(few, 1e-6) == 1.0
     e, d = np.array(many), 1e-12
-    third = (e * np.tanh(e / 2)).sum() + math.sqrt(
-        2 * (e * e).sum() * math.log(math.e + math.sqrt((e * e).sum()) / d)
-    )
+    third = (e * np.tanh(e / 2)).sum() + math.sqrt(2 * (e * e).sum() * math.log(math.e + math.sqrt((e * e).sum()) / d))
     second = (e * np.tanh(e / 2)).sum() + math.sqrt(2 * (e * e).sum() * math.log(1 / d))
     assert composition_bound(many, d) == pytest.approx(min(second, third)) and third < second
     m, d = np.array(middling), 1e-2
@@ -125,12 +119,8 @@ def test_sampled_gaussians_agree_with_dp_accounting(z, rate, count, neighbours):
 
 def test_replace_one_without_sampling_is_a_gaussian_at_twice_the_distance():
     """Noise is relative to the clipping norm: z = 20 at distance 2 is z = 10 at distance 1."""
-    sampled = ACCOUNTANTS.get("pld").epsilon(
-        [Charge(SampledGaussianEvent(20.0, 1.0, "replace-one"), 100)], 1e-5
-    )
-    assert sampled == pytest.approx(
-        ACCOUNTANTS.get("gaussian").epsilon([Charge(GaussianEvent(10.0), 100)], 1e-5), rel=1e-3
-    )
+    sampled = ACCOUNTANTS.get("pld").epsilon([Charge(SampledGaussianEvent(20.0, 1.0, "replace-one"), 100)], 1e-5)
+    assert sampled == pytest.approx(ACCOUNTANTS.get("gaussian").epsilon([Charge(GaussianEvent(10.0), 100)], 1e-5), rel=1e-3)
 
 
 def test_dp_accounting_means_two_things_by_replace_one():
@@ -145,17 +135,13 @@ def test_dp_accounting_means_two_things_by_replace_one():
 @pytest.mark.parametrize(("z", "rate", "count"), SAMPLED)
 def test_renyi_is_never_below_pld(z, rate, count, neighbours):
     charges = [Charge(SampledGaussianEvent(z, rate, neighbours), count)]
-    assert (
-        ACCOUNTANTS.get("rdp").epsilon(charges, 1e-5) >= ACCOUNTANTS.get("pld").epsilon(charges, 1e-5) * 0.999
-    )
+    assert ACCOUNTANTS.get("rdp").epsilon(charges, 1e-5) >= ACCOUNTANTS.get("pld").epsilon(charges, 1e-5) * 0.999
 
 
 def test_sampled_renyi_curve_is_that_of_dp_accounting():
     event = SampledGaussianEvent(1.1, 0.01, "add-remove")
     theirs = rdp.RdpAccountant().compose(event.dp_event(), 1000)
-    assert rdp_to_epsilon(rdp_curve(event, 1000), DEFAULT_ORDERS, 1e-5) == pytest.approx(
-        theirs.get_epsilon(1e-5), rel=1e-9
-    )
+    assert rdp_to_epsilon(rdp_curve(event, 1000), DEFAULT_ORDERS, 1e-5) == pytest.approx(theirs.get_epsilon(1e-5), rel=1e-9)
 
 
 def test_gaussian_and_sampled_events_compose_in_one_pld():
@@ -163,9 +149,7 @@ def test_gaussian_and_sampled_events_compose_in_one_pld():
     accountant = pld.PLDAccountant(RELATION.ADD_OR_REMOVE_ONE, 5e-4)
     accountant.compose(dp_accounting.GaussianDpEvent(6.0), 4)
     accountant.compose(charges[1].event.dp_event(), 50)
-    assert ACCOUNTANTS.get("pld").epsilon(charges, 1e-5) == pytest.approx(
-        accountant.get_epsilon(1e-5), rel=2e-3
-    )
+    assert ACCOUNTANTS.get("pld").epsilon(charges, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 4.0])
@@ -211,10 +195,7 @@ def test_the_grid_of_pld_costs_less_than_a_thousandth_of_epsilon():
     """A fixed step of 1e-3, the twin, costs a tenth here."""
     charges = [Charge(SampledGaussianEvent(10.66, 0.01, "add-remove"), 1000)]
     fine = Pld(3e-5).epsilon(charges, 1e-5)
-    assert (
-        fine <= Pld().epsilon(charges, 1e-5) * (1 + 1e-9) <= fine * 1.001
-        or Pld().epsilon(charges, 1e-5) <= fine
-    )
+    assert fine <= Pld().epsilon(charges, 1e-5) * (1 + 1e-9) <= fine * 1.001 or Pld().epsilon(charges, 1e-5) <= fine
     assert Pld(1e-3).epsilon(charges, 1e-5) > 1.05 * fine
 
 

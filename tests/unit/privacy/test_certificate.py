@@ -54,9 +54,7 @@ def test_a_certificate_has_exactly_the_fields_of_the_design():
     assert list(data) == [
         "method", "variant", "statements", "events", "assumptions", "not_protected", "randomness", "software",
     ]  # fmt: skip
-    assert {"unit", "neighbours", "observer", "epsilon", "delta", "accountant", "holds"} == set(
-        data["statements"][0]
-    )
+    assert {"unit", "neighbours", "observer", "epsilon", "delta", "accountant", "holds"} == set(data["statements"][0])
 
 
 def test_a_statement_is_a_whole_sentence():
@@ -170,9 +168,7 @@ def test_floating_point_noise_is_listed_among_the_assumptions():
     assert not any("floating point" in text for text in certificate().assumptions)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"method": 1}', "not json", '{"statements": [{"odd": 1}]}']
-)
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"method": 1}', "not json", '{"statements": [{"odd": 1}]}'])
 def test_what_is_not_a_certificate_is_refused(text):
     with pytest.raises(DataError, match="not a certificate"):
         Certificate.from_json(text)

@@ -42,9 +42,7 @@ def test_flattening_is_an_isometry_and_invertible(contribution):
 @pytest.mark.parametrize("contribution", CASES[:3], ids=lambda c: c.kind)
 def test_single_contributions_add_up_to_the_total(contribution):
     bounded = contribution.clip(messages(contribution))
-    np.testing.assert_allclose(
-        contribution.each(bounded).sum(axis=0), contribution.total(bounded), rtol=1e-12
-    )
+    np.testing.assert_allclose(contribution.each(bounded).sum(axis=0), contribution.total(bounded), rtol=1e-12)
 
 
 @pytest.mark.parametrize("contribution", CASES[:3], ids=lambda c: c.kind)
@@ -63,9 +61,7 @@ def test_outer_sum_is_the_sum_of_outer_products_over_outputs_and_tasks():
 def test_the_diagonal_sum_is_the_diagonal_of_the_outer_sum():
     outer, diagonal = OuterSum(3, 1.0, 2), DiagonalSum(3, 1.0, 2)
     raw = messages(outer)
-    np.testing.assert_allclose(
-        diagonal.total(diagonal.clip(raw)), np.diag(outer.total(outer.clip(raw))), rtol=1e-12
-    )
+    np.testing.assert_allclose(diagonal.total(diagonal.clip(raw)), np.diag(outer.total(outer.clip(raw))), rtol=1e-12)
 
 
 def test_a_task_gram_needs_all_tasks_and_cannot_be_split():

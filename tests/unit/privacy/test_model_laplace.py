@@ -36,9 +36,7 @@ def test_the_norm_of_the_noise_is_gamma():
 
 def test_smaller_epsilon_means_more_noise_unlike_the_printed_density():
     contribution = OuterSum(4, 1.0)
-    scales = [
-        ModelLaplace.calibrated(contribution, Neighbours.REPLACE_ONE, e).scale for e in (0.1, 1.0, 10.0)
-    ]
+    scales = [ModelLaplace.calibrated(contribution, Neighbours.REPLACE_ONE, e).scale for e in (0.1, 1.0, 10.0)]
     assert scales[0] > scales[1] > scales[2]
     assert scales[1] == pytest.approx(2.0)
     assert ModelLaplace.calibrated(contribution, Neighbours.ADD_REMOVE, 1.0).scale == pytest.approx(1.0)

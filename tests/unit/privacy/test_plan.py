@@ -122,9 +122,7 @@ def test_weights_set_the_ratio_of_noise_multipliers_and_of_epsilons():
     ],
 )
 def test_the_default_mechanism_fits_the_contribution(contribution, options, expected):
-    assert (
-        make_plan([Request("S", 1, contribution)], budget(**options)).releases[0].mechanism.name == expected
-    )
+    assert make_plan([Request("S", 1, contribution)], budget(**options)).releases[0].mechanism.name == expected
 
 
 def test_paper_variants_use_exactly_definition_7_and_the_printed_scales():
@@ -248,14 +246,11 @@ def test_prop_3_divides_the_budget_among_the_records_of_a_task():
 def test_pure_releases_use_the_best_of_the_valid_accountants():
     """PLD allows more loss per round than Def. 7, which allows more than the sum."""
     by = {
-        a: make_plan(rounds(OUTER, 30), budget(mechanism="two-sided-wishart", accountant=a))
-        for a in ("pure", "kairouz", "pld")
+        a: make_plan(rounds(OUTER, 30), budget(mechanism="two-sided-wishart", accountant=a)) for a in ("pure", "kairouz", "pld")
     }
     best = make_plan(rounds(OUTER, 30), budget(mechanism="two-sided-wishart"))
     e = {name: plan.releases[0].event.epsilon for name, plan in by.items()}
-    assert e["pure"] < e["kairouz"] < e["pld"] and best.releases[0].event.epsilon == pytest.approx(
-        e["pld"], rel=1e-3
-    )
+    assert e["pure"] < e["kairouz"] < e["pld"] and best.releases[0].event.epsilon == pytest.approx(e["pld"], rel=1e-3)
     assert isinstance(best.releases[0].event, PureEvent)
 
 

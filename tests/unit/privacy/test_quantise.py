@@ -9,9 +9,7 @@ from scipy import stats
 from taskveil.privacy.integer_sampler import KeyStream
 from taskveil.privacy.quantise import Grid, best_grid, error_bound, norm_bound, ring_bits, walsh_hadamard
 
-vectors = st.integers(1, 40).flatmap(
-    lambda n: st.lists(st.floats(-1, 1, allow_nan=False, width=32), min_size=n, max_size=n)
-)
+vectors = st.integers(1, 40).flatmap(lambda n: st.lists(st.floats(-1, 1, allow_nan=False, width=32), min_size=n, max_size=n))
 
 
 def within(vector: np.ndarray, norm: float = 1.0) -> np.ndarray:
@@ -34,9 +32,7 @@ def test_the_rounding_condition_holds_for_every_vector_and_every_draw(values, co
     if condition == "norm":
         assert np.linalg.norm(integers) <= norm_bound(grid.reach, grid.size)
     else:
-        assert np.linalg.norm(grid.to_vector(integers) - vector) <= grid.step * error_bound(grid.size) * (
-            1 + 1e-9
-        )
+        assert np.linalg.norm(grid.to_vector(integers) - vector) <= grid.step * error_bound(grid.size) * (1 + 1e-9)
 
 
 class Adversary(KeyStream):
@@ -76,9 +72,7 @@ def test_rounding_is_unbiased():
     st.binary(min_size=32, max_size=32),
     st.integers(0, 10**6),
 )
-def test_neighbouring_outer_products_never_move_the_integers_further_than_the_sensitivity(
-    side, bits, rotate, key, seed
-):
+def test_neighbouring_outer_products_never_move_the_integers_further_than_the_sensitivity(side, bits, rotate, key, seed):
     rng, stream = np.random.default_rng(seed), KeyStream(key)
     a, b = (within(rng.normal(size=side) * 10.0 ** rng.integers(-3, 3)) for _ in range(2))
     rows, columns = np.triu_indices(side)

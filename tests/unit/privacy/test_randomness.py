@@ -96,9 +96,7 @@ CASES = [
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("kind", "contribution", "law"), CASES)
-def test_events_charge_at_least_what_opendp_charges_for_rounding_to_the_grid(
-    kind, contribution, law, neighbours
-):
+def test_events_charge_at_least_what_opendp_charges_for_rounding_to_the_grid(kind, contribution, law, neighbours):
     """rho (or epsilon) of the event is not below OpenDP's own `.map` of the same draw, and not far above."""
     for parameter in (0.3, 3.0):
         mechanism = kind.calibrated(contribution, neighbours, parameter)

@@ -80,9 +80,7 @@ def test_seeded_local_noise_belongs_to_the_task_not_to_its_place():
 
 def test_an_empty_cohort_still_releases_noise():
     plan = plan_for()
-    made = release(
-        plan.releases[0], VECTOR.clip(np.zeros((0, 3))), open_account(plan), insecure_seeded_noise(0)
-    )
+    made = release(plan.releases[0], VECTOR.clip(np.zeros((0, 3))), open_account(plan), insecure_seeded_noise(0))
     assert np.abs(made.value).min() > 0
 
 
@@ -198,9 +196,7 @@ def test_the_attack_on_low_bits_succeeds_where_the_sum_is_not_snapped(monkeypatc
 def test_a_symmetric_total_stays_symmetric_with_exact_noise():
     contribution = OuterSum(30, 1.0)
     plan = plan_for(contribution, 1)
-    made = release(
-        plan.releases[0], contribution.clip(np.ones((2, 1, 30))), open_account(plan), system_noise()
-    )
+    made = release(plan.releases[0], contribution.clip(np.ones((2, 1, 30))), open_account(plan), system_noise())
     assert np.array_equal(made.value, made.value.T)
 
 

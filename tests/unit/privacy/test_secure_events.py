@@ -74,12 +74,8 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-@pytest.mark.parametrize(
-    "share_variance, shares, shift", [(16.0, 1, 3), (16.0, 3, 5), (20.0, 5, 17), (40.0, 2, 12)]
-)
-def test_a_real_gaussian_of_slightly_less_variance_dominates_the_sum_of_discrete_ones(
-    share_variance, shares, shift
-):
+@pytest.mark.parametrize("share_variance, shares, shift", [(16.0, 1, 3), (16.0, 3, 5), (20.0, 5, 17), (40.0, 2, 12)])
+def test_a_real_gaussian_of_slightly_less_variance_dominates_the_sum_of_discrete_ones(share_variance, shares, shift):
     """The proof in secure_events.py, checked in one dimension at many epsilons; one share too many is
     caught."""
     mass = sum_of(discrete_gaussian(share_variance), shares)
@@ -144,9 +140,7 @@ def test_distance_is_added_to_delta(name):
     assert account.epsilon([Charge(SharedGaussianEvent(4.0, 0.0, 1e-3))], 1e-5) == math.inf
 
 
-@pytest.mark.parametrize(
-    "event", [SharedGaussianEvent(3.0, 1e-20, 1e-12), SharedSkellamEvent(900.0, 50.0, 12.0, 1e-20, 1e-12)]
-)
+@pytest.mark.parametrize("event", [SharedGaussianEvent(3.0, 1e-20, 1e-12), SharedSkellamEvent(900.0, 50.0, 12.0, 1e-20, 1e-12)])
 def test_events_survive_the_certificate(event):
     assert event_from_dict(event.to_dict()) == event
     assert best_epsilon([Charge(event, 2)], 1e-5)[0] > 0

@@ -152,10 +152,7 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
     huge = np.full((1, *planned.contribution.message_shape), 1e3)
     members = [np.array([t]) for t in range(N_TASKS)]
     honest = replies.combined(planned, {BAD_SITE: huge}, members, np.ones(N_TASKS, dtype=int))
-    assert (
-        np.linalg.norm(planned.contribution.total(honest))
-        <= planned.contribution.sensitivity("add-remove").l2
-    )
+    assert np.linalg.norm(planned.contribution.total(honest)) <= planned.contribution.sensitivity("add-remove").l2
     trusting = _seal(np.concatenate([huge] * N_TASKS), planned.contribution)
     assert np.linalg.norm(planned.contribution.total(trusting)) > 1e3
 
@@ -265,9 +262,7 @@ def test_asked_twice_a_site_sends_the_same_bytes_and_charges_once():
     assert wire.decode(site.handle(asked)).kind == "refused"  # number 0 is over; it is not computed again
 
 
-@pytest.mark.parametrize(
-    "changes", [{"plan": "other"}, {"number": -1}, {"number": 99}, {"number": True}, {"number": "1"}]
-)
+@pytest.mark.parametrize("changes", [{"plan": "other"}, {"number": -1}, {"number": 99}, {"number": True}, {"number": "1"}])
 def test_a_site_answers_only_for_the_plan_it_agreed_to(changes):
     parts = setting()
     reply = wire.decode(parts[4][0].handle(question(parts, **changes)))

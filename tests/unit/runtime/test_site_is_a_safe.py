@@ -341,9 +341,7 @@ def test_a_refusal_in_a_secure_sum_is_kept_and_stands_until_a_new_round():
     site = secure_sites(run_of(aggregation="secure"))[0]
     invited = question(site, arrays={"secure": first_invitation(site)})
     entered = site.handle(invited)
-    nonsense = wire.encode(
-        wire.Packet("secure", {"plan": site.digest, "number": 0}, {"secure": np.zeros(9, dtype=np.uint8)})
-    )
+    nonsense = wire.encode(wire.Packet("secure", {"plan": site.digest, "number": 0}, {"secure": np.zeros(9, dtype=np.uint8)}))
     refused = site.handle(nonsense)
     assert kind_of(entered) == "secure" and kind_of(refused) == "refused"
     assert site.handle(nonsense) == refused

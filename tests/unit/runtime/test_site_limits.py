@@ -45,9 +45,7 @@ class Place:
         )
         return path
 
-    def join(
-        self, run: str, name: str, epsilon: float | str = 1.9, limit: str = "epsilon = 2.0", delta: str = "1e-5", **options
-    ):
+    def join(self, run: str, name: str, epsilon: float | str = 1.9, limit: str = "epsilon = 2.0", delta: str = "1e-5", **options):
         return prepare(self.config(run, name, epsilon, limit, delta), self.folder / "rows.csv", **options)
 
     @property

@@ -108,9 +108,7 @@ def test_a_packet_does_not_show_its_values():
 
 
 def test_a_view_travels_whole():
-    view = View(
-        4, {"scale": np.float64(2.0), "map": np.eye(2)}, np.array([True, False]), np.array([True, True])
-    )
+    view = View(4, {"scale": np.float64(2.0), "map": np.eye(2)}, np.array([True, False]), np.array([True, True]))
     packet = wire.decode(wire.encode(Packet("step", {}, wire.view_arrays(view))))
     back = wire.view_from(4, packet.arrays)
     assert back.round == 4 and back["scale"].shape == () and back.accepted.tolist() == [True, False]

@@ -27,9 +27,7 @@ def test_squared_agrees_with_the_lasso_of_scikit_learn():
     block = make_block(n_tasks=4, rows=(15, 30), seed=2)
     W, b = minimise_l1(block, LOSSES.get("squared"), np.array([0.05, 0.1, 0.3, 1.0]))
     for i, alpha in enumerate([0.05, 0.1, 0.3, 1.0]):
-        reference = Lasso(alpha=alpha, tol=1e-12, max_iter=100_000).fit(
-            block.X[block.rows(i)], block.y[block.rows(i), 0]
-        )
+        reference = Lasso(alpha=alpha, tol=1e-12, max_iter=100_000).fit(block.X[block.rows(i)], block.y[block.rows(i), 0])
         np.testing.assert_allclose(W[i, 0], reference.coef_, atol=1e-5)
         assert b[i, 0] == pytest.approx(reference.intercept_, abs=1e-5)
 

@@ -83,9 +83,7 @@ def test_tasks_alone_and_together_agree():
 
 def test_separable_one_class_and_empty_tasks_stay_finite():
     block = make_block("classification", n_tasks=5, rows=(10, 10))
-    block.y[block.rows(0)] = np.where(
-        block.X[block.rows(0), :1] > np.median(block.X[block.rows(0), 0]), 1.0, -1.0
-    )
+    block.y[block.rows(0)] = np.where(block.X[block.rows(0), :1] > np.median(block.X[block.rows(0), 0]), 1.0, -1.0)
     block.y[block.rows(1)] = -1.0
     block = block.with_mask(block.task_of_row != 2)
     centre = np.full((5, 1, block.n_features), 0.5)

@@ -24,9 +24,7 @@ def long(table, **options):
 
 def arrays(X=None, y=None, task=None, **options):
     X = np.full((4, 2), SECRET) if X is None else X
-    return load_tasks(
-        (X, [1.5, 2, 3, 4] if y is None else y, [0, 0, 1, 1] if task is None else task), **options
-    )
+    return load_tasks((X, [1.5, 2, 3, 4] if y is None else y, [0, 0, 1, 1] if task is None else task), **options)
 
 
 def huge():
@@ -366,9 +364,7 @@ def test_odd_paths_are_refused(tmp_path):
 def test_a_data_set_that_is_not_here_says_where_it_was_looked_for(tmp_path, monkeypatch):
     monkeypatch.setenv("TASKVEIL_DATA", str(tmp_path / "here"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    with pytest.raises(
-        EnvironmentMissing, match=r"not on this machine.*here.*taskveil data fetch school"
-    ) as caught:
+    with pytest.raises(EnvironmentMissing, match=r"not on this machine.*here.*taskveil data fetch school") as caught:
         load_tasks("school")
     assert caught.value.exit_code == 4
 

@@ -44,9 +44,7 @@ def school_files():
 def heart_files():
     files = {}
     for name, x, y in by_task(prepared("heart")):
-        rows = [
-            [*("?" if np.isnan(v) else repr(float(v)) for v in r), str(t)] for r, t in zip(x, y, strict=True)
-        ]
+        rows = [[*("?" if np.isnan(v) else repr(float(v)) for v in r), str(t)] for r, t in zip(x, y, strict=True)]
         files[f"processed.{name}.data"] = "\n".join(",".join(r) for r in rows).encode()
     return files
 
@@ -103,9 +101,7 @@ def network(name, files):
 SLOW = ("femnist", "mnist_writers")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MAKERS]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in MAKERS])
 def test_an_original_becomes_the_prepared_data(name, cache, monkeypatch):
     z, get = prepared(name), network(name, MAKERS[name]())
     monkeypatch.delenv("TASKVEIL_DATA", raising=False)
@@ -140,9 +136,7 @@ def test_offline_is_an_environment_error_that_says_what_to_do(cache, monkeypatch
         raise urllib.error.URLError("Name or service not known")
 
     monkeypatch.setattr("urllib.request.urlopen", refuse)
-    with pytest.raises(
-        EnvironmentMissing, match=r"cannot reach raw\.githubusercontent\.com.*TASKVEIL_DATA"
-    ) as caught:
+    with pytest.raises(EnvironmentMissing, match=r"cannot reach raw\.githubusercontent\.com.*TASKVEIL_DATA") as caught:
         fetch.fetch("school")
     assert caught.value.exit_code == 4
 

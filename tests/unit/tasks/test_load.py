@@ -229,16 +229,12 @@ def test_values_outside_the_declared_bounds_are_clipped_and_the_notes_say_so(tab
 def test_bounds_files_are_json_or_toml(table, tmp_path):
     (tmp_path / "b.json").write_text('{"features": {"*": [0, 100]}, "target": [0, 50]}')
     (tmp_path / "b.toml").write_text('target = [0, 50]\n[features]\n"*" = [0, 100]\n')
-    a, b = (
-        load_tasks(table, task="site", target="days", bounds=tmp_path / f"b.{e}") for e in ("json", "toml")
-    )
+    a, b = (load_tasks(table, task="site", target="days", bounds=tmp_path / f"b.{e}") for e in ("json", "toml"))
     assert a.bounds == b.bounds == PublicBounds({"*": (0, 100)}, target=(0, 50))
 
 
 def test_wide_tables_make_one_task_per_target_and_drop_missing_targets():
-    wide = pd.DataFrame(
-        {"x": [1.0, 2, 3], "q1": [0.5, np.nan, 2.5], "q2": [1.5, 2.5, np.nan], "who": list("abc")}
-    )
+    wide = pd.DataFrame({"x": [1.0, 2, 3], "q1": [0.5, np.nan, 2.5], "q2": [1.5, 2.5, np.nan], "who": list("abc")})
     tasks = load_tasks(wide, targets=["q1", "q2"], person="who")
     assert tasks.task_names == ("q1", "q2")
     assert tasks["q1"].X[:, 0].tolist() == [1, 3] and tasks["q1"].y.tolist() == [0.5, 2.5]

@@ -35,9 +35,7 @@ def test_a_seed_fixes_the_split_and_another_changes_it():
 def test_the_split_does_not_look_at_values():
     tasks = tasks_of([30, 30])
     other = TaskSet.from_arrays(tasks.X * -7, tasks.y[::-1].copy(), tasks.task_of_row())
-    np.testing.assert_array_equal(
-        split_rows(tasks, 0.5, 1)[0].row_index, split_rows(other, 0.5, 1)[0].row_index
-    )
+    np.testing.assert_array_equal(split_rows(tasks, 0.5, 1)[0].row_index, split_rows(other, 0.5, 1)[0].row_index)
 
 
 def test_groups_stay_together():

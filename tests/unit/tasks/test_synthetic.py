@@ -31,9 +31,7 @@ def test_the_noise_has_variance_one(name):
 
 def test_low_rank_weights_have_the_stated_covariance():
     """Blocks of equal size, variance 70, correlation 0.99 inside and 0 across; 400 draws of 30 features."""
-    draws = np.concatenate(
-        [get_synthetic("low-rank", seed=s, n_tasks=8, n_train=1, n_test=1).weights.T for s in range(400)]
-    )
+    draws = np.concatenate([get_synthetic("low-rank", seed=s, n_tasks=8, n_train=1, n_test=1).weights.T for s in range(400)])
     covariance = draws.T @ draws / len(draws)
     expected = 70 * np.kron(np.eye(4), np.full((2, 2), 0.99) + 0.01 * np.eye(2))
     np.testing.assert_allclose(covariance, expected, atol=70 * 5.5 * np.sqrt(2 / len(draws)))

@@ -1,7 +1,7 @@
 """What sharing brought tasks whose rows are on a cluster: each partition measures and keeps its own, the driver counts.
 
-    parts/gain-00000.parquet   errors alone and shared of a partition's tasks, a row each; written where the rows are
-    summary                    how many tasks gain, and how much: statistics of everybody's rows
+parts/gain-00000.parquet   errors alone and shared of a partition's tasks, a row each; written where the rows are
+summary                    how many tasks gain, and how much: statistics of everybody's rows
 """
 
 from __future__ import annotations

@@ -23,9 +23,7 @@ Array = np.ndarray
 class OwnProblem:
     """L_t(p_t + q, b) + tau g(q) for every task t of a block."""
 
-    def __init__(
-        self, block: TaskBlock, loss: Loss, penalties: Penalties, strength: float, fit_intercept: bool
-    ) -> None:
+    def __init__(self, block: TaskBlock, loss: Loss, penalties: Penalties, strength: float, fit_intercept: bool) -> None:
         self.block, self.loss, self.strength, self.fit_intercept = block, loss, strength, fit_intercept
         self.structure = STRUCTURES.get(penalties.own)
         self._curvature: Array | None = None

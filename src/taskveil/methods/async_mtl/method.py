@@ -41,9 +41,7 @@ from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
 STEP_SAFETY = 0.95
-OPTIMISM = (
-    4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
-)
+OPTIMISM = 4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
 
 
 @dataclass(frozen=True)
@@ -151,9 +149,7 @@ class AsyncMTL(Method):
         paper = budget.variant == "paper"
         rows = str(budget.unit) == "record"
         semi_exact = not rows if self.semi_exact is None else bool(self.semi_exact)
-        return Form(
-            rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper
-        )
+        return Form(rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper)
 
     def adjust(self, budget: Budget) -> Budget:
         """Noise is put on every message by its own node; the paper's epsilon is per message and never composed."""
@@ -173,9 +169,7 @@ class AsyncMTL(Method):
                 "Use unit='task', or semi_exact=None."
             )
         if self.budgets is not None and len(self.budgets) != public.n_tasks:
-            raise OptionError(
-                f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}"
-            )
+            raise OptionError(f"budgets must have one entry per task ({public.n_tasks}), got {len(self.budgets)}")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """One node's messages. The other nodes' rows are other records, so they compose in parallel."""
@@ -204,9 +198,7 @@ class AsyncMTL(Method):
 
     def server_side(self, public: PublicInfo, plan: Plan) -> AsyncServer:
         form = self.form(plan.budget)
-        return AsyncServer(
-            self, form, public, self.initial_step(public, form), self._row_weights(form, public)
-        )
+        return AsyncServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
 
     def initial_step(self, public: PublicInfo, form: Form | None = None) -> float:
         """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
@@ -225,21 +217,15 @@ class AsyncMTL(Method):
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         """The average of the shared parts."""
-        return Models(
-            billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None]
-        )
+        return Models(billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None])
 
     def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
         form = self.form(plan.budget)
         if not form.private:
             return []
-        notes = [
-            "a node's events are its own messages only: tasks hold different units and compose in parallel"
-        ]
+        notes = ["a node's events are its own messages only: tasks hold different units and compose in parallel"]
         if form.rows:
-            notes.append(
-                "which rows are drawn for a message is secret"
-            )
+            notes.append("which rows are drawn for a message is secret")
         if self.refine and not form.own_at_task:
             notes.append(
                 "before the final local refinement a task's model is computed from releases alone: it stays protected "
@@ -250,9 +236,7 @@ class AsyncMTL(Method):
     def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
         if not (self.refine and self.form(plan.budget).private):
             return []
-        return [
-            "the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"
-        ]
+        return ["the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"]
 
     def also_protects(self, budget: Budget) -> tuple[str, ...]:
         """Un-refined models are post-processing of releases, so the public may see them."""
@@ -273,9 +257,7 @@ class AsyncMTL(Method):
             "in later messages beyond the claimed sensitivity",
         ]
         if public.kind == "regression":
-            reasons.append(
-                "Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP"
-            )
+            reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
         return reasons
 
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
@@ -307,9 +289,7 @@ class AsyncMTL(Method):
             return None
         sizes: Any = getattr(public, "task_rows", None)
         if sizes is None:
-            raise OptionError(
-                "async with unit='record' needs the public number of rows of every task (task_rows)"
-            )
+            raise OptionError("async with unit='record' needs the public number of rows of every task (task_rows)")
         rate = self.row_rate if form.private and not form.paper else 1.0
         return 1.0 / (rate * np.maximum(np.asarray(sizes, dtype=float), 1.0))
 

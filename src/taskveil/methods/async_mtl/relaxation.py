@@ -31,9 +31,7 @@ def check(rule: object) -> None:
     """Refuse what is neither a rule nor a number in (0, 1]."""
     if rule in RULES or (isinstance(rule, (int, float)) and 0 < rule <= 1):
         return
-    raise OptionError(
-        f"relaxation must be {' or '.join(map(repr, RULES))} or a number in (0, 1]; got {rule!r}"
-    )
+    raise OptionError(f"relaxation must be {' or '.join(map(repr, RULES))} or a number in (0, 1]; got {rule!r}")
 
 
 def arock(delays: np.ndarray, n_tasks: int) -> np.ndarray:

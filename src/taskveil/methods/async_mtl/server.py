@@ -34,15 +34,11 @@ PER_TASK = frozenset({"shared", "own", "intercept", "inner"})
 class AsyncServer(ServerSide):
     """Arrivals in any order; `accepted` says whose messages the releases hold (axis 0 runs over those tasks)."""
 
-    def __init__(
-        self, method: AsyncMTL, form: Form, public: PublicInfo, step: float, row_weights: np.ndarray | None
-    ) -> None:
+    def __init__(self, method: AsyncMTL, form: Form, public: PublicInfo, step: float, row_weights: np.ndarray | None) -> None:
         self.method, self.form, self.public = method, form, public
         self.penalties = method.penalties()
         self.initial_step = step
-        self.row_weights = (
-            row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
-        )
+        self.row_weights = row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
         self.relaxation = Relaxation(method.relaxation, public.n_tasks)
         self._prox: Any = None
         self._prox_of: np.ndarray | None = None
@@ -66,9 +62,7 @@ class AsyncServer(ServerSide):
         }
         return state, self._billboard(state)
 
-    def step(
-        self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray
-    ) -> tuple[State, Billboard]:
+    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         tasks = np.flatnonzero(accepted)
         if "curvature" in releases:
             self._shorten_step(state, releases["curvature"])
@@ -120,9 +114,7 @@ class AsyncServer(ServerSide):
         state["shared"][tasks] = self._prox_for(state).rows(rows).reshape(len(tasks), -1, d)
         state["read_at"][tasks] = state["version"][0]
 
-    def _move_shared(
-        self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float
-    ) -> None:
+    def _move_shared(self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float) -> None:
         prox, rows = self._prox_for(state), self._columns(tasks)
         z = state["Z"][rows].reshape(g.shape)
         move = state["shared"][tasks] - alpha * g - z
@@ -198,9 +190,7 @@ class AsyncServer(ServerSide):
     def _prox_for(self, state: State) -> Any:
         """The incremental prox of this state's Z; rebuilt when Z was replaced as a whole (start, resume, new step)."""
         if self._prox is None or self._prox_of is not state["Z"]:
-            self._prox = self.penalties.incremental(
-                state["Z"], float(state["step"][0]) * self.method.shared_penalty
-            )
+            self._prox = self.penalties.incremental(state["Z"], float(state["step"][0]) * self.method.shared_penalty)
             self._prox_of = state["Z"]
         return self._prox
 

@@ -31,9 +31,7 @@ class AsyncTasks(TaskSide):
     def __init__(self, method: AsyncMTL, form: Form, block: TaskBlock, public: PublicInfo) -> None:
         self.method, self.form, self.block, self.public = method, form, block, public
         self.loss = LOSSES.get(public.loss)
-        self.problem = local.OwnProblem(
-            block, self.loss, method.penalties(), method.own_penalty, public.fit_intercept
-        )
+        self.problem = local.OwnProblem(block, self.loss, method.penalties(), method.own_penalty, public.fit_intercept)
         self._rows = with_ones(block.X) if public.fit_intercept else np.asarray(block.X, dtype=float)
 
     def start(self) -> State:
@@ -95,9 +93,7 @@ class AsyncTasks(TaskSide):
     def _nothing(self) -> Any:
         """The zero message: what comes out of the release is noise alone (z1 of Alg. 1)."""
         if self.form.rows:
-            return RowGradients(
-                self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets
-            )
+            return RowGradients(self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets)
         return np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
 
     def _update_own(self, state: State, view: View) -> State:

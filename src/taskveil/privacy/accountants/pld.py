@@ -76,9 +76,7 @@ class Pld(Accountant[Loss]):
 
     def plus(self, first: Loss, second: Loss) -> Loss:
         if first.rest is None or second.rest is None:
-            return Loss(
-                first.mu_squared + second.mu_squared, second.rest if first.rest is None else first.rest
-            )
+            return Loss(first.mu_squared + second.mu_squared, second.rest if first.rest is None else first.rest)
         return Loss(first.mu_squared + second.mu_squared, first.rest.compose(second.rest))
 
     def read_epsilon(self, curve: Loss, delta: float) -> float:
@@ -117,20 +115,14 @@ def sampled_gaussian_pld(event: SampledGaussianEvent, interval: float) -> Any:
     replace = event.neighbours is Neighbours.REPLACE_ONE
     parts = []
     for kind in (kinds.REPLACE,) if replace else (kinds.REMOVE, kinds.ADD):
-        loss = privacy_loss_mechanism.GaussianPrivacyLoss(
-            event.noise_multiplier, sampling_prob=event.rate, adjacency_type=kind
-        )
+        loss = privacy_loss_mechanism.GaussianPrivacyLoss(event.noise_multiplier, sampling_prob=event.rate, adjacency_type=kind)
         bounds = loss.connect_dots_bounds()
         lowest, highest = floor(bounds.epsilon_lower / interval), ceil(bounds.epsilon_upper / interval)
         epsilons = np.arange(lowest, highest + 1) * interval
         deltas = -np.expm1(np.minimum(epsilons, 0.0))  # where the loss is never or always above
         x, reached = _cutoffs(kind.name, epsilons, event.noise_multiplier, event.rate)
         deltas[reached] = loss.mu_upper_cdf(x) - np.exp(epsilons[reached] + loss.mu_lower_log_cdf(x))
-        parts.append(
-            pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-                interval, lowest, highest, np.clip(deltas, 0.0, 1.0)
-            )
-        )
+        parts.append(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, lowest, highest, np.clip(deltas, 0.0, 1.0)))
     return privacy_loss_distribution.PrivacyLossDistribution(*parts)
 
 

@@ -21,9 +21,7 @@ DEFAULT_ORDERS: tuple[float, ...] = (
 )
 
 
-def rdp_curve(
-    event: Event, count: int = 1, orders: Sequence[float] | FloatArray = DEFAULT_ORDERS
-) -> FloatArray:
+def rdp_curve(event: Event, count: int = 1, orders: Sequence[float] | FloatArray = DEFAULT_ORDERS) -> FloatArray:
     """Renyi divergences of `count` occurrences of `event` at `orders`."""
     return np.asarray(count * event.rdp(orders))
 

@@ -9,9 +9,7 @@ from typing import Any
 START = "0" * 64
 
 
-def link(
-    previous: str, account: str, number: int, run: str, kind: str, release: str, body: str, at: str
-) -> str:
+def link(previous: str, account: str, number: int, run: str, kind: str, release: str, body: str, at: str) -> str:
     """The hash of one entry, over its own fields and its predecessor's hash."""
     text = json.dumps([previous, account, number, run, kind, release, body, at], separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -30,7 +30,7 @@ def _create(connection: Connection, transaction: Any) -> None:
 
 def _every_account(connection: Connection, transaction: Any) -> None:
     """Version 0.1.0 charged one observer: a run may now stand in several accounts, and earlier ones are carried over."""
-    columns = "run, account, delta, \"left\", committed, finished"
+    columns = 'run, account, delta, "left", committed, finished'
     connection.execute(text("ALTER TABLE taskveil_runs RENAME TO taskveil_runs_before"))
     metadata.create_all(connection, tables=[runs])
     connection.execute(text(f"INSERT INTO taskveil_runs ({columns}) SELECT {columns} FROM taskveil_runs_before"))

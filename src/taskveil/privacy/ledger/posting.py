@@ -31,9 +31,7 @@ class Committed(NamedTuple):
     left: int
 
 
-def reserve_in(
-    transaction: Transaction, row: Any, reach: Reach, charges: Sequence[Charge], delta: float, run: str
-) -> None:
+def reserve_in(transaction: Transaction, row: Any, reach: Reach, charges: Sequence[Charge], delta: float, run: str) -> None:
     """Set a plan aside, or raise BudgetExceeded."""
     cost, held = cost_of(charges, min(delta, row.delta)), Holdings.from_json(row.held).cost
     limit = Limit(row.epsilon, row.delta, row.rule).decided(cost)

@@ -81,9 +81,7 @@ COMMITTED_BEFORE = Statement(
         entries.c.kind == bindparam("kind"),
     )
 )
-APPEND = Statement(
-    insert(entries), ["account", "number", "run", "kind", "release", "body", "at", "previous", "hash"]
-)
+APPEND = Statement(insert(entries), ["account", "number", "run", "kind", "release", "body", "at", "previous", "hash"])
 
 
 def advance(*changed: str) -> Statement:

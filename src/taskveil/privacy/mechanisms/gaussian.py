@@ -40,13 +40,9 @@ class Gaussian(GaussianLaw):
         return not contribution.symmetric
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> Gaussian:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Gaussian:
         scale = parameter * contribution.sensitivity(neighbours).l2
-        rounding = (
-            math.sqrt(contribution.vector_size) * 2 * grid(scale)
-        )  # 2: the inflated scale may cross a power of 2
+        rounding = math.sqrt(contribution.vector_size) * 2 * grid(scale)  # 2: the inflated scale may cross a power of 2
         return cls((scale + parameter * rounding) * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> GaussianEvent:

@@ -39,9 +39,7 @@ class Laplace(Mechanism):
         return contribution.sensitivity(Neighbours.REPLACE_ONE).l1 is not None
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Laplace:
         scale = _l1(contribution, neighbours) / parameter
         return cls((scale + contribution.vector_size * 2 * grid(scale) / parameter) * INFLATION)
 

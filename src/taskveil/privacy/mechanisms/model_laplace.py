@@ -66,13 +66,9 @@ class ModelLaplace(GaussianLaw):
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         raise OptionError(NOT_ON_TOTALS)  # the event is that of a message, not of a sum
 
-    def noisy_total(
-        self, contribution: Contribution, messages: FloatArray, streams: list[Stream]
-    ) -> FloatArray:
+    def noisy_total(self, contribution: Contribution, messages: FloatArray, streams: list[Stream]) -> FloatArray:
         """Every message with its own noise, clipped again, and summed."""
-        noisy = [
-            w + self.noise(contribution.message_shape, s) for w, s in zip(messages, streams, strict=True)
-        ]
+        noisy = [w + self.noise(contribution.message_shape, s) for w, s in zip(messages, streams, strict=True)]
         return contribution.total(contribution.clip(np.stack(noisy)))
 
     def coordinate_deviation(self, contribution: Contribution) -> float:
@@ -99,9 +95,7 @@ class PaperModelLaplace(PaperWishart):
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         raise OptionError(NOT_ON_TOTALS)
 
-    def noisy_total(
-        self, contribution: Contribution, messages: FloatArray, streams: list[Stream], common: Stream
-    ) -> FloatArray:
+    def noisy_total(self, contribution: Contribution, messages: FloatArray, streams: list[Stream], common: Stream) -> FloatArray:
         """w~ = clip(w) + b, b of scale eps/(2K); then W~W~' + E. Nothing is clipped again."""
         scale = self.claimed_epsilon / (2 * contribution.bound)
         shape = contribution.message_shape

@@ -26,9 +26,7 @@ class NoNoise(GaussianLaw):
         return True
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> NoNoise:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> NoNoise:
         return cls()
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> UncertifiedEvent:

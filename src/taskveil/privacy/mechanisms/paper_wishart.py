@@ -52,9 +52,7 @@ class PaperWishart(Mechanism):
         cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
     ) -> PaperWishart:
         if variant not in ("paper", "preprint"):
-            raise OptionError(
-                "mechanism 'paper-wishart' is not private and exists only for variant='paper' or 'preprint'"
-            )
+            raise OptionError("mechanism 'paper-wishart' is not private and exists only for variant='paper' or 'preprint'")
         sensitivity = contribution.bound**2 if variant == "paper" else 2 * contribution.bound
         return cls(sensitivity / (2 * parameter), parameter)
 

@@ -103,9 +103,7 @@ class Federation:
         rows = [m.rows for m in self.members]
         record = self.run.get("unit", "task") == "record"
         if record and any(r is None for r in rows):
-            raise OptionError(
-                "unit 'record' needs the public number of rows of every task: add rows = [...] to each site"
-            )
+            raise OptionError("unit 'record' needs the public number of rows of every task: add rows = [...] to each site")
         return PublicInfo(
             n_tasks=len(self.task_names),
             n_features=len(self.columns),
@@ -177,9 +175,7 @@ def load_federation(path: str | Path) -> Federation:
     check_file(content, FEDERATION, path.name, required={"data": ("kind", "features")}, extra=("sites",))
     about, data = content.get("federation", {}), dict(content["data"])
     if data["kind"] == "classification" and "classes" not in data:
-        raise DataError(
-            f"{path.name}: classification needs classes = [...]: the label set is public and declared"
-        )
+        raise DataError(f"{path.name}: classification needs classes = [...]: the label set is public and declared")
     if data["kind"] == "classification" and "bounds" in data:
         data["bounds"] = {"classes": data["classes"], **data["bounds"]}
     sites = tuple(_member(path, entry) for entry in _site_list(path, content))

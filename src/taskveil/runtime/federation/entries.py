@@ -112,8 +112,11 @@ SITE: dict[str, dict[str, Rule]] = {
 
 
 def check_file(
-    content: Mapping[str, Any], sections: Mapping[str, Mapping[str, Rule]], name: str,
-    required: Mapping[str, Sequence[str]], extra: Sequence[str] = (),
+    content: Mapping[str, Any],
+    sections: Mapping[str, Mapping[str, Rule]],
+    name: str,
+    required: Mapping[str, Sequence[str]],
+    extra: Sequence[str] = (),
 ) -> None:
     """Every section is known and every entry keeps its rule; DataError in one line otherwise."""
     for section in content:

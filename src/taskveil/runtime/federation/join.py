@@ -26,9 +26,7 @@ def init(folder: Path, name: str) -> Path:
     return keys.make_node_key(folder, name)
 
 
-def join(
-    config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] = lambda agreement: True
-) -> Path:
+def join(config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] = lambda agreement: True) -> Path:
     """Take part until finished; returns the site's state folder with its models."""
     file = load_site(config)
     for path in (file.authority, file.key, file.federation):

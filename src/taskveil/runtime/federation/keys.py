@@ -37,9 +37,7 @@ def make_authority(folder: Path, name: str) -> None:
     )
     builder = builder.add_extension(_usage(sign_certificates=True), critical=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    _write_public(
-        folder / "ca.crt", _pem(builder.add_extension(identifier, False).sign(key, hashes.SHA384()))
-    )
+    _write_public(folder / "ca.crt", _pem(builder.add_extension(identifier, False).sign(key, hashes.SHA384())))
 
 
 def make_server_certificate(folder: Path, hosts: list[str]) -> None:
@@ -128,9 +126,7 @@ def check_certificate(certificate: Path, authority: Path, key: Path) -> None:
         raise DataError(f"{certificate.name} is out of date; delete it and run `taskveil serve --init` again")
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey
-) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -151,9 +147,7 @@ def _usage(sign_certificates: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _new_key(
-    path: Path, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8
-) -> ec.EllipticCurvePrivateKey:
+def _new_key(path: Path, form: serialization.PrivateFormat = serialization.PrivateFormat.PKCS8) -> ec.EllipticCurvePrivateKey:
     key = ec.generate_private_key(ec.SECP384R1())
     data = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True)

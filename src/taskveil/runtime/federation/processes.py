@@ -30,9 +30,7 @@ PR_SET_PDEATHSIG = 1
 class Child:
     """One command that is kept running until `stop`."""
 
-    def __init__(
-        self, command: Sequence[str], log: Path, environment: dict[str, str], restart_after: float = 1.0
-    ) -> None:
+    def __init__(self, command: Sequence[str], log: Path, environment: dict[str, str], restart_after: float = 1.0) -> None:
         self.command, self.log, self.environment = list(command), log, environment
         self.restart_after = restart_after
         self.starts = 0

@@ -120,9 +120,7 @@ def register(federation: Federation, say: Say) -> None:
         if member.name in nodes:
             continue
         key = federation.folder / member.key
-        answer = flwr(
-            federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json"
-        )
+        answer = flwr(federation, "supernode", "register", str(key), "here", "--name", member.name, "--format", "json")
         nodes[member.name] = int(answer["node-id"])
         write_atomically(path, json.dumps(nodes).encode())
         say(f"registered site {member.name}")

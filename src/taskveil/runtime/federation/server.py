@@ -54,9 +54,7 @@ log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
 
 
-def train(
-    folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int], float], Any]
-) -> None:
+def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to: Callable[[list[int], float], Any]) -> None:
     """One whole run, or the rest of one. `online` lists Flower's nodes; `carrier_to` makes a carrier to node ids that keeps
     messages for the deadline at least."""
     folder = Path(folder)
@@ -177,9 +175,7 @@ class ProgressStore:
         return Position(_part(arrays, "state/"), boards, executed, schedule, about["sent"])
 
 
-def write_results(
-    folder: Path, federation: Federation, plan: Plan, done: Position, source: NoiseSource, driver: Driver
-) -> None:
+def write_results(folder: Path, federation: Federation, plan: Plan, done: Position, source: NoiseSource, driver: Driver) -> None:
     """What the server may keep and show: the last billboard, the certificate, who took part. All of it is public."""
     folder.mkdir(exist_ok=True)
     randomness = source.describe()
@@ -201,9 +197,7 @@ def write_results(
     write_atomically(folder / "run.json", json.dumps({**about, SEAL: seal}, indent=2).encode())
 
 
-def certificate_of(
-    federation: Federation, plan: Plan, made: Sequence[PlannedRelease], randomness: dict[str, Any]
-) -> Certificate:
+def certificate_of(federation: Federation, plan: Plan, made: Sequence[PlannedRelease], randomness: dict[str, Any]) -> Certificate:
     """The certificate of what was executed; noise drawn at the sites is described as the sites' package draws it."""
     method, public = federation.method(), federation.public()
     executed = replace(plan, releases=tuple(made)) if plan.budget.epsilon is not None else plan
@@ -235,9 +229,7 @@ def certificate_again(folder: Path, about: dict[str, Any]) -> Certificate:
     return certificate_of(federation, plan, made, about["randomness"])
 
 
-def _wait_for_sites(
-    federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]], watch: Watch
-) -> None:
+def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[], dict[int, bytes]], watch: Watch) -> None:
     """Until all sites are there, or, after the deadline, at least `min_sites` of them."""
     end = time.monotonic() + federation.rules.deadline
     while True:

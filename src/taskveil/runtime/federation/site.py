@@ -52,9 +52,7 @@ class Agreement:
         )
 
 
-def prepare(
-    site_path: str | Path, data: Any, agree: Callable[[Agreement], bool] = lambda agreement: True
-) -> Agreement | None:
+def prepare(site_path: str | Path, data: Any, agree: Callable[[Agreement], bool] = lambda agreement: True) -> Agreement | None:
     """Read the rows, recompute the plan from public sizes, ask, compare it with the site's own limit and ledger, remember both.
 
     None where `agree` says no: nothing was reserved or written then. Raises BudgetExceeded before anything is sent if the
@@ -114,9 +112,7 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
         )
     missing = [name for name in member.tasks if name not in tasks.task_names]
     if missing:
-        raise DataError(
-            f"the data has no rows of task {', '.join(missing)}, which site {member.name!r} answers for"
-        )
+        raise DataError(f"the data has no rows of task {', '.join(missing)}, which site {member.name!r} answers for")
     chosen = tasks.take_tasks([tasks.index_of(name) for name in member.tasks])
     if federation.data["kind"] == "classification":  # the label set is declared; a site may lack some labels
         facts = tuple(f for f in chosen.facts if f.what != "labels")
@@ -172,9 +168,7 @@ def membership(federation: Federation, file: SiteFile) -> Membership:
     identity = NodeIdentity(read_private(file.key))
     index = [member.name for member in federation.members].index(file.name)
     if roster[index] != identity.public:
-        raise DataError(
-            f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent"
-        )
+        raise DataError(f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent")
     return Membership(index, identity, roster)
 
 
@@ -193,8 +187,7 @@ def allowed_messages(plan: Plan, file: SiteFile, federation: Federation) -> int:
     cost, _ = best_epsilon(plan.charges(), plan.budget.delta, plan.budget.accountant)
     if cost > limit:
         raise BudgetExceeded(
-            f"site {file.name!r} allows epsilon {limit:g}; this run plans {cost:.4g} ({len(rounds)} round(s)). "
-            "Nothing was sent."
+            f"site {file.name!r} allows epsilon {limit:g}; this run plans {cost:.4g} ({len(rounds)} round(s)). Nothing was sent."
         )
     return len(rounds)
 

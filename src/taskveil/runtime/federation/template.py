@@ -101,9 +101,7 @@ epsilon = 2.0                             # this site's own limit over all runs;
 def write_server_files(folder: Path, name: str, sites: list[str], hosts: list[str], port: int) -> list[Path]:
     entries = "".join(SITE_ENTRY.format(name=json.dumps(s), plain=s) for s in sites)
     listen = "127.0.0.1" if set(hosts) <= {"localhost", "127.0.0.1"} else "0.0.0.0"
-    text = FEDERATION.format(
-        name=json.dumps(name), host=json.dumps(listen), port=port, hosts=json.dumps(hosts), sites=entries
-    )
+    text = FEDERATION.format(name=json.dumps(name), host=json.dumps(listen), port=port, hosts=json.dumps(hosts), sites=entries)
     path = folder / "federation.toml"
     if not path.exists():
         path.write_text(text, encoding="utf-8")

@@ -172,9 +172,7 @@ class SecureServer:
                 add_mask(total, key, ring, positive=site < near)  # undo: the member had the other sign
         self.total = ring.fold(total)
 
-    def _collect(
-        self, table: Shares, holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...], dealt: Shares
-    ) -> None:
+    def _collect(self, table: Shares, holder: int, owners: tuple[int, ...], shares: tuple[bytes, ...], dealt: Shares) -> None:
         """File one holder's shares under their owners if they are what was dealt; points are site numbers plus one."""
         for owner, share in zip(owners, shares):
             if owner in table and holder in dealt[owner]:

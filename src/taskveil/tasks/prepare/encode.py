@@ -1,10 +1,10 @@
 """Columns of a table to numbers, row by row, with parameters that are public before any row is read.
 
-    numbers and booleans   as they are
-    declared levels        one-hot as 'column=level'; a value outside is the level '(other)', a missing cell '(missing)',
-                           where these are declared, else all zeros
-    any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and
-                           value, so that no list of levels is ever taken from rows
+numbers and booleans   as they are
+declared levels        one-hot as 'column=level'; a value outside is the level '(other)', a missing cell '(missing)',
+                       where these are declared, else all zeros
+any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and
+                       value, so that no list of levels is ever taken from rows
 """
 
 from __future__ import annotations
@@ -116,9 +116,7 @@ def is_number(column: pd.Series) -> bool:
     import pandas as pd
 
     types = pd.api.types
-    return bool(types.is_numeric_dtype(column) or types.is_bool_dtype(column)) and not bool(
-        types.is_complex_dtype(column)
-    )
+    return bool(types.is_numeric_dtype(column) or types.is_bool_dtype(column)) and not bool(types.is_complex_dtype(column))
 
 
 def holds_numbers(column: pd.Series) -> bool:

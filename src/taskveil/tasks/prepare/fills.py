@@ -1,10 +1,10 @@
 """Missing cells.
 
-    missing="error"          refuse, naming the columns (the default)
-    missing="impute-bounds"  the middle of the declared range: row by row, for either unit
-    missing="impute-own"     the median of the task's own rows, never sent; a task with none: the middle, or 0. Unit = task only
-    missing="drop"           leave such rows out; a task that loses all of them keeps its place. Unit = task only
-    missing="keep"           leave NaN in place: the caller sets such tasks aside (unusable.py)
+missing="error"          refuse, naming the columns (the default)
+missing="impute-bounds"  the middle of the declared range: row by row, for either unit
+missing="impute-own"     the median of the task's own rows, never sent; a task with none: the middle, or 0. Unit = task only
+missing="drop"           leave such rows out; a task that loses all of them keeps its place. Unit = task only
+missing="keep"           leave NaN in place: the caller sets such tasks aside (unusable.py)
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ def fill_missing(encoded: Encoded, offsets: np.ndarray, missing: str) -> tuple[n
 def _fill_middle(X: np.ndarray, j: int, name: str, middle: float | None) -> None:
     if middle is None:
         raise DataError(
-            f"missing='impute-bounds' needs a declared range for column {name!r}; "
-            "add it to the bounds, or use 'impute-own'."
+            f"missing='impute-bounds' needs a declared range for column {name!r}; add it to the bounds, or use 'impute-own'."
         )
     X[np.isnan(X[:, j]), j] = middle
 

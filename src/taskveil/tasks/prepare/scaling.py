@@ -216,9 +216,7 @@ def _pooled(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
 
 def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
     if tasks.bounds is None:
-        raise OptionError(
-            "scaling 'declared' needs public bounds: pass bounds=... (or --bounds FILE), or use 'own'."
-        )
+        raise OptionError("scaling 'declared' needs public bounds: pass bounds=... (or --bounds FILE), or use 'own'.")
     low, high = tasks.bounds.arrays(tasks.feature_names)
     return (low + high) / 2, _or_one((high - low) / 2)
 

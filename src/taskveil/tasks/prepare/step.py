@@ -59,9 +59,7 @@ def prepare(source: Any, declared: Any = None, *, rules: PrepareRules | None = N
     return prepare_tasks(source if loaded else load_tasks(source, bounds=declared, unusable=rules.unusable, **options), rules)
 
 
-def prepare_tasks(
-    tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | None = None, reuse: bool = False
-) -> Prepared:
+def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | None = None, reuse: bool = False) -> Prepared:
     """Prepare tasks that are loaded. `scaling` where somebody else chose it by the rules; `reuse` as in `Scaling.apply`."""
     facts = _facts(tasks)
     if rules.private and rules.sound:

@@ -39,8 +39,11 @@ def undeclared_target(bounds: PublicBounds | None) -> bool:
 def check_declared(link: str, bounds: PublicBounds | None) -> None:
     """Unit = record: the unit of a rate or a time is declared, or there is none."""
     if link in ("rate", "time") and undeclared_target(bounds):
-        what, example = ("count", "[0, 50]: the largest count that can occur") if link == "rate" else (
-            "time", "[0, 3650]: the horizon; who is followed longer counts as seen up to it")
+        what, example = (
+            ("count", "[0, 50]: the largest count that can occur")
+            if link == "rate"
+            else ("time", "[0, 3650]: the horizon; who is followed longer counts as seen up to it")
+        )
         raise OptionError(
             f"unit='record' needs the largest {what} to be declared: a task's own {'rate' if link == 'rate' else 'hazard'} would "
             f"carry every row into every message. Declare target = {example} ('target' in the bounds, see `taskveil declare`)."

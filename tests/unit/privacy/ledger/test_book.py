@@ -214,7 +214,7 @@ def test_pure_events_are_accounted_too(book):
         "UPDATE taskveil_accounts SET name = 'schools'",
         "UPDATE taskveil_accounts SET entries = 3",
         "UPDATE taskveil_accounts SET head = 'x'",
-        "UPDATE taskveil_runs SET \"left\" = replace(\"left\", '\"count\": 0', '\"count\": 9')",
+        'UPDATE taskveil_runs SET "left" = replace("left", \'"count": 0\', \'"count": 9\')',
         "UPDATE taskveil_runs SET committed = 0",
         "UPDATE taskveil_runs SET finished = 0",
         "UPDATE taskveil_runs SET delta = 1e-9",

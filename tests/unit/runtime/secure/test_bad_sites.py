@@ -163,9 +163,7 @@ def test_secrets_beyond_their_range_open_to_something_and_spoil_the_dealers_own_
     def beyond(dealt, wrong):
         coefficients = dealt.coefficients.copy()
         coefficients[0, : 2 * shamir.LIMBS] = field.PRIME - 1
-        parts = np.split(
-            shamir.evaluate(coefficients, list(dealt.shares)), [shamir.LIMBS, 2 * shamir.LIMBS], axis=1
-        )
+        parts = np.split(shamir.evaluate(coefficients, list(dealt.shares)), [shamir.LIMBS, 2 * shamir.LIMBS], axis=1)
         shares = {p: [part[i].tobytes() for part in parts] for i, p in enumerate(dealt.shares)}
         return replace(dealt, shares=shares, coefficients=coefficients)
 
@@ -244,5 +242,3 @@ def test_sums_of_rows_have_no_public_bound_and_none_is_checked():
     contribution = RowSum((6,), 1.0)
     mechanism = planned(contribution, n_tasks=4, unit="record").mechanism
     assert mechanism.limits(contribution) == (np.inf, np.inf)
-
-
