@@ -42,6 +42,7 @@ class Checkpoint:
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            os.chmod(self.folder, 0o700)  # the state of a run holds models without noise
         except OSError as error:
             raise DataError(f"the run folder {folder} cannot be made or used: {error.strerror}; name another") from None
         self.plan, self.public = plan, public
