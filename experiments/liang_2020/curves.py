@@ -23,6 +23,7 @@ from experiments.liang_2020.tradeoff import (
     RIVALS,
     STL,
     Claims,
+    Draws,
     Scores,
     Setting,
     in_words,
@@ -34,17 +35,20 @@ from taskveil.tasks.split import split_rows
 from taskveil.tasks.synthetic import get_synthetic
 from taskveil.tasks.task import TaskSet
 
-Draw = Callable[[int], tuple[TaskSet, TaskSet]]
 STAND_IN = "har, sitting against the rest, 40 of 561 features drawn by seed, whole recordings on one side of a split"
 FRACTIONS = (0.3, 0.5, 0.7, 0.9)
 
 
-def synthetic(kind: str, seed: int) -> Draw:
+def named(data: str, seed: int) -> str:
+    return data if seed == 0 else f"{data}, seed {seed}"
+
+
+def synthetic(kind: str, seed: int) -> Draws:
     def draw(r: int) -> tuple[TaskSet, TaskSet]:
         data = get_synthetic(kind, seed=seed + r)
         return data.train, data.test
 
-    return draw
+    return Draws(named(kind, seed), draw)
 
 
 def unit_rows(tasks: TaskSet) -> TaskSet:
@@ -53,14 +57,15 @@ def unit_rows(tasks: TaskSet) -> TaskSet:
     return replace(tasks, X=np.ascontiguousarray(X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)))
 
 
-def school(fraction: float, seed: int) -> Draw:
+def school(fraction: float, seed: int) -> Draws:
     tasks = unit_rows(tv.load_tasks("school"))
-    return lambda r: split_rows(tasks, fraction, seed + r)
+    return Draws(named(f"school {fraction:.0%}", seed), lambda r: split_rows(tasks, fraction, seed + r))
 
 
-def stand_in(fraction: float, seed: int) -> Draw:
+def stand_in(fraction: float, seed: int) -> Draws:
     """LSOA II (41 binary outcomes, 295 features) is not available: HAR, 30 people, sitting or not."""
-    return lambda r: split_rows(sitting(seed), fraction, seed + r, group="run")
+    draw = lambda r: split_rows(sitting(seed), fraction, seed + r, group="run")  # noqa: E731
+    return Draws(named(f"stand-in {fraction:.0%}", seed), draw)
 
 
 @cache
@@ -183,7 +188,7 @@ def fig12(quick: bool, seed: int, repeats: int | None = None) -> Result:
     return result
 
 
-def _fractions(name: str, data: str, draw_at: Callable[[float], Draw], metric: str, quick: bool, repeats: int | None) -> Result:
+def _fractions(name: str, data: str, draw_at: Callable[[float], Draws], metric: str, quick: bool, repeats: int | None) -> Result:
     """The same comparison at four training fractions, one panel each."""
     epsilons, repeats = ((0.1, 1.0), repeats or (5 if metric == "nmse" else 2)) if quick else (EVERY_EPSILON, repeats or 100)
     result = Result(name, PAPER, f"{data}: LR and GS behave alike at 30, 50, 70 and 90 % training rows and beat DP-MTRL and DP-AGGR",
@@ -216,9 +221,9 @@ def _short(scores: Scores, name: str, setting: Setting) -> str:
     return f"{at.mean():.4f} ± {at.std(ddof=1):.4f} ({np.mean(scores[STL][None]):.4f})"
 
 
-def _all_methods(draw: Draw, quick: bool, repeats: int | None, metric: str = "nmse") -> Setting:
+def _all_methods(draw: Draws, quick: bool, repeats: int | None, metric: str = "nmse") -> Setting:
     """All lines of Fig. 6 and 9. On the synthetic sets the paper's STL is the l2 one."""
-    made_up = draw.__qualname__.startswith("synthetic")
+    made_up = draw.data.startswith(("low-rank", "group-sparse"))
     return Setting(
         draw, QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (5 if quick else 100), quick, metric,
         private_repeats=1 if quick else 5, single=("l2",) if made_up else ("l2", "l1"), folds=1 if quick else 5,

@@ -18,6 +18,7 @@ for _name, _place in {
     "low-rank": "taskveil.methods.low_rank:LowRank",
     "group-sparse": "taskveil.methods.group_sparse:GroupSparse",
     "low-rank-sparse": "taskveil.methods.low_rank_sparse:LowRankSparse",
+    "frank-wolfe": "taskveil.methods.frank_wolfe:FrankWolfe",
     "relationship": "taskveil.methods.relationship:Relationship",
     "subspace": "taskveil.methods.subspace:Subspace",
     "together": "taskveil.methods.together:Together",
@@ -26,6 +27,7 @@ for _name, _place in {
     # mean-regularised
     "mean": "taskveil.methods.mean:Mean",
     "clustered-mean": "taskveil.methods.clustered_mean:ClusteredMean",
+    "fixed-relationship": "taskveil.methods.fixed_relationship:FixedRelationship",
     "fedavg": "taskveil.methods.fedavg:FedAvg",
     "fedprox": "taskveil.methods.fedprox:FedProx",
     "pp-sgd": "taskveil.methods.pp_sgd:PPSGD",
