@@ -190,7 +190,7 @@ def _new_engine(url: str) -> Engine:
     kind = url.partition(":")[0]  # the rest may hold a password
     if kind.partition("+")[0] not in ("sqlite", "postgresql"):
         raise OptionError(
-            f"a ledger is kept in SQLite or PostgreSQL, not {kind!r}; expected sqlite:///file or postgresql://host/db"
+            f"a ledger is kept in SQLite or PostgreSQL, not {kind!r}; the URL is sqlite:///file or postgresql://host/db"
         )
     try:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))  # a server may have been restarted
