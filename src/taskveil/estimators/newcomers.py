@@ -79,7 +79,7 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     )  # fmt: skip
     record = estimator.record_
     if estimator.scaling_.mode == "private":
-        outer = common_units.outer_scaling(tasks, estimator.unit, loss=estimator._loss)
+        outer = common_units.outer_scaling(tasks, estimator.unit, estimator.epsilon is not None, estimator._loss)
         scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
     else:
         private = estimator.epsilon is not None
