@@ -6,9 +6,9 @@ Omega is scaled to largest eigenvalue one and the strength takes the factor. The
 
     w_k = argmin l_k(w) + (strength/2) |w - c_k|^2,   c_k = sum_j A_kj w_j        so that the objective never rises
 
-`mean` is A = 11'/m, disjoint clusters are blocks of it. With A = B'B, B = diag(sqrt(s)) U' from its eigenvectors, all tasks need of
-each other is Y = sum_k B_k (outer) w_k: one release a round, of as many models as A has eigenvalues above zero. Proof of convergence,
-and why this factor: docs/theory/mean-regularised.md#fixed-relationship.
+`mean` is A = 11'/m, disjoint clusters are blocks of it. With A = B'B, B = diag(sqrt(s)) U' from its eigenvectors, all tasks
+need of each other is Y = sum_k B_k (outer) w_k: one release a round, of as many models as A has eigenvalues above zero. Proof
+of convergence, and why this factor: docs/theory/mean-regularised.md#fixed-relationship.
 
 Release     sum_k D B_k (outer) (w_k - c_k), D public and diagonal (it speeds the rounds up, as in mean_rounds.py)
 Sensitivity the clip times the largest |B_k| = sqrt(A_kk) (add-remove), twice that (replace-one), whatever a message depends on
@@ -84,7 +84,7 @@ class FixedRelationship(Method):
         if scale <= 0 or values[0] < -1e-8 * scale:
             raise OptionError("option omega must be positive semidefinite and not zero: no negative eigenvalue, one above zero")
         s = 1.0 - np.clip(values / scale, 0.0, 1.0)
-        kept = s > NEGLIGIBLE if np.any(s > NEGLIGIBLE) else np.arange(m) == 0  # with A = 0 there is still one thing to send: zero
+        kept = s > NEGLIGIBLE if np.any(s > NEGLIGIBLE) else np.arange(m) == 0  # where A = 0 one thing is sent: zero
         return U[:, kept] * np.sqrt(s[kept]), s[kept], scale
 
     def speed(self, public: PublicInfo) -> np.ndarray:

@@ -2,8 +2,8 @@
 
     min sum_i L_i(w_i)   subject to  |W|_* <= radius
 
-The step goes toward the corner -radius u v' of the ball, u and v the first singular vectors of the gradient G = (g_1, ..., g_m). All
-that tasks need of each other is u and the singular value s: v_i = u'g_i / s is task i's own.
+The step goes toward the corner -radius u v' of the ball, u and v the first singular vectors of the gradient G = (g_1, ..., g_m).
+All that tasks need of each other is u and the singular value s: v_i = u'g_i / s is task i's own.
 
     task      g_i at its own model, clipped                                                        (the message)
     release   S = sum_i g_i g_i' + noise; sensitivity sqrt(2) C^2 (replace-one), C^2 (add-remove)   (privacy/contributions.py)
@@ -11,18 +11,20 @@ that tasks need of each other is u and the singular value s: v_i = u'g_i / s is 
     task      w_i <- (1 - gamma) w_i - gamma radius v_i u,   |v_i| held to one
 
 Jain, Thakkar & Thakurta (2018) prove this scheme private in the same joint sense for matrix completion. Without noise gamma is
-2/(t + 2) for all (Jaggi 2013): the gap closes like 1/rounds. With noise rounds are few and local work is free: each task goes as far as
-its own loss falls for certain, <g_i, w_i - s_i> / (L_i |w_i - s_i|^2) of the way to its part s_i of the corner. No task's loss rises, the
-rank is at most the number of rounds, and the radius bounds a step, no longer the sum of them. A task that gained nothing keeps
-what it learns alone. Noise and charge: docs/theory/model-protected.md#frank-wolfe.
+2/(t + 2) for all (Jaggi 2013): the gap closes like 1/rounds. With noise rounds are few and local work is free: each task goes as
+far as its own loss falls for certain, <g_i, w_i - s_i> / (L_i |w_i - s_i|^2) of the way to its part s_i of the corner. No task's
+loss rises, the rank is at most the number of rounds, and the radius bounds a step, no longer the sum of them. A task that
+gained nothing keeps what it learns alone. Noise and charge: docs/theory/model-protected.md#frank-wolfe.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from taskveil.checks import Rule
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
@@ -51,7 +53,7 @@ class FrankWolfe(Method):
     name = "frank-wolfe"
     aggregations = ("curator", "local", "secure")
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 1; Jain, Thakkar, Thakurta 2018; Jaggi 2013"
-    rules = {"radius": POSITIVE}
+    rules: ClassVar[Mapping[str, Rule]] = {"radius": POSITIVE}
 
     def __init__(self, rounds: int | None = None, radius: float | None = None, clip: float = 1.0):
         self.rounds = rounds

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from experiments.common import execute
 from experiments.liang_2020 import runs, tradeoff
+from experiments.liang_2020.batch import Batch
 from experiments.liang_2020.tradeoff import ALONE, FREE, LOW_RANK, MTL, OURS, STL, Claims, Setting
 from experiments.registry import ITEMS, get
 
@@ -64,6 +65,21 @@ def test_a_limit_that_predicting_the_mean_meets_is_not_met_by_predicting_the_mea
         claims = Claims({LOW_RANK: {1.0: values}}, setting)
         claims.beyond("has nMSE above 0.16", LOW_RANK, 0.16, (1.0,))
         assert [c.holds for c in claims.checks] == [holds]
+
+
+@pytest.mark.parametrize("name", ["low-rank", "group-sparse"])
+def test_many_settings_at_once_are_the_librarys_printed_models(name):
+    """At an epsilon whose noise is nothing beside the models; the twin takes another step."""
+    train, test = small(5)
+    settings = [
+        {"rounds": 3, "step": 0.3, "penalty": 1.3, "clip": 1.0},
+        {"rounds": 9, "step": 0.2, "penalty": 0.3, "clip": 7.0, "momentum": "none"},
+        {"rounds": 6, "step": 0.1, "penalty": 2.0, "clip": 5.0, "momentum": "strong", "strong_convexity": 1e-3},
+    ]
+    fits = [runs.as_printed(name, o, train, test, 1e9, 0) for o in settings]
+    many = Batch(train).errors(name, settings, 1e9, test, 0)
+    np.testing.assert_allclose(many, fits, rtol=1e-4)
+    assert abs(Batch(train).errors(name, [settings[0] | {"step": 0.25}], 1e9, test, 0)[0] / fits[0] - 1) > 1e-4
 
 
 def test_random_settings_reach_beyond_the_grid_on_every_side():
