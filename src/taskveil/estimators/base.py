@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.final import settle
-from taskveil.estimators.gain import Gain, measure_gain
+from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
@@ -333,7 +333,7 @@ class TaskEstimator(Scoring, BaseEstimator):
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
             gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
             gain = replace(gain, rows=self._training.sizes, clipped=self.record_.extra.get("clipped"))
-            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._loss == "squared" else gain
+            self._gain = gain = in_target_units(gain, self.scaling_, self._loss)
         return gain
 
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,9 @@ from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.scores import gathered_scores
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.task import TaskSet
 
 
 class Scoring:
@@ -31,6 +34,32 @@ class Scoring:
     task_column: Any
     missing: str
 
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """What each row's own task model says of it."""
+        raise NotImplementedError
+
+    def _compared(self, X: Any, y: Any, task: Any, *columns: Any) -> list[Any]:
+        """What `score` compares: targets, predictions and further `columns`, of the rows that have a target."""
+        X = as_pandas(X)
+        if y is None and not isinstance(X, TaskSet):
+            raise DataError("score needs y, one target per row; only a TaskSet brings its own")
+        y = np.asarray(X.y if y is None else y)
+        n = X.n_rows if isinstance(X, TaskSet) else len(X)
+        if len(y) != n:
+            raise DataError(f"y has {len(y)} values for {n} rows of X; they must be equally long.")
+        try:
+            predicted = self.predict(X, task=task)
+        except DataError as problem:
+            note = "score failed, and a search or cross-validation of scikit-learn would put nan and rank it all the same"
+            warnings.warn(f"{note}: {problem}", UserWarning, stacklevel=3)
+            raise
+        missing = missing_targets(y)
+        if missing.all():
+            raise DataError("no row has a target to compare with")
+        if missing.any():
+            warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
+        return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns)]
+
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
@@ -45,7 +74,7 @@ class Scoring:
         if unnamed and (position < 0).all():
             raise DataError(
                 f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
-                "identifier per row"
+                "identifier per row; in searches and pipelines of scikit-learn, keep it in a column of X (task_column=)"
             )
         if (position < 0).any():
             return self._scores_with_unknown(rows, position)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Place
 from taskveil.errors import DataError
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.saved_model import FORMAT, READABLE, check_arrays, check_description
@@ -51,6 +52,7 @@ def load(directory: str | Path) -> Any:
     """
     from taskveil.estimators.partitioned import storage as partitioned
 
+    Place().check("the folder of a model", directory)
     if partitioned.is_remote(directory):
         with partitioned.local_copy(str(directory)) as folder:
             return _loaded(folder, str(directory))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.estimators import common_units, final
-from taskveil.estimators.gain import Gain, measure_gain
+from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.scores import gathered_scores
 from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Models
@@ -89,9 +89,7 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
     found: Gain = replace(measure_gain(common.method, block, record, part.models, names), rows=block.sizes)
-    if block.kind == "regression":
-        found = replace(found, target_scale=part.scaling.y_scale)
-    return found.to_frame()
+    return in_target_units(found, part.scaling, record.public.loss).to_frame()
 
 
 def take(part: Part, at: np.ndarray) -> Part:
