@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
-from taskveil.estimators.scores import gathered_scores
+from taskveil.estimators.scores import gathered_scores, scores_by_method
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import missing_targets
@@ -90,11 +90,9 @@ class Scoring:
     def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
         if hasattr(self.models_, "parts"):
             part, place = self.models_.take(position)
-            return np.asarray(part.scores(X, place))
+            return np.asarray(part.scores(X, place, self.method_, self.record_))
         if not self.method_.linear:
-            scaled = self.scaling_._rows(X, position)
-            scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
-            return scores * self.scaling_.y_scale[position, None] + self.scaling_.y_shift[position, None]
+            return scores_by_method(self.method_, self.record_, self.models_, self.scaling_, X, position)
         rows = self.scaling_.inputs(X, position)
         single = self.coef_.ndim == 2
         coef = self.coef_[:, None, :] if single else self.coef_

@@ -128,6 +128,7 @@ class TaskSide:
 
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
     begins_ahead = False  # True: begin() returns while sums that are bounded already are still computed
+    adds_up = False  # True: begin() is there, and clips and adds up whatever the block
 
     def start(self) -> State:
         """The state of every task before the first round."""

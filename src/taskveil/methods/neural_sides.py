@@ -29,6 +29,7 @@ class NeuralTasks(TaskSide):
     """Local work of a block of clients."""
 
     merges_inactive = True
+    adds_up = True
 
     def __init__(self, method: NeuralMethod, block: TaskBlock, public: PublicInfo, plan: Plan):
         from taskveil.engine.clients import Clients, round_of
