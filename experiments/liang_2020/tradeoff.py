@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import taskveil as tv
-from experiments.common import Check, below, not_above, positive, summary
+from experiments.common import Check, below, not_above, positive, summary, versions
 from experiments.liang_2020 import runs
-from experiments.liang_2020.tuning import kept
+from experiments.liang_2020.tuning import kept, replication
 from taskveil.tasks.task import TaskSet
 
 PAPER = "MP-MTL"
@@ -80,9 +80,10 @@ def measure(setting: Setting, tuning_draw: int = 1000) -> Scores:
     """All scores; hyper-parameters of the printed methods are tuned once, on a draw that no replication uses."""
     scores: Scores = {}
     tune(setting, tuning_draw)
+    data = "" if setting.quick else setting.draw.data
+    asked = setting.described() | {"repeats": None, "single": setting.single, "ours": setting.ours, "software": versions()}
     for r in range(setting.repeats):
-        train, test = setting.draw(r)
-        for name, epsilon, value in _replication(setting, train, test, r):
+        for name, epsilon, value in replication(data, asked, r, lambda r=r: _replication(setting, *setting.draw(r), r)):
             scores.setdefault(name, {}).setdefault(epsilon, []).append(value)
     return scores
 
