@@ -210,11 +210,11 @@ class TaskEstimator(Scoring, BaseEstimator):
         if isinstance(self.method, str):
             sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many
             name, _ = choose_method(self.method, *sizes[:2], str(self.unit), sizes[2])
-            return methods.get(name).under(self.unit)
+            return methods.get(name).under(self.unit, self.variant)
         if not isinstance(self.method, Method):
             got = type(self.method).__name__
             raise OptionError(f"method must be a name ({', '.join(methods.names())}) or a Method object, got {got}")
-        return self.method.under(self.unit)
+        return self.method.under(self.unit, self.variant)
 
     def _budget(self, tasks: TaskSet) -> Budget:
         named = {name: getattr(self, name) for name in SPENDING}

@@ -117,9 +117,10 @@ def saved_run(
     method = methods.get(about["method"]["name"], **about["method"]["options"])
     check_options(method)
     check_arrays(about, arrays, method.linear, str(folder / "arrays.npz"))
+    plan = Plan.from_dict(about["plan"])
+    method = method.under(str(plan.budget.unit), plan.budget.variant)
     if about["scaling"]["mode"] == "private":
         method = CommonScale(method, about["options"]["scaling_share"])
-    plan = Plan.from_dict(about["plan"])
     record = RunRecord(
         _models_from(about, arrays, str(folder) if place is None else place),
         _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),

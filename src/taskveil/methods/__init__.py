@@ -43,8 +43,6 @@ for _name, _place in {
 
 # Methods whose other models train on the neural engine (extra `nn`) under the same name.
 NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
-# Methods that learn in another way where single records are protected (see `Method.under`).
-RECORDS = {"fedavg": "taskveil.methods.fedavg:FedAvgRecords"}
 
 
 def get(name: str, **options: Any) -> Any:
@@ -57,10 +55,10 @@ def get(name: str, **options: Any) -> Any:
         place = NEURAL[name]
     elif name in NEURAL:
         options.pop("model", None)
-    if options.get("unit") == "record" and name in RECORDS:
-        place = RECORDS[name]
     module, _, attribute = place.partition(":")
     kind = getattr(import_module(module), attribute)
+    if options.get("unit") == "record" and "record" in kind.forms:  # as saved, where records need another way of learning
+        kind = type(kind().under("record"))
     known = inspect.signature(kind.__init__).parameters
     for option in options:
         if option not in known or option == "self":
