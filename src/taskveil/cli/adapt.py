@@ -49,7 +49,8 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
             error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
         click.echo(
             f"{task_name}: estimated error {found[f'{error}_shared']:.3g} with what is public, "
-            f"{found[f'{error}_alone']:.3g} alone ({measure}). Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
+            f"{found[f'{error}_alone']:.3g} alone ({measure}). "
+            f"Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
         )
 
 
