@@ -2,8 +2,9 @@
 
     python -m experiments.random_settings    exit 1 where the best random setting is more than 5 % better
 
-What is read is what a folder's tuning keeps in tuned.json under "random/...": for every epsilon how many settings were tried, the accuracy of
-the best of them and of the chosen one, judged again on the same validation rows with the same new noise (hu_2023/tune.py, `check`).
+What is read is what a folder's tuning keeps in tuned.json under "random/...": for every epsilon how many settings were tried, the score of
+the best of them and of the chosen one, judged again on the same validation rows with the same new noise (hu_2023/tune.py, `check`, and
+liang_2020/starved.py).
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ class Row:
     tried: int
     chosen: float
     best: float
+    lower_is_better: bool = False
 
     @property
     def behind(self) -> float:
         """Share by which the chosen setting is worse than the best random one; negative where it is better."""
-        return 1 - self.chosen / self.best
+        return (self.chosen / self.best - 1) if self.lower_is_better else 1 - self.chosen / self.best
 
 
 def rows(folder: str) -> list[Row]:
@@ -38,12 +40,17 @@ def rows(folder: str) -> list[Row]:
         for name, cells in known.items():
             if name.startswith("random/"):
                 where = f"{data}, {name.rpartition('/')[2]}"
-                found += [Row(where, e, c["tried"], c["chosen"], c["best of random"]) for e, c in cells.items()]
+                found += [
+                    Row(where, e, c["tried"], c["chosen"], c["best of random"], c.get("lower is better", False))
+                    for e, c in cells.items()
+                ]
     return found
 
 
 def table(folder: str) -> str:
     """Markdown, worst first."""
+    if not rows(folder):
+        return "None of them has been checked yet."
     lines = [
         f"| {r.where} | {'none' if r.epsilon == 'None' else r.epsilon} | {r.tried} | {r.chosen:.3f} | {r.best:.3f} | {100 * r.behind:+.1f} % |"
         for r in sorted(rows(folder), key=lambda r: -r.behind)

@@ -1,6 +1,7 @@
 """Model-protected multi-task learning (Liang et al. 2020): what `taskveil reproduce mp-mtl-...` runs."""
 
 ITEMS = {
+    "headline": "curves:headline",
     "fig2": "pictures:fig2",
     "fig3": "pictures:fig3",
     "fig4": "synthetic:fig4",

@@ -23,6 +23,7 @@ from experiments.liang_2020.tradeoff import (
     RIVALS,
     STL,
     Claims,
+    Draws,
     Scores,
     Setting,
     in_words,
@@ -34,17 +35,21 @@ from taskveil.tasks.split import split_rows
 from taskveil.tasks.synthetic import get_synthetic
 from taskveil.tasks.task import TaskSet
 
-Draw = Callable[[int], tuple[TaskSet, TaskSet]]
 STAND_IN = "har, sitting against the rest, 40 of 561 features drawn by seed, whole recordings on one side of a split"
-FRACTIONS = (0.3, 0.5, 0.7, 0.9)
+FRACTIONS, QUICK_FRACTIONS = (0.3, 0.5, 0.7, 0.9), (0.3, 0.9)
+QUICK_REPEATS = 3
 
 
-def synthetic(kind: str, seed: int) -> Draw:
+def named(data: str, seed: int) -> str:
+    return data if seed == 0 else f"{data}, seed {seed}"
+
+
+def synthetic(kind: str, seed: int) -> Draws:
     def draw(r: int) -> tuple[TaskSet, TaskSet]:
         data = get_synthetic(kind, seed=seed + r)
         return data.train, data.test
 
-    return draw
+    return Draws(named(kind, seed), draw)
 
 
 def unit_rows(tasks: TaskSet) -> TaskSet:
@@ -53,14 +58,15 @@ def unit_rows(tasks: TaskSet) -> TaskSet:
     return replace(tasks, X=np.ascontiguousarray(X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)))
 
 
-def school(fraction: float, seed: int) -> Draw:
+def school(fraction: float, seed: int) -> Draws:
     tasks = unit_rows(tv.load_tasks("school"))
-    return lambda r: split_rows(tasks, fraction, seed + r)
+    return Draws(named(f"school {fraction:.0%}", seed), lambda r: split_rows(tasks, fraction, seed + r))
 
 
-def stand_in(fraction: float, seed: int) -> Draw:
+def stand_in(fraction: float, seed: int) -> Draws:
     """LSOA II (41 binary outcomes, 295 features) is not available: HAR, 30 people, sitting or not."""
-    return lambda r: split_rows(sitting(seed), fraction, seed + r, group="run")
+    draw = lambda r: split_rows(sitting(seed), fraction, seed + r, group="run")  # noqa: E731
+    return Draws(named(f"stand-in {fraction:.0%}", seed), draw)
 
 
 @cache
@@ -86,6 +92,18 @@ def fig6(quick: bool, seed: int, repeats: int | None = None) -> Result:
     return _tradeoff("fig6", claim, "STL > MP-MTL > MTL, MP-MTL near MTL at epsilon 10", scores, setting, claims.checks)
 
 
+def headline(quick: bool, seed: int, repeats: int | None = None) -> Result:
+    """Fig. 6 (a) at epsilon 1 alone: the share of the gap that each side closes, and ours for both kinds of neighbours."""
+    setting = Setting(synthetic("low-rank", seed), (1.0,), repeats or (3 if quick else 30), quick, printed=(LOW_RANK, GROUP),
+                      private_repeats=1, single=("l2",), folds=1 if quick else 5)  # fmt: skip
+    scores = measure(setting)
+    claims = Claims(scores, setting)
+    claims.ours_against_printed()
+    claims.better("LR is better than STL", LOW_RANK, STL, setting.epsilons)
+    claim = "low-rank data at epsilon 1: how much of the gap from learning alone to the best without privacy is closed"
+    return _tradeoff("headline", claim, "MP-MTL-LR lies between STL and MTL (Fig. 6 a)", scores, setting, claims.checks)
+
+
 def fig6b(quick: bool, seed: int, repeats: int | None = None) -> Result:
     """Fig. 6 (b): group-sparse data."""
     setting = _all_methods(synthetic("group-sparse", seed), quick, repeats)
@@ -104,7 +122,7 @@ def fig7(quick: bool, seed: int, repeats: int | None = None) -> Result:
                     "nMSE of DP-AGGR above 0.78; of DP-MTRL above 0.16 on group-sparse data")  # fmt: skip
     parts = []
     for kind in ("low-rank", "group-sparse"):
-        setting = Setting(synthetic(kind, seed), QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (5 if quick else 100), quick,
+        setting = Setting(synthetic(kind, seed), QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (QUICK_REPEATS if quick else 100), quick,
                           printed=(MTRL, AGGR), references=False, ours=False, folds=1 if quick else 5)  # fmt: skip
         scores = measure(setting)
         claims = Claims(scores, setting)
@@ -150,7 +168,7 @@ def fig10(quick: bool, seed: int, repeats: int | None = None) -> Result:
                     "rising on School, flat on LSOA II")  # fmt: skip
     parts = []
     for name, draw, metric in (("School", school(0.3, seed), "nmse"), ("stand-in", stand_in(0.3, seed), "auc")):
-        setting = Setting(draw, QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (5 if quick else 100), quick, metric,
+        setting = Setting(draw, QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (QUICK_REPEATS if quick else 100), quick, metric,
                           printed=(AGGR,), references=False, ours=False, folds=1 if quick else 5)  # fmt: skip
         scores = measure(setting)
         claims = Claims(scores, setting)
@@ -183,13 +201,13 @@ def fig12(quick: bool, seed: int, repeats: int | None = None) -> Result:
     return result
 
 
-def _fractions(name: str, data: str, draw_at: Callable[[float], Draw], metric: str, quick: bool, repeats: int | None) -> Result:
+def _fractions(name: str, data: str, draw_at: Callable[[float], Draws], metric: str, quick: bool, repeats: int | None) -> Result:
     """The same comparison at four training fractions, one panel each."""
-    epsilons, repeats = ((0.1, 1.0), repeats or (5 if metric == "nmse" else 2)) if quick else (EVERY_EPSILON, repeats or 100)
+    epsilons, repeats = ((0.1, 1.0), repeats or 2) if quick else (EVERY_EPSILON, repeats or 100)
     result = Result(name, PAPER, f"{data}: LR and GS behave alike at 30, 50, 70 and 90 % training rows and beat DP-MTRL and DP-AGGR",
                     "four alike panels")  # fmt: skip
     printed, ours, every = [], [], []
-    for fraction in FRACTIONS:
+    for fraction in QUICK_FRACTIONS if quick else FRACTIONS:
         setting = Setting(draw_at(fraction), epsilons, repeats, quick, metric, printed=(LOW_RANK, GROUP, MTRL, AGGR),
                           folds=1 if quick else 5, single=("l2",) if quick else ("l2", "l1"))  # fmt: skip
         scores = measure(setting)
@@ -216,11 +234,11 @@ def _short(scores: Scores, name: str, setting: Setting) -> str:
     return f"{at.mean():.4f} ± {at.std(ddof=1):.4f} ({np.mean(scores[STL][None]):.4f})"
 
 
-def _all_methods(draw: Draw, quick: bool, repeats: int | None, metric: str = "nmse") -> Setting:
+def _all_methods(draw: Draws, quick: bool, repeats: int | None, metric: str = "nmse") -> Setting:
     """All lines of Fig. 6 and 9. On the synthetic sets the paper's STL is the l2 one."""
-    made_up = draw.__qualname__.startswith("synthetic")
+    made_up = draw.data.startswith(("low-rank", "group-sparse"))
     return Setting(
-        draw, QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (5 if quick else 100), quick, metric,
+        draw, QUICK_EPSILONS if quick else EVERY_EPSILON, repeats or (QUICK_REPEATS if quick else 100), quick, metric,
         private_repeats=1 if quick else 5, single=("l2",) if made_up else ("l2", "l1"), folds=1 if quick else 5,
     )  # fmt: skip
 
@@ -257,8 +275,8 @@ def _tradeoff(name: str, claim: str, shape: str, scores: Scores, setting: Settin
     }
     return Result(
         name, PAPER, claim, shape,
-        as_printed=f"LR {in_words(scores, LOW_RANK, 1.0, setting)}; LR {in_words(scores, LOW_RANK, 10.0, setting)}",
-        sound=f"{in_words(scores, OURS, 1.0, setting)}; {in_words(scores, OURS, 10.0, setting)}",
+        as_printed="; ".join(f"LR {in_words(scores, LOW_RANK, e, setting)}" for e in (1.0, 10.0) if e in setting.epsilons),
+        sound="; ".join(in_words(scores, OURS, e, setting) for e in (1.0, 10.0) if e in setting.epsilons),
         checks=checks, series=series(scores, setting.epsilons),
         axes=_axes(setting.metric, [scores]), settings=settings,
     )  # fmt: skip

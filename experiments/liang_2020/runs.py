@@ -131,10 +131,25 @@ def tuned(name: str, train: TaskSet, epsilon: float, seed: int, metric: str, fol
 
     The first fold sorts out what is hopeless; the best few are judged on all folds.
     """
+    options = list(grid)
+    first = scores_of(options, name, train, epsilon, seed, metric, 1)
+    kept = [options[i] for i in np.argsort(first, kind="stable")[:KEPT]]
+    return kept[int(np.argmin(scores_of(kept, name, train, epsilon, seed, metric, folds)))] if folds > 1 else kept[0]
+
+
+def scores_of(
+    options: list[Options], name: str, train: TaskSet, epsilon: float, seed: int, metric: str, folds: int
+) -> np.ndarray:
+    """Cross-validated scores of many settings, smaller is better; squared losses all at once (batch.py)."""
+    from experiments.liang_2020.batch import Batch, usable
+
+    if usable(train, name):
+        parts = list(k_fold(train, 5, seed))[:folds]
+        return np.mean(
+            [Batch(seen).errors(name, options, epsilon, held, seed + n) for n, (seen, held) in enumerate(parts)], axis=0
+        )
     sign = 1 if metric in LOWER_IS_BETTER else -1
-    score_of = lambda o, k: sign * cross_validated(train, name, o, epsilon, seed, metric, k)  # noqa: E731
-    kept = sorted(grid, key=lambda o: score_of(o, 1))[:KEPT]
-    return min(kept, key=lambda o: score_of(o, folds)) if folds > 1 else kept[0]
+    return np.array([sign * cross_validated(train, name, o, epsilon, seed, metric, folds) for o in options])
 
 
 def cross_validated(train: TaskSet, name: str, options: Options, epsilon: float, seed: int, metric: str, folds: int) -> float:

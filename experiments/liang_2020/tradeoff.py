@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import taskveil as tv
-from experiments.common import Check, below, not_above, positive, summary
+from experiments.common import Check, below, not_above, positive, summary, versions
 from experiments.liang_2020 import runs
+from experiments.liang_2020.tuning import kept, replication
 from taskveil.tasks.task import TaskSet
 
 PAPER = "MP-MTL"
@@ -32,11 +34,22 @@ RIVALS = 0.1  # "rivals": within ten per cent
 Scores = dict[str, dict[Any, list[float]]]  # name -> epsilon (None: without a budget) -> one score per replication
 
 
+@dataclass(frozen=True)
+class Draws:
+    """Training and test rows by number; the name is that of the data set and its seed."""
+
+    data: str
+    make: Callable[[int], tuple[TaskSet, TaskSet]]
+
+    def __call__(self, number: int) -> tuple[TaskSet, TaskSet]:
+        return self.make(number)
+
+
 @dataclass
 class Setting:
     """What is drawn, scored and compared."""
 
-    draw: Callable[[int], tuple[TaskSet, TaskSet]]
+    draw: Draws
     epsilons: Sequence[float]
     repeats: int
     quick: bool
@@ -66,22 +79,32 @@ class Setting:
 def measure(setting: Setting, tuning_draw: int = 1000) -> Scores:
     """All scores; hyper-parameters of the printed methods are tuned once, on a draw that no replication uses."""
     scores: Scores = {}
+    tune(setting, tuning_draw)
+    data = "" if setting.quick else setting.draw.data
+    asked = setting.described() | {"repeats": None, "single": setting.single, "ours": setting.ours, "software": versions()}
+    for r in range(setting.repeats):
+        for name, epsilon, value in replication(data, asked, r, lambda r=r: _replication(setting, *setting.draw(r), r)):
+            scores.setdefault(name, {}).setdefault(epsilon, []).append(value)
+    return scores
+
+
+def tune(setting: Setting, tuning_draw: int) -> None:
+    """Fills setting.options, from what was kept where it can; a quick run keeps nothing."""
     extra, _ = setting.draw(tuning_draw)
+    data = "" if setting.quick else setting.draw.data
+    common = tuning_draw, setting.metric, setting.folds
     for name in setting.printed:
         for epsilon in setting.epsilons:
             grid = runs.grid_of(PRINTED[name], setting.quick)
-            chosen = runs.tuned(PRINTED[name], extra, epsilon, tuning_draw, setting.metric, setting.folds, grid)
+            search = partial(runs.tuned, PRINTED[name], extra, epsilon, *common, grid)
+            chosen = kept(data, f"chosen/{name}", epsilon, search)
             setting.options.setdefault(name, {})[f"{epsilon:g}"] = chosen
             if name == LOW_RANK:
                 setting.certain[f"{epsilon:g}"] = runs.certain_of_absence(chosen, extra.n_tasks, epsilon)
     if setting.references:
-        setting.options[MTL] = runs.plain_options(extra, tuning_draw, setting.metric, setting.folds, setting.quick)
-    setting.options[STL] = runs.single_task_options(extra, tuning_draw, setting.metric, setting.folds, setting.single)
-    for r in range(setting.repeats):
-        train, test = setting.draw(r)
-        for name, epsilon, value in _replication(setting, train, test, r):
-            scores.setdefault(name, {}).setdefault(epsilon, []).append(value)
-    return scores
+        setting.options[MTL] = kept(data, f"chosen/{MTL}", "none", partial(runs.plain_options, extra, *common, setting.quick))
+    single = partial(runs.single_task_options, extra, *common, setting.single)
+    setting.options[STL] = kept(data, f"chosen/{STL}", "none", single)
 
 
 def _replication(setting: Setting, train: TaskSet, test: TaskSet, r: int) -> list[tuple[str, float | None, float]]:

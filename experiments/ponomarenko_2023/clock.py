@@ -98,9 +98,9 @@ def curve(method: Any, split: Split, times: ComputeTimes, wait: float = np.inf, 
 
 def printed(split: Split, constants: dict[str, Any], rounds: int = 60) -> dict[str, Any]:
     """The equations as printed (`variant="paper"`): when it is called off, and how good its models were by then."""
-    method = Svm(**constants, rounds=rounds)
     block, public = sides(split)
     budget = replace(NONE, variant="paper")
+    method = Svm(**constants, rounds=rounds).under("task", "paper")
     plan = make_plan(method.requests(public, budget), budget)
     tasks, server = method.task_side(block, public, plan), method.server_side(public, plan)
     state, (server_state, billboard) = tasks.start(), server.start()

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.ponomarenko_2023.clock import HAR, quality
 from experiments.ponomarenko_2023.data import Split
 from taskveil.methods.base import Models
-from taskveil.methods.svm.paper import TOO_LARGE
+from taskveil.methods.papers.ponomarenko_2023 import TOO_LARGE
 
 SIMILARITIES = (0.1, 1.0, 5.0, 100.0)
 READINGS = tuple(product(("boxed", "sequential"), ("line 15", "added")))

@@ -69,7 +69,7 @@ def accuracy(method: Any, record: Any, test: tuple[np.ndarray, ...]) -> float:
 def one(seed: int, name: str, options: dict[str, Any], variant: str, epsilon: float, data: Any) -> float:
     X, y, client = data.train
     block = TaskBlock(X, np.where(np.arange(CLASSES) == y[:, None], 1.0, -1.0), offsets(client), kind="classification")
-    method = methods.get(name, **options)
+    method = methods.get(name, **options).under("task", variant)
     public = PublicInfo(block.n_tasks, X.shape[1], CLASSES, "classification", seed=seed)
     budget = Budget(epsilon, DELTA, neighbours="add-remove", variant=variant)
     method.check(public, budget)

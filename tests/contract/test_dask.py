@@ -7,6 +7,7 @@ import signal
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests.support.partitions import FEATURES, cluster, table, written
 from tests.support.require import require
@@ -66,11 +67,11 @@ def test_without_noise_too(name, frame, folder, client):
     bits(here, estimator(name, epsilon=None, runtime="dask", client=client).fit(lazy(folder)))
 
 
-def test_records_and_their_coins_too(frame, folder, client):
+@pytest.mark.parametrize(("name", "more"), [("together", {}), ("mean", {"rounds": 2}), ("pooled", {})])
+def test_records_and_their_coins_too(name, more, frame, folder, client):
     bounds = {"features": {c: [-4, 4] for c in FEATURES}, "target": [-10, 10]}
-    options = {"unit": "record", "delta": 1e-6}
-    method = methods.get("mean", rounds=2)
-    options |= {"epsilon": 2.0, "insecure_noise_seed": 3}
+    options = {"unit": "record", "delta": 1e-6, "epsilon": 2.0, "insecure_noise_seed": 3}
+    method = methods.get(name, **more)
     here = tv.TaskRegressor(method, **options).fit(tv.load_tasks(frame, **COLUMNS, bounds=bounds))
     there = tv.TaskRegressor(method, runtime="dask", client=client, **options)
     bits(here, there.fit(lazy(folder, bounds=bounds)))
@@ -82,6 +83,43 @@ def test_classes_and_unsorted_files_too(client, tmp_path):
     there = estimator("mean", kind=tv.TaskClassifier, runtime="dask", client=client).fit(lazy(written(frame, tmp_path), 6))
     bits(here, there)
     assert any("not sorted by task" in note for note in there.warnings_)
+
+
+def test_a_task_that_holds_nearly_all_rows_too(client, tmp_path):
+    frame = table(n_tasks=9, rows=(2, 6))
+    uneven = pd.concat([frame, *[frame[frame.task == "site-4"]] * 200], ignore_index=True)
+    here = estimator("together").fit(tv.load_tasks(uneven, **COLUMNS))
+    bits(here, estimator("together", runtime="dask", client=client).fit(lazy(written(uneven, tmp_path, rows=300), 4)))
+
+
+NEURAL = [
+    ("mean", {"model": {"name": "mlp", "hidden": (4,)}, "rounds": 2, "personalise": "none"}, "regression"),
+    pytest.param("fedavg", {"rounds": 2}, "regression", marks=pytest.mark.engine),
+    pytest.param("mean", {"model": "mlp", "rounds": 2}, "classification", marks=pytest.mark.engine),
+    pytest.param("mean", {"rounds": 2, "adaptive_clip": 0.5, "rate": 0.5}, "regression", marks=pytest.mark.engine),
+    pytest.param("shared-representation", {"rounds": 2}, "regression", marks=pytest.mark.engine),
+]
+
+
+@pytest.mark.parametrize(("name", "more", "kind"), NEURAL)
+def test_neural_models_are_the_same_bits_where_jax_is_there(name, more, kind, client, tmp_path):
+    """Clients are clipped and added up on their worker; their parameters stay in parts, and predict from there."""
+    pytest.importorskip("jax")
+    frame = table(n_tasks=12, rows=(6, 12), kind=kind)
+    classes = {"regression": tv.TaskRegressor, "classification": tv.TaskClassifier}
+    options = {"epsilon": 4.0, "delta": 1e-3, "seed": 0, "insecure_noise_seed": 3}
+    here = classes[kind](methods.get(name, **more), **options).fit(tv.load_tasks(frame, **COLUMNS))
+    there = classes[kind](methods.get(name, **more), runtime="dask", client=client, **options)
+    there.fit(lazy(written(frame, tmp_path / "table"), 3))
+    for a, b in zip(here.record_.billboards, there.record_.billboards, strict=True):
+        np.testing.assert_array_equal(a.values["mean"], b.values["mean"])
+    there.save(tmp_path / "model")
+    again, asked = tv.load(tmp_path / "model"), (frame[FEATURES], frame.task)
+    np.testing.assert_array_equal(again.models_.take(np.arange(12))[0].models.extra["params"], here.models_.extra["params"])
+    np.testing.assert_array_equal(again.predict(*asked), here.predict(*asked))
+    found = there.predict(lazy(tmp_path / "table", 2)).compute()
+    whole = there.predict(tv.load_tasks(frame, **COLUMNS))
+    np.testing.assert_array_equal(found["label" if kind == "classification" else "score"].to_numpy(), whole)
 
 
 def test_a_planted_sum_in_floats_is_noticed(frame, folder, client, monkeypatch):
@@ -211,7 +249,7 @@ def test_models_can_be_saved_to_an_address(frame, folder):
 
 
 @pytest.mark.parametrize(("name", "more"), [
-    ("async", {}), ("fedavg", {}), ("subspace", {"aggregation": "local"}), ("low-rank", {"variant": "paper"}),
+    ("async", {}), ("subspace", {"aggregation": "local"}), ("low-rank", {"variant": "paper"}),
 ])  # fmt: skip
 def test_what_does_not_run_on_a_cluster_says_so_before_anything_is_read(name, more, folder):
     require("dask")
@@ -224,3 +262,31 @@ def test_a_scheduler_that_is_not_there_is_one_line(folder, monkeypatch):
     monkeypatch.setattr("taskveil.runtime.dask.cluster.PATIENCE", "1s")
     with pytest.raises(EnvironmentMissing, match="no Dask scheduler answers"):
         estimator("mean", runtime="dask", client="tcp://127.0.0.1:1").fit(lazy(folder))
+
+
+@pytest.fixture
+def short_wait():
+    require("dask")
+    import dask
+
+    with dask.config.set({"taskveil.wait-for-workers": 0.5}):
+        yield
+
+
+def test_a_scheduler_without_workers_is_one_line_and_nothing_is_read(short_wait, folder):
+    with cluster(n_workers=0, processes=False, protocol="tcp://") as empty:
+        tasks = lazy(folder)
+        for client in (empty, empty.scheduler.address):
+            with pytest.raises(EnvironmentMissing, match="no workers for 0.5 s"):
+                estimator("mean", runtime="dask", client=client).fit(tasks)
+
+
+def test_workers_that_leave_for_good_in_the_middle_are_one_line(short_wait, folder):
+    """The twin is every other test here: while workers are there, nobody is impatient."""
+    with cluster(n_workers=1, processes=False) as client:
+
+        def leave(done, total):
+            client.cluster.scale(0)
+
+        with pytest.raises(EnvironmentMissing, match="no workers for"):
+            estimator("low-rank", runtime="dask", client=client, progress=leave).fit(lazy(folder))

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.statistical
 SOUND = [name for name in TARGETS if name != "paper-wishart"]
 METHODS = {
     "low-rank": {}, "group-sparse": {}, "low-rank-sparse": {}, "relationship": {}, "subspace": {}, "dp-mtrl": {},
-    "dp-aggr": {}, "mean": {}, "pooled": {}, "svm": {}, "mocha": {},
+    "dp-aggr": {}, "mean": {}, "pooled": {}, "svm": {}, "mocha": {}, "frank-wolfe": {}, "fixed-relationship": {},
 }  # fmt: skip
 FAST = [case for case in CASES if not case.slow]
 

@@ -35,6 +35,7 @@ def public_of(block: TaskBlock, **more) -> PublicInfo:
 
 
 def plan_of(method: AsyncMTL, public: PublicInfo, epsilon=None, delta=1e-5, unit="record", **more) -> Plan:
+    method = method.under(unit, more.get("variant", "sound"))
     budget = method.adjust(Budget(epsilon, delta, unit, **{"neighbours": "add-remove", **more}))
     method.check(public, budget)
     return make_plan(method.requests(public, budget), budget)
@@ -42,7 +43,7 @@ def plan_of(method: AsyncMTL, public: PublicInfo, epsilon=None, delta=1e-5, unit
 
 def run(method: AsyncMTL, block: TaskBlock, plan: Plan, seed=1, public=None, account=None, **more) -> RunRecord:
     public = public or public_of(block)
-    account = account or MemoryAccount()
+    account, method = account or MemoryAccount(), method.under(str(plan.budget.unit), plan.budget.variant)
     return virtual_clock.run(Run(method, public, plan, account, insecure_seeded_noise(seed)), block, **more)
 
 

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from taskveil.methods import direction_mean, proximal, subspace, together
+from taskveil.methods import direction_mean, one_release, subspace, together
 from taskveil.privacy import contribution, contributions, moments, randomness
 from taskveil.privacy.bounds import _seal
 from taskveil.privacy.events import ZeroEvent
@@ -52,7 +52,7 @@ def clipping_off() -> Iterator[None]:
     with ExitStack() as patches:
         for module in (contribution, contributions, moments):
             patches.enter_context(patch.object(module, "clip_rows", lambda values, norm, xp=np: values))
-        for module in (direction_mean, proximal, subspace, together):
+        for module in (direction_mean, one_release, subspace, together):
             patches.enter_context(patch.object(module, "unit_messages", lambda models: models))
         yield
 

@@ -28,7 +28,7 @@ def setting(name: str, kind: str, *, epsilon: float = 1.0, **more: Any) -> tuple
     unit = more.pop("unit", method.units[0])
     rows = (12,) * N_TASKS if unit == "record" else None
     public = PublicInfo(N_TASKS, FEATURES, 1, kind, declared_bounds=True, task_rows=rows)
-    method = method.under(unit)
+    method = method.under(unit, more.get("variant", "sound"))
     budget = method.adjust(Budget(epsilon, 1e-5, unit, neighbours="add-remove", **more))
     method.check(public, budget)
     return method, public, make_plan(method.requests(public, budget), budget)

@@ -44,14 +44,18 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
     if as_json:
         print_json({"task": task_name, "gain": found, "out": out})
     else:
+        error, measure = "error", adapted.gain_.metric
+        if "typical_error_shared" in found:
+            error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
         click.echo(
-            f"{task_name}: estimated error {found['error_shared']:.3g} with what is public, {found['error_alone']:.3g} alone "
-            f"({adapted.gain_.metric}). Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
+            f"{task_name}: estimated error {found[f'{error}_shared']:.3g} with what is public, {found[f'{error}_alone']:.3g} alone "
+            f"({measure}). Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
         )
 
 
 def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any]) -> tuple[Any, Any]:
     """Features and targets of the new task's rows, prepared as the models' own rows were."""
+    import numpy as np
     import pandas as pd
 
     from taskveil.tasks.files import read_table
@@ -81,7 +85,7 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
         need_columns(frame.columns, [reading["event"]])
         y = signed_times(frame[reading["event"]].to_numpy()[rows.row_index], y)
     if reading.get("positive") is not None:
-        y = (y.astype(str) == str(reading["positive"])).astype(int)
+        y = np.asarray([str(label).casefold() == str(reading["positive"]).casefold() for label in y], dtype=int)
     if len(y) == 0:
         raise DataError(f"{data} has no row of the task {name!r} that can be used")
     if estimator.exposure is None:

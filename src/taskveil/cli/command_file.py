@@ -33,11 +33,10 @@ def as_given(command: click.Command, options: dict[str, Any], path: Path) -> dic
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise DataError(f"{path} is damaged: `{command.name}` has no option {unknown[0]!r}")
-    given = {}
-    for name, parameter in known.items():
-        value = options[name] if name in options else parameter.get_default(context)
+    given = command.make_context(command.name, [], resilient_parsing=True).params  # defaults, as click itself fills them in
+    for name, value in options.items():
         try:
-            given[name] = value if parameter.callback else parameter.type_cast_value(context, value)
+            given[name] = value if known[name].callback else known[name].type_cast_value(context, value)
         except (click.ClickException, TypeError, ValueError) as problem:
             raise DataError(f"{path} is damaged: option {name!r}: {' '.join(str(problem).split())}") from None
     return given

@@ -36,13 +36,16 @@ from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import BudgetExceeded, OptionError
 
+ENGINE = ("engine", "wait_for_workers", "no_gain")  # options of runs over partitions
+NOT_NOTED = ("data", "out", "overwrite", "sign", "resume", "audit_canaries", "as_json")  # of this call, not of the run
+
 
 @click.command("fit", epilog="Example: taskveil fit visits.csv --task hospital --target days --epsilon 1 -o model/")
 @help_panels(
     your_table=DATA_PANEL,
     model="--method --loss --set --prior --scaling --scaling-share --normalise --seed --strict",
     privacy=f"{PRIVACY_PANEL} --ledger --account --insecure-noise-seed --epsilon-file --audit-canaries",
-    results="--out --overwrite --sign --resume --engine --json --help",
+    results="--out --overwrite --sign --resume --engine --wait-for-workers --no-gain --json --help",
 )
 @click.argument("data", required=False, shell_complete=complete_data)
 @reading_options
@@ -96,6 +99,15 @@ from taskveil.errors import BudgetExceeded, OptionError
     metavar="dask[:ADDRESS]",
     help="Train over partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.",
 )
+@click.option(
+    "--wait-for-workers",
+    type=flag("--wait-for-workers"),
+    metavar="SECONDS",
+    help="How long --engine waits for a scheduler that has no workers, at the start and later. [default: 60]",
+)
+@click.option(
+    "--no-gain", is_flag=True, help="Do not measure what sharing brought each task: with --engine, some three times the fit."
+)
 @json_option
 def command(
     data: str | None,
@@ -114,6 +126,8 @@ def command(
     elif data is None:
         raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
     elif out is not None:
+        if "://" in out:
+            raise OptionError("-o is a folder of this machine; models go to an address from Python: est.save('s3://...')")
         begin(Path(out), data, given, overwrite)
     folder = resume or out
     estimator = train(data, folder, given) if audit_canaries is None else train_with_canaries(data, given, audit_canaries)
@@ -145,6 +159,8 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
     with progress_bar("training") as progress:
         estimator.set_params(progress=progress).fit(tasks)
     estimator.progress = None
+    if given.get("no_gain"):
+        estimator._lazy = None
     return estimator
 
 
@@ -161,10 +177,13 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     from taskveil.estimators import estimator_for
 
     engine = given.get("engine")
+    for name in () if engine else ENGINE[1:]:
+        if given.get(name):
+            raise OptionError(f"--{name.replace('_', '-')} goes with --engine dask; this run is in memory")
     client = connected(engine, given) if engine else None  # before anything is read
-    with progress_bar(f"reading {Path(data).name}"):
+    with progress_bar(f"reading {Path(data).name.partition('?')[0]}"):
         tasks = read(data, given)
-    options = {k: v for k, v in given.items() if (k not in READING or k == "exposure") and k != "engine"}
+    options = {k: v for k, v in given.items() if (k not in READING or k == "exposure") and k not in ENGINE}
     options |= {"runtime": "dask", "client": client} if engine else {}
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"], tasks.kind)
     asked = asked_method(options.pop("method"), options["unit"])
@@ -182,11 +201,15 @@ def connected(engine: str, given: dict[str, Any]) -> Any:
     from taskveil import methods
     from taskveil.estimators import TaskRegressor
     from taskveil.estimators.partitioned.fit import check_engine
-    from taskveil.runtime.dask.cluster import connect
+    from taskveil.runtime.dask.cluster import WAIT, connect
 
     asked = {k: given[k] for k in ("aggregation", "scaling", "variant", "unit")}
     name = given["method"] if given["method"] != "auto" else "together"
     check_engine(TaskRegressor(epsilon=read_epsilon(given["epsilon"]), **asked), methods.get(name).under(given["unit"]))
+    if given.get("wait_for_workers") is not None:
+        import dask
+
+        dask.config.set({WAIT: given["wait_for_workers"]})
     client = connect(engine.partition(":")[2] or None)
     click.echo(f"Dask dashboard: {client.dashboard_link}", err=True)
     return client
@@ -220,7 +243,7 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
         raise OptionError(f"{folder} holds no run to resume: {path} is missing")
     data, options = command_file.read(path)
     given = command_file.as_given(command, options, path)
-    return data, {k: v for k, v in given.items() if k not in ("data", "out", "overwrite", "sign", "resume", "as_json")}
+    return data, {k: v for k, v in given.items() if k not in NOT_NOTED}
 
 
 def read_epsilon(given: str | float | None) -> float | None:

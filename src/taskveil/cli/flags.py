@@ -40,6 +40,7 @@ FLAGS: dict[str, Rule] = {
     "--port": Whole(1, 65535),
     "--host": Host(253),
     "--engine": Engine(253),
+    "--wait-for-workers": Number(at_least=0, at_most=10**9),
     "--site": Name(),
     "--name": Name(),
 }

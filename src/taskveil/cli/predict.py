@@ -13,7 +13,7 @@ from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 from taskveil.names import spreadsheet_cell
 
-REMEMBERED = ("task", "targets", "missing", "bad_rows")
+REMEMBERED = ("task", "targets", "missing", "bad_rows", "positive")
 
 
 @click.command("predict", epilog="Example: taskveil predict model/ new_visits.csv -o predictions.csv")
@@ -71,7 +71,9 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     predicted = predicted if exposure is None else predicted * exposure
     table = pd.DataFrame({"row": rows.row_index, "task": rows.task, "prediction": predicted})
     if hasattr(estimator, "predict_proba"):
-        for name, column in zip(estimator.classes_, estimator.predict_proba(rows.X, task=rows.task).T):
+        labels = labels_as_given(estimator.classes_.tolist(), fitted.get("positive"))
+        table["prediction"] = table["prediction"].map(labels)
+        for name, column in zip(labels.values(), estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
     text = for_spreadsheets(table).to_csv(out, index=False)
     if as_json:
@@ -81,6 +83,12 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         click.echo(text, nl=False)
     else:
         click.echo(f"{len(table)} predictions: {out}", err=True)
+
+
+def labels_as_given(classes: list[Any], positive: str | None) -> dict[Any, Any]:
+    """What each label of the model is called: `fit --positive yes` counts yes as 1, and every other label as 0."""
+    named = [f"not {positive}", positive] if positive not in (None, "1") and classes == [0, 1] else classes
+    return dict(zip(classes, named, strict=True))
 
 
 def exposures(estimator: Any, data: str, places: Any) -> Any:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.final import settle
-from taskveil.estimators.gain import Gain, measure_gain
+from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
@@ -188,11 +188,11 @@ class TaskEstimator(Scoring, BaseEstimator):
         if isinstance(self.method, str):
             sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many
             name, _ = choose_method(self.method, *sizes[:2], str(self.unit), sizes[2])
-            return methods.get(name).under(self.unit)
+            return methods.get(name).under(self.unit, self.variant)
         if not isinstance(self.method, Method):
             got = type(self.method).__name__
             raise OptionError(f"method must be a name ({', '.join(methods.names())}) or a Method object, got {got}")
-        return self.method.under(self.unit)
+        return self.method.under(self.unit, self.variant)
 
     def _budget(self, tasks: TaskSet) -> Budget:
         named = {name: getattr(self, name) for name in SPENDING}
@@ -311,7 +311,7 @@ class TaskEstimator(Scoring, BaseEstimator):
                 raise DataError("gain_ needs the training rows, which are never saved: ask for it before saving")
             gain = measure_gain(self.method_, self._training, self.record_, self.models_, self.task_names_)
             gain = replace(gain, rows=self._training.sizes, clipped=self.record_.extra.get("clipped"))
-            self._gain = gain = replace(gain, target_scale=self.scaling_.y_scale) if self._loss == "squared" else gain
+            self._gain = gain = in_target_units(gain, self.scaling_, self._loss)
         return gain
 
     def summary(self) -> str:

@@ -145,5 +145,5 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         -------
         float
         """
-        y = X.y if y is None else y
-        return float(accuracy_score(y, self.predict(X, task=task), sample_weight=sample_weight))
+        y, predicted, weights = self._compared(X, y, task, sample_weight)
+        return float(accuracy_score(y, predicted, sample_weight=weights))

@@ -23,8 +23,8 @@ NOT_BOUGHT = (
 
 
 def outer_scaling(tasks: TaskSet, unit: str, private: bool = True, loss: str | None = None) -> Scaling:
-    """The units rows come in before common ones are known: the user's for unit task, declared ranges for unit record."""
-    if unit == "task":
+    """The units rows come in before common ones are known: declared ranges where single rows are protected, else the user's."""
+    if unit == "task" or not private:
         return fit_scaling(tasks, "none", private=private, loss=loss)
     if tasks.bounds is None or (tasks.kind != "classification" and tasks.bounds.target is None):
         raise OptionError(
@@ -71,31 +71,32 @@ def _composed(outer: Scaling, released: Scaling) -> Scaling:
 
 def chosen_units(estimator: Any, tasks: TaskSet, weights: np.ndarray | None = None) -> tuple[Method, Scaling, list[str]]:
     """The method, how its rows are scaled, and what the user should know about that."""
-    method = estimator._method(tasks)
+    method, private = estimator._method(tasks), estimator.epsilon is not None
+    unit = str(estimator.unit) if private else "task"  # without privacy no unit is protected
     if estimator.prior is not None:  # what others know is in units every task has: its own, or declared ones
         method = method.in_own_units()
     if estimator.scaling != "private":
         scaling = estimator._scaling(tasks, weights)
-        free = estimator.scaling == "auto" and estimator.prior is None and str(estimator.unit) == "task"
+        free = estimator.scaling == "auto" and estimator.prior is None and unit == "task"
         if free and scaling.mode in ("own", "declared") and method.common_units:
             return _in_best_units(estimator, method, scaling, tasks)
         return method.in_own_units() if scaling.mode == "own" else method, scaling, []
     if estimator.normalise is not None:
         raise OptionError("scaling='private' does not go with normalise='row'; leave one of them out")
-    bought, private = CommonScale(method, estimator.scaling_share), estimator.epsilon is not None
-    outer = outer_scaling(tasks, estimator.unit, private, estimator._loss)
+    bought = CommonScale(method, estimator.scaling_share)
+    outer = outer_scaling(tasks, unit, private, estimator._loss)
     budget = bought.adjust(estimator._budget(tasks))
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     bought.check(public, budget)
     if bought.affordable(public, budget):
         return bought, outer, []
-    scaling, why = instead(tasks, estimator.unit, private, estimator._loss)
+    scaling, why = instead(tasks, unit, private, estimator._loss)
     return method.in_own_units(), scaling, [why]
 
 
 def _in_best_units(estimator: Any, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
     """Common units where the method gains by them and can afford them, else the given ones."""
-    outer = outer_scaling(tasks, estimator.unit, estimator.epsilon is not None, estimator._loss)
+    outer = outer_scaling(tasks, "task", estimator.epsilon is not None, estimator._loss)
     budget = method.adjust(estimator._budget(tasks))
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     best = in_best_units(method, public, budget)

@@ -103,7 +103,7 @@ def _one(setting: Setting, train: TaskSet, test: TaskSet, metric: str, seed: int
     assert setting.method is not None
     kind = estimator_for(train.kind)
     own = dict(options)
-    if "sound" not in setting.method.variants or options.get("variant") not in setting.method.variants:
+    if options.get("variant") not in ("sound", *setting.method.forms):
         own.pop("variant", None)
     if setting.epsilon is None:
         own = {k: v for k, v in own.items() if k not in ("mechanism", "aggregation", "variant")}

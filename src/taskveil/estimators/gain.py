@@ -8,8 +8,8 @@ alone. The counts and means over tasks are private statistics of all of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import stdtr
@@ -124,6 +124,11 @@ def measure_gain(method: Method, block: TaskBlock, record: RunRecord, models: Mo
     metric, factor = MEASURES[record.public.loss]
     error = (lambda risk: _discordance(risk, held)) if record.public.loss == "cox" else held.means_by_task
     return Gain(names, factor * error(alone), factor * error(shared), np.asarray(kept, dtype=bool), metric)
+
+
+def in_target_units(gain: Gain, scaling: Any, loss: str) -> Gain:
+    """The same with one unit of the scaled target in the target's own units, where errors have units."""
+    return replace(gain, target_scale=scaling.y_scale) if loss == "squared" else gain
 
 
 def _discordance(risk: np.ndarray, held: TaskBlock) -> np.ndarray:

@@ -11,9 +11,10 @@ from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError, WrongType
 from taskveil.tasks.grouping import factorize, task_label
+from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.labels import as_target, label_set
+from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
@@ -114,6 +115,7 @@ def tasks_of(
     unusable: str = "error",
     missing: str = "error",
     exposure: Any = None,
+    bad_rows: str = "error",
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
     declared = as_bounds(bounds)
@@ -126,11 +128,12 @@ def tasks_of(
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
-        return _checked_kind(load_tasks(X, kind=kind, bounds=declared, missing=MISSING[unusable], unusable=unusable), kind, None)
+        reading = {"missing": MISSING[unusable], "unusable": unusable, "bad_rows": bad_rows}
+        return _unskipped(_checked_kind(load_tasks(X, kind=kind, bounds=declared, **reading), kind, None))
     if y is None:
         raise DataError("this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)")
     labelled = declared is not None and declared.classes is not None
-    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled)
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled, bad_rows)
     levels = () if declared is None else declared.levels
     if missing != "error" and not is_table(X):
         X, task, task_column = _as_table(X, task, task_column)
@@ -138,15 +141,16 @@ def tasks_of(
     if filled or (is_table(X) and any(
         c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
     )):  # fmt: skip
-        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing)
-        tasks = replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts))
+        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing, bad_rows)
+        notes = tuple(note.replace("('y')", f"({column!r})") for note in tasks.notes)
+        tasks = replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts), notes=notes)
         return tasks if exposure is None else exposed(tasks, np.asarray(exposure)[np.asarray(tasks.row_index)], unusable)
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
-    return TaskSet.from_arrays(
+    return labelled_tasks(
         rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
-        notes=() if declared is None else (CLIPPED,), unusable=unusable,
+        notes=() if declared is None else (CLIPPED,), unusable=unusable, bad_rows=bad_rows,
         groups=None if exposure is None else {EXPOSURE: exposure},
     )  # fmt: skip
 
@@ -176,6 +180,7 @@ def _from_table(
     person: Any,
     unusable: str,
     missing: str = "error",
+    bad_rows: str = "error",
 ) -> TaskSet:
     """A table with text columns, or with levels declared for some: encoded as `load_tasks` does."""
     from taskveil.tasks.load import load_tasks
@@ -184,8 +189,15 @@ def _from_table(
     task = np.full(len(X), ONE_TASK) if task is None else np.asarray(task)
     if missing == "error" and unusable == "set-aside":
         missing = "keep"
-    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable)
+    factorize(task)  # refuses rows of no task, which bad_rows would leave out
+    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable, bad_rows=bad_rows)
+    tasks = _unskipped(tasks)
     return tasks if person is None else replace(tasks, person=factorize(person, what="person")[0][np.asarray(tasks.row_index)])
+
+
+def _unskipped(tasks: TaskSet) -> TaskSet:
+    """Without the fact that rows may be left out: with unit = task which rows a task learns from is its own business."""
+    return replace(tasks, facts=tuple(f for f in tasks.facts if f.what != "skipped"))
 
 
 def _as_table(X: Any, task: Any, task_column: Any) -> tuple[Any, Any, None]:
@@ -233,8 +245,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
     return replace(tasks, y=y, kind=kind, classes=label_set(y, declared), facts=(*facts, *read_off))
 
 
-def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False) -> np.ndarray:
-    """The target as an array; what a task is set aside for is left in it."""
+def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, bad_rows: str = "error") -> np.ndarray:
+    """The target as an array; what a task is set aside for, or a row is left out for, is left in it."""
     if kind == "survival":
         return survival_target(y, unusable == "set-aside")
     y = np.asarray(y)
@@ -245,12 +257,12 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False) 
         raise DataError("Complex data not supported: y must be real numbers or labels")
     if kind == "regression" and y.dtype.kind in "OUS":
         try:
-            y = y.astype(np.float64)
+            y = np.where(missing_targets(y), np.nan, y).astype(np.float64)
         except (TypeError, ValueError):
             raise DataError("the target must be numbers for regression, got text: use TaskClassifier") from None
     if kind == "classification" and y.dtype.kind == "f":
-        labels = y[np.isfinite(y)]
-        if labels.size < y.size and (unusable == "error" or not labels.size):
+        labels, bad = y[np.isfinite(y)], np.isinf(y) if bad_rows == "skip" else ~np.isfinite(y)
+        if not labels.size or (bad.any() and unusable == "error"):
             raise DataError("Input y contains NaN or infinity: every row needs a label")
         if not np.all(labels == np.round(labels)) and not (declared and unusable == "set-aside"):
             raise DataError("Unknown label type: continuous. A classifier needs labels; use TaskRegressor for numbers")

@@ -15,7 +15,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import common_units, inputs
-from taskveil.estimators.gain import measure_gain
+from taskveil.estimators.gain import in_target_units, measure_gain
 from taskveil.estimators.weights import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.prepare.scaling import fit_scaling
@@ -79,7 +79,7 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     )  # fmt: skip
     record = estimator.record_
     if estimator.scaling_.mode == "private":
-        outer = common_units.outer_scaling(tasks, estimator.unit, loss=estimator._loss)
+        outer = common_units.outer_scaling(tasks, estimator.unit, estimator.epsilon is not None, estimator._loss)
         scaling, block = common_units.units_of(outer.apply(tasks), outer, record)
     else:
         private = estimator.epsilon is not None
@@ -98,7 +98,8 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     adapted.method_, adapted.scaling_, adapted.models_ = estimator.method_, scaling, models
     adapted.record_ = record.for_newcomer(models)
     adapted.n_iter_, adapted.certificate_, adapted.warnings_ = estimator.n_iter_, estimator.certificate_, []
-    adapted._gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
+    gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
+    adapted._gain = in_target_units(replace(gain, rows=block.sizes), scaling, estimator._loss)
     adapted._set_coefficients(estimator.method_, scaling, models)
     adapted._keep_own(tasks, block)
     return adapted

@@ -29,7 +29,10 @@ def read_tasks(
         return lazy.shell, None, lazy
     X, exposure = _with_exposure(est, X)
     bounds = exposed_bounds(inputs.as_bounds(est.bounds), est.exposure)
-    tasks = inputs.tasks_of(X, y, task, est.task_column, est._kind, bounds, est.person, rules.unusable, est.missing, exposure)
+    tasks = inputs.tasks_of(
+        X, y, task, est.task_column, est._kind, bounds, est.person, rules.unusable, est.missing, exposure,
+        bad_rows="error" if rules.by_record else "skip",
+    )  # fmt: skip
     tasks = usable_counts(tasks, rules.unusable) if est._loss == "poisson" else tasks
     given = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
     return tasks, row_weights(est, tasks, sample_weight, given), None

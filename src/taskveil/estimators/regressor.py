@@ -180,7 +180,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         -------
         float
         """
-        y = X.y if y is None else y
+        y, predicted, weights = self._compared(X, y, task, sample_weight)
         if self._loss == "poisson":
-            return float(d2_tweedie_score(y, self.predict(X, task=task), sample_weight=sample_weight, power=1))
-        return float(r2_score(y, self.predict(X, task=task), sample_weight=sample_weight))
+            return float(d2_tweedie_score(y, predicted, sample_weight=weights, power=1))
+        return float(r2_score(y, predicted, sample_weight=weights))

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Place
+from taskveil.errors import DataError
 from taskveil.estimators.saved_model import FORMAT
 from taskveil.methods.base import Billboard, Models
 from taskveil.methods.common_scale import CommonScale
@@ -27,12 +29,18 @@ def save(estimator: Any, directory: str | Path) -> Any:
     def files(parts: list[dict[str, Any]] | None = None) -> dict[str, bytes]:
         return sealed_files(estimator.certificate_, *described(estimator, parts))
 
+    Place().check("the folder of a model", directory)
     if hasattr(estimator.models_, "parts") or partitioned.is_remote(directory):
         return partitioned.save(estimator, str(directory), files, write_file)
     folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files().items():
-        write_file(folder / name, content)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files().items():
+            write_file(folder / name, content)
+    except OSError as problem:
+        raise DataError(
+            f"{folder} cannot hold a model ({problem.strerror}): give the name of a folder, new or of yours"
+        ) from None
     return folder
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from taskveil.methods.base import Method, Models
+from taskveil.tasks.prepare.scaling import Scaling
 
 
 def gathered_scores(X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray) -> np.ndarray:
@@ -13,3 +18,11 @@ def gathered_scores(X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, posi
         of = position[part]
         scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
     return scores
+
+
+def scores_by_method(
+    method: Method, run: Any, models: Models, scaling: Scaling, X: np.ndarray, position: np.ndarray
+) -> np.ndarray:
+    """The same for models that are not linear; `run` has the public sizes."""
+    scores = method.predict_scores(run, models, scaling._rows(X, position), position)
+    return np.asarray(scores * scaling.y_scale[position, None] + scaling.y_shift[position, None])

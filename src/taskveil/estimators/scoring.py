@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
-from taskveil.estimators.scores import gathered_scores
+from taskveil.estimators.scores import gathered_scores, scores_by_method
 from taskveil.runtime.record import RunRecord
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.task import TaskSet
 
 
 class Scoring:
@@ -31,6 +34,32 @@ class Scoring:
     task_column: Any
     missing: str
 
+    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+        """What each row's own task model says of it."""
+        raise NotImplementedError
+
+    def _compared(self, X: Any, y: Any, task: Any, *columns: Any) -> list[Any]:
+        """What `score` compares: targets, predictions and further `columns`, of the rows that have a target."""
+        X = as_pandas(X)
+        if y is None and not isinstance(X, TaskSet):
+            raise DataError("score needs y, one target per row; only a TaskSet brings its own")
+        y = np.asarray(X.y if y is None else y)
+        n = X.n_rows if isinstance(X, TaskSet) else len(X)
+        if len(y) != n:
+            raise DataError(f"y has {len(y)} values for {n} rows of X; they must be equally long.")
+        try:
+            predicted = self.predict(X, task=task)
+        except DataError as problem:
+            note = "score failed, and a search or cross-validation of scikit-learn would put nan and rank it all the same"
+            warnings.warn(f"{note}: {problem}", UserWarning, stacklevel=3)
+            raise
+        missing = missing_targets(y)
+        if missing.all():
+            raise DataError("no row has a target to compare with")
+        if missing.any():
+            warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
+        return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns)]
+
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
@@ -45,7 +74,7 @@ class Scoring:
         if unnamed and (position < 0).all():
             raise DataError(
                 f"which task does each row belong to? The model knows {len(self.task_names_)} tasks: give task=, one "
-                "identifier per row"
+                "identifier per row; in searches and pipelines of scikit-learn, keep it in a column of X (task_column=)"
             )
         if (position < 0).any():
             return self._scores_with_unknown(rows, position)
@@ -61,11 +90,9 @@ class Scoring:
     def _scores_at(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
         if hasattr(self.models_, "parts"):
             part, place = self.models_.take(position)
-            return np.asarray(part.scores(X, place))
+            return np.asarray(part.scores(X, place, self.method_, self.record_))
         if not self.method_.linear:
-            scaled = self.scaling_._rows(X, position)
-            scores = self.method_.predict_scores(self.record_, self.models_, scaled, position)
-            return scores * self.scaling_.y_scale[position, None] + self.scaling_.y_shift[position, None]
+            return scores_by_method(self.method_, self.record_, self.models_, self.scaling_, X, position)
         rows = self.scaling_.inputs(X, position)
         single = self.coef_.ndim == 2
         coef = self.coef_[:, None, :] if single else self.coef_

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Place
 from taskveil.errors import DataError
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.saved_model import FORMAT, READABLE, check_arrays, check_description
@@ -51,6 +52,7 @@ def load(directory: str | Path) -> Any:
     """
     from taskveil.estimators.partitioned import storage as partitioned
 
+    Place().check("the folder of a model", directory)
     if partitioned.is_remote(directory):
         with partitioned.local_copy(str(directory)) as folder:
             return _loaded(folder, str(directory))
@@ -115,9 +117,10 @@ def saved_run(
     method = methods.get(about["method"]["name"], **about["method"]["options"])
     check_options(method)
     check_arrays(about, arrays, method.linear, str(folder / "arrays.npz"))
+    plan = Plan.from_dict(about["plan"])
+    method = method.under(str(plan.budget.unit), plan.budget.variant)
     if about["scaling"]["mode"] == "private":
         method = CommonScale(method, about["options"]["scaling_share"])
-    plan = Plan.from_dict(about["plan"])
     record = RunRecord(
         _models_from(about, arrays, str(folder) if place is None else place),
         _billboards_from(about, arrays), plan, PublicInfo(**about["public"]),

@@ -43,15 +43,18 @@ def _has_gain(estimator: Any) -> bool:
 def gain_verdict(gain: Any) -> str:
     """How many tasks gain, and how much; each task's own estimate on held-out rows of its own."""
     changes = np.asarray([change(t) for t in gain.values()])
-    return _verdict(int((changes < 0).sum()), len(changes), float(np.median(changes)))
+    kept = sum(t["kept"] == "shared" for t in gain.values())
+    return _verdict(int((changes < 0).sum()), kept, len(changes), float(np.median(changes)))
 
 
 def summary_verdict(counted: Any) -> str:
     """The same of a summary over partitions."""
-    return _verdict(counted["gaining"], counted["tasks"], counted["median_change"])
+    return _verdict(counted["gaining"], counted["kept"], counted["tasks"], counted["median_change"])
 
 
-def _verdict(gaining: int, m: int, middle: float) -> str:
+def _verdict(gaining: int, kept: int, m: int, middle: float) -> str:
+    if gaining == 0 and kept:
+        return f"none of the {m} task(s) shows a gain from sharing on held-out rows of its own, at this noise."
     if gaining == 0:
         return f"none of the {m} tasks gains from sharing at this noise: each keeps the model it learnt alone."
     than = f"{abs(middle):.0%} lower than alone" if middle < 0 else "as high as alone"

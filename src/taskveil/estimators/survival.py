@@ -134,12 +134,9 @@ class TaskSurvival(TaskEstimator):
         if sample_weight is not None:
             raise OptionError("concordance compares pairs of rows and takes no sample_weight; leave it out")
         X = as_pandas(X)
-        risk = self.predict(X, task=task)
-        if isinstance(X, TaskSet):
-            groups, y = X.task_of_row(), X.y if y is None else y
-        else:
-            groups = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_).task
-        times = survival_target(y)
+        column = inputs.column_there(X, self.task_column, self.task_names_)
+        groups = inputs.rows_of(X, task, column, self.feature_names_).task
+        times, risk, groups = self._compared(X, None if y is None else survival_target(y), task, groups)
         return over_tasks(groups, lambda rows: concordance(risk[rows], times[rows]))
 
     def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:

@@ -18,6 +18,7 @@ for _name, _place in {
     "low-rank": "taskveil.methods.low_rank:LowRank",
     "group-sparse": "taskveil.methods.group_sparse:GroupSparse",
     "low-rank-sparse": "taskveil.methods.low_rank_sparse:LowRankSparse",
+    "frank-wolfe": "taskveil.methods.frank_wolfe:FrankWolfe",
     "relationship": "taskveil.methods.relationship:Relationship",
     "subspace": "taskveil.methods.subspace:Subspace",
     "together": "taskveil.methods.together:Together",
@@ -26,6 +27,7 @@ for _name, _place in {
     # mean-regularised
     "mean": "taskveil.methods.mean:Mean",
     "clustered-mean": "taskveil.methods.clustered_mean:ClusteredMean",
+    "fixed-relationship": "taskveil.methods.fixed_relationship:FixedRelationship",
     "fedavg": "taskveil.methods.fedavg:FedAvg",
     "fedprox": "taskveil.methods.fedprox:FedProx",
     "pp-sgd": "taskveil.methods.pp_sgd:PPSGD",
@@ -41,8 +43,6 @@ for _name, _place in {
 
 # Methods whose other models train on the neural engine (extra `nn`) under the same name.
 NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
-# Methods that learn in another way where single records are protected (see `Method.under`).
-RECORDS = {"fedavg": "taskveil.methods.fedavg:FedAvgRecords"}
 
 
 def get(name: str, **options: Any) -> Any:
@@ -55,10 +55,10 @@ def get(name: str, **options: Any) -> Any:
         place = NEURAL[name]
     elif name in NEURAL:
         options.pop("model", None)
-    if options.get("unit") == "record" and name in RECORDS:
-        place = RECORDS[name]
     module, _, attribute = place.partition(":")
     kind = getattr(import_module(module), attribute)
+    if options.get("unit") == "record" and "record" in kind.forms:  # as saved, where records need another way of learning
+        kind = type(kind().under("record"))
     known = inspect.signature(kind.__init__).parameters
     for option in options:
         if option not in known or option == "self":

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import gammaincc
 
-from taskveil.methods.alone import alone_models
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import alone_models, tells_little
 from taskveil.methods.base import Models, PublicInfo, State, View
 from taskveil.methods.shared_prior import CHANCE, log_doubt
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_but_first
@@ -70,11 +71,20 @@ def beliefs(view: View, loss: str) -> np.ndarray:
 
 def models_around(block: TaskBlock, public: PublicInfo, view: View) -> Models:
     """Averages over ways and strengths; learning alone, the first of them, is what `local` does."""
-    loss, d = public.loss, public.n_features
-    wide = replace(block, constant=public.fit_intercept)
-    W, weights = averaged_but_first(wide, ways(view, d), loss, False, log_prior=beliefs(view, loss))
+    options, belief = ways(view, public.n_features), beliefs(view, public.loss)
+    return mixed_models(block, public, options, belief, alone_models(block, public))
+
+
+def mixed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], belief: np.ndarray, alone: Models) -> Models:
+    """Averages over priors of rows with a constant column, by belief and evidence; for the first of them `alone` stands in.
+
+    Not where it would be the mean of a few numbers: what they say of the level is in the others already.
+    """
+    d, wide = public.n_features, replace(block, constant=public.fit_intercept)
+    W, weights = averaged_but_first(wide, options, public.loss, False, log_prior=belief)
     b = W[:, :, d] if public.fit_intercept else np.zeros(W.shape[:2])
-    alone, own = alone_models(block, public), weights[:, 0, None]
+    few = tells_little(block, public.loss) & (not LOSSES.get(public.loss).labels) & public.fit_intercept
+    own = np.where(few, 0.0, weights[:, 0, None])
     coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]
     return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from importlib import import_module
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.options import WithOptions, check_options
 from taskveil.methods.public_prior import PublicPrior
-from taskveil.privacy.plan import Budget, Plan, Request
+from taskveil.privacy.plan import VARIANTS, Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
 USUAL_LOSS = {"regression": "squared", "classification": "logistic", "survival": "cox"}
@@ -128,6 +129,7 @@ class TaskSide:
 
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
     begins_ahead = False  # True: begin() returns while sums that are bounded already are still computed
+    adds_up = False  # True: begin() is there, and clips and adds up whatever the block
 
     def start(self) -> State:
         """The state of every task before the first round."""
@@ -178,7 +180,8 @@ class Method(WithOptions):
     """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
 
     name: ClassVar[str] = ""
-    variants: ClassVar[tuple[str, ...]] = ("sound",)
+    variants: ClassVar[tuple[str, ...]] = ("sound",)  # what this class itself computes
+    forms: ClassVar[Mapping[str, str]] = {}  # unit or variant -> "module:Class" that does it by the same name
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic")  # what it can fit; others have no bound on their curvature
@@ -217,13 +220,24 @@ class Method(WithOptions):
         """Whether rows without declared ranges are used as they come (images), not scaled by each task."""
         return False
 
-    def cohort_size(self, public: PublicInfo, variant: str) -> int | None:
+    def cohort_size(self, public: PublicInfo) -> int | None:
         """Tasks per round where a paper's cohorts have a fixed size; None: Poisson cohorts, or everybody."""
         return None
 
-    def under(self, unit: str) -> Method:
-        """What protects this unit under the same name: itself, but where another way of learning is needed."""
-        return self
+    def under(self, unit: str, variant: str = "sound") -> Method:
+        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
+        method = self
+        for wanted in (str(unit), str(variant)):
+            if wanted in method.forms:
+                module, _, name = method.forms[wanted].partition(":")
+                kind = getattr(import_module(module, __package__), name)
+                method = method if isinstance(method, kind) else kind.of(method)
+        return method
+
+    @classmethod
+    def of(cls, method: Method) -> Self:
+        """This form of another method, with its options."""
+        return cls(**method.get_params())
 
     def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
         """Whether this method should have common units, where they can be afforded: from public sizes alone."""
@@ -285,7 +299,8 @@ class Method(WithOptions):
         """Refuse, before any data is read, what this method cannot do."""
         check_options(self)
         if budget.variant not in self.variants:
-            raise OptionError(f"method {self.name!r} has variants {', '.join(self.variants)}; got {budget.variant!r}")
+            known = [v for v in VARIANTS if v in self.variants or v in self.forms]
+            raise OptionError(f"method {self.name!r} has variants {', '.join(known)}; got {budget.variant!r}")
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "

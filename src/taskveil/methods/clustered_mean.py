@@ -11,7 +11,7 @@ learned from data is not public: see method `relationship`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ class ClusteredMean(NeuralMethod):
     __doc__ = "Mean-regularised within public groups. " + (NeuralMethod.__doc__ or "")
 
     name = "clustered-mean"
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:ClusteredMean"}
     weighs_tasks = False
 
     def __init__(

@@ -148,8 +148,8 @@ def in_best_units(method: Method, public: PublicInfo, budget: Budget) -> Method:
 
 
 def units_for(budget: Budget) -> Units:
-    """How common units are found without showing the protected unit."""
-    return TaskUnits() if budget.unit is Unit.TASK else RecordUnits()
+    """How common units are found without showing the protected unit; without privacy none is."""
+    return RecordUnits() if budget.unit is Unit.RECORD and budget.epsilon is not None else TaskUnits()
 
 
 def own_plan(plan: Plan) -> Plan:

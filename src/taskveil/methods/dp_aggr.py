@@ -1,21 +1,16 @@
 """DP-AGGR: one averaged model for everybody (Pathak, Rane & Raj 2010), as a model-protected baseline.
 
-Release     sum_i w_i of regularised local models.
-Sound       every message clipped to K: l2 sensitivity K (add-remove), 2K (replace-one), unit task. Gaussian by default,
-            `mechanism="l2-laplace"` for pure DP.
-Paper       per-record sensitivity 2/(n_min lambda) of one model (1-Lipschitz loss, |x| <= 1), turned into a per-task one by
-            MP-MTL Prop. 3 with n = n_max: the task's whole data moves the sum by at most 2 n_max/(n_min lambda). That is the
-            sensitivity of messages clipped to K = n_max/(n_min lambda), so the same clipping makes it true for every
-            loss: `n_min` and `n_max` must be declared.
+Release     sum_i w_i of regularised local models, every message clipped to K: l2 sensitivity K (add-remove), 2K (replace-one),
+            unit task. Gaussian by default, `mechanism="l2-laplace"` for pure DP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
@@ -30,13 +25,13 @@ RELEASE = "models"
 class DpAggr(Method):
     """The average of all local models.
 
-    penalty       ridge strength of the local models; None lets each task choose on its own rows (paper variant: 0.1)
-    clip          K of the sound variant
-    n_min, n_max  declared smallest and largest number of rows of a task (paper variant)
+    penalty       ridge strength of the local models; None lets each task choose on its own rows (as printed: 0.1)
+    clip          K, the norm a task's message is clipped to
+    n_min, n_max  declared smallest and largest number of rows of a task; as printed (papers/pathak_2010.py) they give K
     """
 
     name = "dp-aggr"
-    variants = ("sound", "paper")
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.pathak_2010:DpAggr"}
     reference = "Pathak, Rane & Raj 2010; MP-MTL sections 4.6 and 5.1"
 
     def __init__(self, penalty: float | None = None, clip: float = 1.0, n_min: int | None = None, n_max: int | None = None):
@@ -45,32 +40,12 @@ class DpAggr(Method):
         self.n_min = n_min
         self.n_max = n_max
 
-    def strength(self, budget: Budget) -> float | None:
-        return self.penalty if self.penalty is not None or budget.variant == "sound" else 0.1
-
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
-        shape = (public.n_outputs, public.n_features)
-        return [Request(RELEASE, 1, VectorSum(shape, self.bound(budget)), mechanism=self.mechanism(budget))]
-
-    def mechanism(self, budget: Budget) -> str | None:
-        return "l2-laplace" if budget.variant == "paper" else None
-
-    def bound(self, budget: Budget) -> float:
-        if budget.epsilon is None:
-            return Contribution.unbounded
-        if budget.variant == "sound":
-            return self.clip
-        if not (self.n_min and self.n_max and 0 < self.n_min <= self.n_max):
-            raise OptionError(
-                "dp-aggr in its paper variant needs the declared smallest and largest number of rows of a task: "
-                "n_min=..., n_max=... (--set n_min=30 --set n_max=30)"
-            )
-        strength = self.strength(budget)
-        assert strength is not None
-        return self.n_max / (self.n_min * strength)
+        bound = self.clip if budget.epsilon is not None else Contribution.unbounded
+        return [Request(RELEASE, 1, VectorSum((public.n_outputs, public.n_features), bound))]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return AveragedTasks(self, block, public, plan)
+        return AveragedTasks(self.penalty, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return AveragingServer(public)
@@ -80,15 +55,14 @@ class DpAggr(Method):
 
 
 class AveragedTasks(TaskSide):
-    def __init__(self, method: DpAggr, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.method, self.block, self.public, self.plan = method, block, public, plan
+    def __init__(self, penalty: float | None, block: TaskBlock, public: PublicInfo):
+        self.penalty, self.block, self.public = penalty, block, public
         self.loss = LOSSES.get(public.loss)
 
     def start(self) -> State:
-        strength = self.method.strength(self.plan.budget)
-        if strength is None:
+        if self.penalty is None:
             return {"w": alone_models(self.block, self.public).coef}
-        return {"w": minimise_local(self.block, self.loss, strength, fit_intercept=self.public.fit_intercept)[0]}
+        return {"w": minimise_local(self.block, self.loss, self.penalty, fit_intercept=self.public.fit_intercept)[0]}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return state, {RELEASE: state["w"]}

@@ -6,14 +6,13 @@ Each round every task solves, in closed form and with least squares even for lab
 
 and releases w_i with noise; Omega = (W~'W~)^(1/2) / tr follows from the noisy models.
 
-Sound       messages clipped to K, so that noise for 2K (replace-one) is enough whatever the data; composed over rounds.
-Paper       l2-Laplace noise scaled by s_i = 2 L_i n / (n_i strength_i), L_i the largest loss slope on the task's own rows,
-            n the rows of a task (Prop. 3: a per-record epsilon / n). L_i and n come from the data: `holds: false`.
+Messages are clipped to K, so that noise for 2K (replace-one) is enough whatever the data; composed over rounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from taskveil.solvers.newton import Penalty, minimise_local
 from taskveil.structures.relationship import Relationship as Structure
 from taskveil.tasks.block import TaskBlock
 
-MODELS, SCALES = "models", "scales"
+MODELS = "models"
 FLOOR = 0.05  # share of the uniform covariance mixed into Omega, so that it can be inverted
 
 
@@ -34,11 +33,11 @@ class DpMtrl(Method):
     """Relationships from noisy models.
 
     rounds   releases (each one costs); penalty and ridge: strengths of the relationship and of plain shrinkage
-    clip     K of the sound variant
+    clip     K, the norm a task's message is clipped to
     """
 
     name = "dp-mtrl"
-    variants = ("sound", "paper")
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.gupta_2016:DpMtrl"}
     aggregations = ("curator", "local")
     reference = "Gupta, Rana & Venkatesh 2016; MP-MTL section 5.1"
 
@@ -49,47 +48,38 @@ class DpMtrl(Method):
         self.clip = clip
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
-        shape, paper = (public.n_outputs, public.n_features), budget.variant == "paper"
-        private = budget.epsilon is not None
-        bound = self.clip if private and not paper else Contribution.unbounded
-        named = "paper-l2-laplace" if paper and private else None
-        asked = [Request(MODELS, t + 1, TaskStack(public.n_tasks, shape, bound), mechanism=named) for t in range(self.rounds)]
-        if paper and private:  # the paper publishes models scaled back by s_i, so s_i is public too, without noise
-            scale = TaskStack(public.n_tasks, (1,), Contribution.unbounded)
-            asked += [Request(SCALES, t + 1, scale, weight=1e-12, mechanism="none") for t in range(self.rounds)]
-        return asked
+        bound = self.clip if budget.epsilon is not None else Contribution.unbounded
+        what = TaskStack(public.n_tasks, (public.n_outputs, public.n_features), bound)
+        return [Request(MODELS, t + 1, what) for t in range(self.rounds)]
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"weight": (0.0, LARGEST)}
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return NoisyModelTasks(self, block, public, plan)
+        return NoisyModelTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return NoisyModelServer(self, public)
 
 
 class NoisyModelTasks(TaskSide):
-    def __init__(self, method: DpMtrl, block: TaskBlock, public: PublicInfo, plan: Plan):
+    def __init__(self, method: DpMtrl, block: TaskBlock, public: PublicInfo):
         self.method, self.block, self.public = method, block, public
         self.squared = LOSSES.get("squared")  # closed form, also for labels
-        self.paper = plan.budget.variant == "paper" and plan.budget.epsilon is not None
 
     def start(self) -> State:
         return {"w": np.zeros((self.block.n_tasks, self.block.n_outputs, self.block.n_features))}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        W, strength = self._solve(view)
-        if not self.paper:
-            return {"w": W}, {MODELS: W}
-        scale = self._sensitivity(W, strength)
-        return {"w": W}, {MODELS: W / scale[:, None, None], SCALES: scale[:, None]}
+        W, _ = self._solve(view)
+        return {"w": W}, {MODELS: W}
 
     def finish(self, state: State, view: View) -> Models:
-        """The published noisy model as printed; the sound variant solves once more with what is now public."""
-        W = view["own_noisy"] if self.paper else self._solve(view)[0]
-        loss = LOSSES.get(self.public.loss)
-        return Models(W, best_intercepts(self.block, W, loss, self.public.fit_intercept))
+        """Solves once more with what is now public."""
+        return self._with_intercepts(self._solve(view)[0])
+
+    def _with_intercepts(self, W: np.ndarray) -> Models:
+        return Models(W, best_intercepts(self.block, W, LOSSES.get(self.public.loss), self.public.fit_intercept))
 
     def _solve(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         """The closed form; completing the square turns the pull of the others into a centre."""
@@ -102,13 +92,6 @@ class NoisyModelTasks(TaskSide):
         W, _ = minimise_local(self.block, self.squared, strength, Penalty(centre=centre), self.public.fit_intercept)
         return W, strength
 
-    def _sensitivity(self, W: np.ndarray, strength: np.ndarray) -> np.ndarray:
-        """s_i = 2 L_i n / (n_i strength_i) with L_i the largest slope seen and n = n_i (Prop. 3)."""
-        b = best_intercepts(self.block, W, self.squared, self.public.fit_intercept)
-        slopes = np.abs(self.block.scores(W, b) - self.block.y).max(axis=1)
-        largest = np.maximum.reduceat(slopes, self.block.offsets[:-1]) if len(slopes) else slopes
-        return np.maximum(2.0 * largest / strength, 1e-12)
-
 
 class NoisyModelServer(ServerSide):
     def __init__(self, method: DpMtrl, public: PublicInfo):
@@ -120,8 +103,6 @@ class NoisyModelServer(ServerSide):
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         noisy = releases[MODELS]
-        if SCALES in releases:
-            noisy = noisy * releases[SCALES][:, :, None]
         flat = noisy.reshape(len(noisy), -1)
         omega = Structure().covariance(flat @ flat.T, ridge=FLOOR)
         inverse = np.linalg.inv(omega) / len(noisy)  # I/m has inverse m I: scaled so that unrelated tasks have weight 1

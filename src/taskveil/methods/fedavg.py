@@ -6,8 +6,9 @@ the billboard itself unless it is fine-tuned locally afterwards (`personalise`).
 
 from __future__ import annotations
 
+from typing import Any, ClassVar, Self
+
 from taskveil.errors import OptionError
-from taskveil.methods.base import Method
 from taskveil.methods.mean import Mean
 from taskveil.methods.neural import NeuralMethod
 
@@ -19,18 +20,8 @@ class FedAvg(NeuralMethod):
     work_start = "shared"
     uses_strength = False
     units = ("task", "record")
+    forms: ClassVar[dict[str, str]] = {"record": ".fedavg:FedAvgRecords", "paper": ".papers.hu_2023:FedAvg"}
     reference = "McMahan, Ramage, Talwar, Zhang 2018, Learning Differentially Private Recurrent Language Models"
-
-    def under(self, unit: str) -> Method:
-        if str(unit) != "record":
-            return self
-        if self.model not in ("linear", "softmax") or self.features is not None:
-            raise OptionError(
-                "fedavg with unit='record' trains a linear model on the columns as they are; "
-                f"got model={self.model!r}, features={self.features!r}. Use unit='task' for other models."
-            )
-        clip = None if self.clip == FedAvg().clip else self.clip
-        return FedAvgRecords(self.rounds, self.rate, clip, personalise=self.personalise != "none")
 
 
 class FedAvgRecords(Mean):
@@ -55,3 +46,13 @@ class FedAvgRecords(Mean):
     ):
         super().__init__(rounds, None, rate, clip, personalise=personalise)
         self.unit = unit
+
+    @classmethod
+    def of(cls, method: Any) -> Self:
+        if method.model not in ("linear", "softmax") or method.features is not None:
+            raise OptionError(
+                "fedavg with unit='record' trains a linear model on the columns as they are; "
+                f"got model={method.model!r}, features={method.features!r}. Use unit='task' for other models."
+            )
+        clip = None if method.clip == FedAvg().clip else method.clip
+        return cls(method.rounds, method.rate, clip, personalise=method.personalise != "none")

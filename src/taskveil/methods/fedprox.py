@@ -7,6 +7,8 @@ The local problem looks like mean-regularised MTL, but what is learned is the sh
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from taskveil.methods.neural import NeuralMethod
 
 
@@ -14,5 +16,6 @@ class FedProx(NeuralMethod):
     __doc__ = "One shared model from proximal local steps. " + (NeuralMethod.__doc__ or "")
 
     name = "fedprox"
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:FedProx"}
     work_start = "shared"
     reference = "Li et al. 2020, Federated Optimization in Heterogeneous Networks"

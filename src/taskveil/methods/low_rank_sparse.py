@@ -1,22 +1,24 @@
-"""Shared structure plus what is a task's own: MP-MTL Algorithm 4 and the variants of its Remark 4.
+"""Shared structure plus what is a task's own: MP-MTL Algorithm 4 and its Remark 4.
 
     min_{P,Q} sum_i L_i(X_i (p_i + q_i), y_i) + penalty g(P) + own_penalty h(Q)
 
 g is the trace norm or the l2,1 norm; h is l1, l1,2 (sum of the norms of the tasks' columns) or the squared Frobenius
 norm. Only P takes part in the release, Q stays with its task: same cost as Algorithm 2.
 
-As printed, P = Q = W0 doubles the starting model and the step 1/L is too long, because (P, Q) has twice the curvature;
-`variant="paper"` does that. The default starts at P = W0, Q = 0 with step 1/(2L).
+It starts at P = W0, Q = 0 with step 1/(2L), because (P, Q) has twice the curvature.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import numpy as np
 
 from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.group_sparse import GroupSparseServer
-from taskveil.methods.proximal import SETUP, ProximalMethod, ProximalServer, ProximalTasks
+from taskveil.methods.proximal import ProximalMethod
+from taskveil.methods.proximal_sides import SETUP, ProximalServer, ProximalTasks
 from taskveil.privacy.plan import Plan
 from taskveil.structures import STRUCTURES
 from taskveil.structures.base import Structure
@@ -31,6 +33,7 @@ class LowRankSparse(ProximalMethod):
     """
 
     name = "low-rank-sparse"
+    forms: ClassVar[dict[str, str]] = dict.fromkeys(("paper", "preprint"), ".papers.liang_2020:LowRankSparse")
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 4 and Remark 4"
 
     def __init__(
@@ -74,12 +77,14 @@ class TwoPartTasks(ProximalTasks):
 
     def start(self) -> State:
         state = super().start()
-        W = state["w"]
-        own = W.copy() if self.paper else np.zeros_like(W)
+        own = self.first_own(state["w"])
         return {**state, "own": own, "own_previous": own.copy()}
 
+    def first_own(self, W: np.ndarray) -> np.ndarray:
+        return np.zeros_like(W)
+
     def finish(self, state: State, view: View) -> Models:
-        P = self.apply_map(view["map"], self.sent(state["w"]))
+        P = self.apply_map(view["map"], self.kept(state["w"]))
         Q = self.shrink_own(state["own"], self._steps(view), view)
         W = P + Q
         intercept = best_intercepts(self.block, W, self.loss, self.public.fit_intercept)
@@ -87,14 +92,14 @@ class TwoPartTasks(ProximalTasks):
 
     def _steps(self, view: View) -> np.ndarray:
         steps = super()._steps(view)
-        return steps if self.paper or "map" not in view or not self.private else steps / 2.0
+        return steps / 2.0 if "map" in view and self.private else steps
 
     def _advance(self, state: State, view: View) -> State:
         M, eta = view["map"], self._steps(view)
         P, P_last, Q, Q_last = state["w"], state["previous"], state["own"], state["own_previous"]
         b = state["intercept"]
         for k in range(self.local_steps):
-            P_hat = self.apply_map(M, self.sent(P))
+            P_hat = self.apply_map(M, self.kept(P))
             Q_hat = self.shrink_own(Q, eta, view)
             beta = self.method.momentum_at(view.round + k, float(view["curvature"]))
             Z_p, Z_q = P_hat + beta * (P_hat - P_last), Q_hat + beta * (Q_hat - Q_last)

@@ -79,23 +79,33 @@ class FixedServer(ServerSide):
     def __init__(self, public: PublicInfo, plan: Plan, tol: float):
         self.public, self.plan, self.tol = public, plan, tol
         self.private = plan.budget.epsilon is not None
+        self.shape: tuple[int, ...] = (public.n_outputs, public.n_features)
+        self.expected = float(public.n_tasks)  # what the sum of a round with everybody is divided by
+
+    def shown(self, mean: np.ndarray) -> tuple[dict[str, np.ndarray], frozenset[str]]:
+        """What the billboard shows, and which of it is a task's own part."""
+        return {"mean": mean}, frozenset()
+
+    def moved(self, release: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        """The next move, from the mean message and where one stands."""
+        return release
 
     def start(self) -> tuple[State, Billboard]:
-        mean = np.zeros((self.public.n_outputs, self.public.n_features))
+        mean = np.zeros(self.shape)
         none = np.zeros((0, mean.size))
-        return {"mean": mean, "round": np.array(0), "points": none, "moves": none}, Billboard(0, {"mean": mean})
+        return {"mean": mean, "round": np.array(0), "points": none, "moves": none}, Billboard(0, *self.shown(mean))
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
-        asked = self.public.n_tasks * (self.plan.releases[t - 1].rate or 1.0)
-        move, point = releases[RELEASE].ravel() / asked, state["mean"].ravel()
+        asked = self.expected * (self.plan.releases[t - 1].rate or 1.0)
+        move, point = self.moved(releases[RELEASE] / asked, state["mean"]).ravel(), state["mean"].ravel()
         points = np.vstack([state["points"], point])[-MEMORY:]
         moves = np.vstack([state["moves"], move])[-MEMORY:]
         nxt = point + move if self.private else extrapolated(points, moves)
         mean = nxt.reshape(state["mean"].shape)
         still = not self.private and float(np.linalg.norm(move)) <= self.tol * (1.0 + float(np.linalg.norm(point)))
         new = {"mean": mean, "round": np.array(t), "points": points, "moves": moves}
-        return new, Billboard(t, {"mean": mean}, accepted=accepted, done=bool(still and self.tol > 0))
+        return new, Billboard(t, *self.shown(mean), accepted=accepted, done=bool(still and self.tol > 0))
 
 
 def extrapolated(points: np.ndarray, moves: np.ndarray) -> np.ndarray:

@@ -13,10 +13,6 @@ message whatever it depends on, and Renyi and hockey-stick divergences are quasi
 `curator` aggregation, and it sees who takes part, so no amplification is claimed against it under any aggregation: with `local`
 or `secure` every round is charged in full, or, with `participations=B`, the B rounds that no task exceeds
 (docs/theory/mean-regularised.md#cohorts).
-
-`variant="paper"` (Hu, Wu, Smith 2023, Algorithm 1): cohorts of exactly min(m, 100) tasks, division by that number,
-explicit steps, start at w^0. Its epsilon, computed as if cohorts were Poisson, is printed with holds = false and the true
-epsilon beside it: with fixed-size cohorts m - 1 colluders know whether task i was drawn, so nothing is amplified.
 """
 
 from __future__ import annotations
@@ -30,15 +26,14 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.methods.base import LARGEST, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
-from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.contributions import VectorSum
-from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
+from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.units import Neighbours
 from taskveil.tasks.block import TaskBlock
 
-PAPER_COHORT = 100
+POISSON = "each round every task takes part independently and in secret from the other tasks (Poisson)"
 STRETCHED = ("alone", *(("symmetrised-kl", 0.3, stretch) for stretch in (1.0, 3.0, 10.0, 30.0)))
 MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
@@ -70,7 +65,8 @@ class NeuralMethod(Method):
 
     linear = False
     chooses_locally = True
-    variants: ClassVar[tuple[str, ...]] = ("sound", "paper")
+    tasks: ClassVar[type[NeuralTasks]] = NeuralTasks
+    server: ClassVar[type[NeuralServer]] = NeuralServer
     kinds = ("regression", "classification")
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
     work_start: ClassVar[str] = "own"
@@ -133,8 +129,6 @@ class NeuralMethod(Method):
         require_jax()
         if self.adaptive_clip is not None and (self.n_groups(public) > 1 or budget.aggregation != "curator"):
             raise OptionError("adaptive_clip needs one shared mean and aggregation 'curator'")
-        if self.participations is not None and budget.variant != "sound":
-            raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
         self.tuning_options(public)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
@@ -180,16 +174,9 @@ class NeuralMethod(Method):
         return float(self.clip) * math.hypot(1.0, extra)
 
     def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
-        size = self.cohort_size(public, budget.variant)
-        if size is not None:
-            return size / public.n_tasks
         if self.rate is not None:
             return float(self.rate)
         return min(1.0, LARGE_COHORT / public.n_tasks)
-
-    def cohort_size(self, public: PublicInfo, variant: str) -> int | None:
-        """Fixed number of tasks per round (the paper's sampler), or None: Poisson."""
-        return min(public.n_tasks, PAPER_COHORT) if variant == "paper" else None
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"member": (0.0, 1.0), "clip": (1.0 / LARGEST, LARGEST)}
@@ -228,7 +215,6 @@ class NeuralMethod(Method):
         return LocalWork(
             steps=int(self.local_steps), batch_size=self.batch_size, learning_rate=self.safe_rate(public, self.learning_rate),
             pull=float(self.strength) if self.uses_strength else 0.0, start=self.work_start, kind=self.work_kind,
-            explicit=plan.budget.variant == "paper",
             bit=BIT_SHARE if self.adaptive_clip is not None else 0.0,
         )  # fmt: skip
 
@@ -255,10 +241,10 @@ class NeuralMethod(Method):
         return None
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return NeuralTasks(self, block, public, plan)
+        return self.tasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return NeuralServer(self, public, plan)
+        return self.server(self, public, plan)
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.aggregation == "curator" and n_tasks == public.n_tasks
@@ -276,34 +262,11 @@ class NeuralMethod(Method):
         if plan.budget.epsilon is None:
             return []
         said = ["the model's first parameters, its features and all step sizes are independent of the data"]
-        if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases) and plan.budget.variant == "sound":
-            said.append("each round every task takes part independently and in secret from the other tasks (Poisson)")
+        if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
+            said.append(POISSON)
         if plan.most_participations is not None:
             said.append(
                 f"no task takes part in more than {plan.most_participations} of the {len(plan.releases)} rounds; whoever runs "
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
         return said
-
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
-        if plan.budget.variant != "paper" or not sampled:
-            return []
-        true, _ = true_epsilon_of_fixed_cohorts(plan)
-        size = self.cohort_size(public, "paper")
-        return [
-            f"the claim treats cohorts of exactly {size} tasks as Poisson samples; colluding tasks that count their own "
-            f"participations learn who was drawn, so nothing is amplified: the same noise gives epsilon {true:.3g} at "
-            f"delta {plan.budget.delta:.3g} for a task that takes part in every round"
-        ]
-
-
-def true_epsilon_of_fixed_cohorts(plan: Plan) -> tuple[float, str]:
-    """Epsilon of the plan's noise when the observer knows every cohort: one plain Gaussian release per round."""
-    factor = 1.0 if plan.budget.neighbours is Neighbours.ADD_REMOVE else 2.0
-    charges = []
-    for planned in plan.releases:
-        event: Any = planned.event
-        relative = event.noise_multiplier / (factor if isinstance(event, SampledGaussianEvent) else 1.0)
-        charges.append(Charge(GaussianEvent(relative)))
-    return best_epsilon(charges, plan.budget.delta)

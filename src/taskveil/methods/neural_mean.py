@@ -8,6 +8,8 @@ lambda = 0 is learning alone, lambda to infinity one model for all. Linear model
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from taskveil.methods.neural import NeuralMethod
 
 
@@ -15,3 +17,4 @@ class NeuralMean(NeuralMethod):
     __doc__ = "Mean-regularised personal models. " + (NeuralMethod.__doc__ or "")
 
     name = "mean"
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:Mean"}

@@ -29,6 +29,7 @@ class NeuralTasks(TaskSide):
     """Local work of a block of clients."""
 
     merges_inactive = True
+    adds_up = True
 
     def __init__(self, method: NeuralMethod, block: TaskBlock, public: PublicInfo, plan: Plan):
         from taskveil.engine.clients import Clients, round_of
@@ -45,14 +46,7 @@ class NeuralTasks(TaskSide):
 
         m, p = self.block.n_tasks, self.model.n_parameters
         models = store.empty_models(m, p) if self.method.work_start == "own" else np.zeros((m, 0), np.float32)
-        started = np.zeros(m, bool)
-        if self.plan.budget.variant == "paper" and self.method.work_start == "own":
-            models, started = self._from_the_start(models), ~started
-        return {"models": models, "started": started}
-
-    def _from_the_start(self, models: Any) -> Any:
-        """The paper's w_k^0: every client remembers the data-independent start."""
-        return np.asarray(models) + self.first if isinstance(models, np.ndarray) else models + self.first
+        return {"models": models, "started": np.zeros(m, bool)}
 
     @property
     def begins_ahead(self) -> bool:  # type: ignore[override]
@@ -206,11 +200,10 @@ class NeuralServer(ServerSide):
     def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:
         """Each group's sum times max(0, 1 - p s^2 / |sum|^2): the signal's share of its squared norm (James & Stein 1961).
 
-        s is the public noise scale, so this is post-processing. Off in the paper's variant and without noise.
+        s is the public noise scale, so this is post-processing. Off without noise.
         """
         planned = next((p for p in self.plan.releases if p.round == t), None)
-        quiet = self.plan.budget.epsilon is None or self.plan.budget.variant == "paper"
-        if planned is None or quiet or not self.method.shrink:
+        if planned is None or self.plan.budget.epsilon is None or not self.method.shrink:
             return sums
         noise = sums.shape[1] * planned.mechanism.coordinate_deviation(planned.contribution) ** 2
         share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)

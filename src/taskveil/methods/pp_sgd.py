@@ -12,41 +12,22 @@ theta_i unfinished, and nobody would ask whether w helps at all. personalise="no
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from taskveil.checks import Choice, Rule
-from taskveil.methods.base import Models, PublicInfo, ServerSide, State, View
+from taskveil.methods.base import Models, State, View
 from taskveil.methods.mean import personal_models
 from taskveil.methods.neural import NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
 from taskveil.methods.shared_prior import STATED
-from taskveil.privacy.plan import Plan
-
-
-class PPSGD(NeuralMethod):
-    __doc__ = "Shared plus private part, one clipped gradient per round. " + (NeuralMethod.__doc__ or "")
-
-    name = "pp-sgd"
-    rules: ClassVar[dict[str, Rule]] = {"model": Choice("linear", "softmax")}  # it adds two linear models
-    variants = ("sound",)
-    work_kind = "residual"
-    uses_strength = False
-    default_personalise = "none"
-    reference = "Bietti, Wei, Dudik, Langford, Wu 2022, Personalization Improves Privacy-Accuracy Tradeoffs"
-
-    def task_side(self, block: Any, public: PublicInfo, plan: Plan) -> NeuralTasks:
-        return ResidualTasks(self, block, public, plan)
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return DescendingServer(self, public, plan)
 
 
 class ResidualTasks(NeuralTasks):
     def finish(self, state: State, view: View) -> Models:
         r, as_it_is = self.public.n_outputs, self.method.personalise is not None or self.method.features is not None
-        if as_it_is or r > 1 or self.plan.budget.epsilon is None or self.plan.budget.variant != "sound":
+        if as_it_is or r > 1 or self.plan.budget.epsilon is None:
             return super().finish(state, view)
         weights = np.asarray(self._anchors(view), dtype=np.float64)[:, r:].reshape(-1, r).T  # after the bias, feature by feature
         found = personal_models(self.block, self.public, weights, personalise=True, doubt=STATED)  # nobody has tested w
@@ -61,3 +42,15 @@ class ResidualTasks(NeuralTasks):
 class DescendingServer(NeuralServer):
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
         return mean - self.method.server_rate * update
+
+
+class PPSGD(NeuralMethod):
+    __doc__ = "Shared plus private part, one clipped gradient per round. " + (NeuralMethod.__doc__ or "")
+
+    name = "pp-sgd"
+    rules: ClassVar[dict[str, Rule]] = {"model": Choice("linear", "softmax")}  # it adds two linear models
+    tasks, server = ResidualTasks, DescendingServer
+    work_kind = "residual"
+    uses_strength = False
+    default_personalise = "none"
+    reference = "Bietti, Wei, Dudik, Langford, Wu 2022, Personalization Improves Privacy-Accuracy Tradeoffs"

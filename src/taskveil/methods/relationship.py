@@ -17,6 +17,7 @@ with Omega minimised out (structures/relationship.py), and reaches its optimum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from taskveil.losses import LOSSES
 from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
-from taskveil.methods.proximal import SETUP
+from taskveil.methods.proximal_sides import SETUP
 from taskveil.methods.shared_prior import weighed_models
 from taskveil.privacy.contributions import Contribution, TaskGram, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -47,7 +48,7 @@ class Relationship(Method):
     """
 
     name = "relationship"
-    variants = ("sound", "paper", "preprint")
+    forms: ClassVar[dict[str, str]] = dict.fromkeys(("paper", "preprint"), ".papers.liang_2020:Relationship")
     aggregations = ("curator", "local")
     reference = "Zhang & Yeung 2010; Liang et al., Model-Protected Multi-Task Learning, Algorithm 1 (W'W)"
 
@@ -66,10 +67,8 @@ class Relationship(Method):
         self.tol = tol
 
     def released(self, budget: Budget) -> str:
-        """The papers release W'W; without noise the models themselves."""
-        if budget.epsilon is None:
-            return MODELS
-        return GRAM if budget.variant != "sound" else self.covariance
+        """Without noise the models themselves."""
+        return MODELS if budget.epsilon is None else self.covariance
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         m, d, r = public.n_tasks, public.n_features, public.n_outputs

@@ -55,6 +55,7 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
+from taskveil.methods.one_release import WeighingTasks
 from taskveil.methods.shared_prior import (
     RANGES,
     common_directions,
@@ -62,7 +63,6 @@ from taskveil.methods.shared_prior import (
     noise_deviation,
     published_priors,
     unit_messages,
-    weighed_models,
 )
 from taskveil.privacy.contributions import MomentSum, OuterSum
 from taskveil.privacy.moments import moment_weights
@@ -175,16 +175,13 @@ def moment_noise(plan: Plan, n_tasks: int) -> float:
     return deviation * math.sqrt(2 * side) / n_tasks
 
 
-class SubspaceTasks(TaskSide):
-    """Keeps no state: messages and models follow from the rows and the last billboard."""
+class SubspaceTasks(WeighingTasks):
+    """Send what is left around the public centre."""
 
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.block, self.public = block, public
+        super().__init__(block, public)
         self.asked = {(p.round, p.name) for p in plan.releases}
         self.much_noise = bool(plan.releases) and moment_noise(plan, public.n_tasks) > MUCH_NOISE
-
-    def start(self) -> State:
-        return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         left = self._left(view)
@@ -199,9 +196,6 @@ class SubspaceTasks(TaskSide):
         W, _ = averaged_models(self.block, published_priors(view, self.public), loss, intercept)
         scale = target_scales(self.block, loss, intercept)[:, None, None]
         return W / scale - centre
-
-    def finish(self, state: State, view: View) -> Models:
-        return weighed_models(self.block, self.public, published_priors(view, self.public))
 
 
 class SubspaceServer(ServerSide):

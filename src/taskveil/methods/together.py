@@ -126,7 +126,7 @@ class Together(Method):
         if by_rows(budget):
             return together_records.requests(public, budget, self.rounds)
         if not self.gains_by_common_units(public, budget):
-            return self._directions().requests(public, budget)
+            return self._directions().requests(public, replace(budget, unit=Unit.TASK))
         if budget.epsilon is None and common_level(public):
             return self._exact_requests(public)
         rounds, strength = self._sizes(public, budget)

@@ -5,13 +5,16 @@
     round 2  "slopes"    the same of its gradient at that level (numbers; labels: at most one)  RowSum, bound 1
              "curvature" outer product of the row in units of the usual length               RowSum, bound 1
     then     "score"     gradient at the public model in units of the usual gradient         RowSum, bound 1
+    last     "gain"      by how much the public model's loss is below that of the level      RowSum, bound 1
     server   steps of Newton's method: noise is cut off every coordinate of a score (soft threshold at one deviation), and
-             curvature below what noise alone shows counts as that much
-    task     weighs the public model against learning alone by the evidence of its own rows (together.py)
+             curvature below what noise alone shows counts as that much; first scores that may be noise are added up until they
+             are heard; a model that does not gain clearly is not published, whatever went wrong on the way to it
+    task     weighs the public model against learning alone, as `local` does it, by the evidence of its own rows (own_units.py)
 
 Bounds that follow the rows' usual length, not the longest the declared ranges allow, are what makes the noise small: rows of a
 hundred columns are ten long, and their gradients rarely half of that. Where rows are too few for the curvature (a public
-question), the budget goes to one or two scores, with steps as if it were the same in all directions.
+question), the budget goes to one or two scores, with steps as if it were the same in all directions; where they are too few for
+a score, to the level alone, which still serves tasks of a row or two.
 
 **Privacy.** Unit: one row of one task, one person being one row. Every row is clipped to 1 by the runtime; replacing one moves a
 sum by at most 2 in l2; a row's message depends on that row and on billboards alone: adaptive composition of Gaussian releases,
@@ -25,33 +28,39 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models
-from taskveil.methods.around_model import KNOWN, models_around, nothing_known, without_noise
+from taskveil.losses.base import Loss
+from taskveil.methods.alone import tells_little
+from taskveil.methods.around_model import KNOWN, nothing_known, without_noise
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.mean_records import longest_row
-from taskveil.methods.own_units import models_in_own_units
+from taskveil.methods.own_units import alone_in_own_units, models_in_own_units, models_near
 from taskveil.methods.row_gradients import RowGradients
-from taskveil.methods.shared_prior import noise_deviation
+from taskveil.methods.shared_prior import CERTAIN, CHANCE, log_doubt, noise_deviation
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.tasks.block import TaskBlock
 
-BASE, SCORE, LENGTHS, SLOPES, CURVATURE = "base", "score", "lengths", "slopes", "curvature"
-SHARES = {BASE: 0.15, LENGTHS: 0.025, SLOPES: 0.025, CURVATURE: 0.25}  # of the budget (of rho); scores have the rest
+BASE, SCORE, LENGTHS, SLOPES, CURVATURE, GAIN = "base", "score", "lengths", "slopes", "curvature", "gain"
+SHARES = {BASE: 0.1, LENGTHS: 0.025, SLOPES: 0.025, CURVATURE: 0.25, GAIN: 0.1}  # of the budget (of rho); scores have the rest
 BINS = np.geomspace(1 / 64, 1.0, 13)  # upper ends, of the longest possible
 USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
+HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
+LEVEL_NOISE = 0.07  # of the level, above which it is of no use to anybody
+GAIN_CHANCE = 0.05  # a gain likelier than this from noise alone is none: scores were heard at CHANCE already
+EDGE = 0.9  # a mean number beyond it says that targets lie outside their range: nothing is in common units then
 MOST_NOISE = 0.15  # of the curvature's largest eigenvalue from noise alone, in units of a usual row; above it none is asked for
 NOISE_PER_ROUND = 0.17  # rounds = this over the noise of one score, norm over number of rows
 MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
 BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
 LEAST_CURVATURE = 1e-6
-PLENTY = 5  # rows for every coefficient: a task that has them knows its own units better than declared ones
+PLENTY = 5  # rows for every coefficient: a task that has them hardly needs the others
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
 SHORTEST = 1e-3  # of the usual lengths, by which rows are divided: below the first bin of the shortest possible rows
-RANGES = {"row_length": (SHORTEST, 1e3), "slope_length": (SHORTEST, 1e3)}
+RANGES = {"row_length": (SHORTEST, 1e3), "slope_length": (SHORTEST, 1e3), "level": (-1e3, 1e3)}
 
 
 def check(public: PublicInfo) -> None:
@@ -62,7 +71,9 @@ def check(public: PublicInfo) -> None:
 
 
 def requests(public: PublicInfo, budget: Budget, rounds: int | None) -> list[Request]:
-    """Rounds and whether the curvature is bought follow from public sizes."""
+    """Rounds, and whether the curvature or anything but the level is bought, follow from public sizes."""
+    if rounds is None and public.fit_intercept and _noise_of_score(_asked(public, 1, False), public, budget) > HOPELESS:
+        return [Request(BASE, 1, RowSum((public.n_outputs, 1), 1.0))]
     curved = _noise_of_curvature(_asked(public, 1, True), public, budget) <= MOST_NOISE
     if rounds is None:
         most = MOST_ROUNDS if curved else MOST_BLIND
@@ -79,9 +90,10 @@ def _asked(public: PublicInfo, rounds: int, curved: bool) -> list[Request]:
     second |= {CURVATURE: RowSum((width, width), 1.0)} if curved else {}
     asked = [Request(name, 1, what, weight=math.sqrt(SHARES[name])) for name, what in first.items()]
     asked += [Request(name, 2, what, weight=math.sqrt(SHARES[name])) for name, what in second.items()]
-    left, start = 1.0 - sum(SHARES[name] for name in first | second), 2 if second else 1
+    left, start = 1.0 - sum(SHARES[name] for name in [*first, *second, GAIN]), 2 if second else 1
     score = partial(Request, SCORE, contribution=RowSum((r, width), 1.0), weight=math.sqrt(left / rounds))
-    return [*asked, *(score(round=start + t + 1) for t in range(rounds))]
+    gain = Request(GAIN, start + rounds + 1, RowSum((1, 1), 1.0), weight=math.sqrt(SHARES[GAIN]))
+    return [*asked, *(score(round=start + t + 1) for t in range(rounds)), gain]
 
 
 def _width(public: PublicInfo) -> int:
@@ -94,8 +106,11 @@ def _rows(public: PublicInfo) -> float:
 
 def _deviations(asked: list[Request], public: PublicInfo, budget: Budget) -> dict[str, float]:
     """Of the noise of one coordinate of each release, over the number of rows."""
-    planned = make_plan(asked, budget).releases
-    return {p.name: noise_deviation(p, public.n_tasks, budget.aggregation) / _rows(public) for p in planned}
+    return {p.name: _deviation(p, public, budget) for p in make_plan(asked, budget).releases}
+
+
+def _deviation(planned: PlannedRelease, public: PublicInfo, budget: Budget) -> float:
+    return noise_deviation(planned, public.n_tasks, budget.aggregation) / _rows(public)
 
 
 def _noise_of_curvature(asked: list[Request], public: PublicInfo, budget: Budget) -> float:
@@ -118,6 +133,8 @@ class RecordTasks(TaskSide):
         self.block, self.public = block, public
         self.loss = LOSSES.get(public.loss)
         self.asked = {(p.round, p.name) for p in plan.releases}
+        noise = [_deviation(p, public, plan.budget) for p in plan.releases if p.name == BASE]
+        self.level_known = bool(noise) and noise[0] <= LEVEL_NOISE and (public.declared_bounds or self.loss.labels)
 
     def start(self) -> State:
         return {}
@@ -156,13 +173,31 @@ class RecordTasks(TaskSide):
     def _surprise(self, model: np.ndarray) -> np.ndarray:
         return -self.loss.derivative(self._wide() @ model.T, self.block.y)
 
+    def _gain(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        """Loss at the level less loss at the model, summed over outputs, in units of the usual loss."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            level, model = (self.loss.value(self._wide() @ view[name].T, self.block.y).sum(axis=1) for name in ("level", "model"))
+            gain = (level - model) / usual_loss(self.loss, view)
+        return np.nan_to_num(gain, nan=-1.0, posinf=1.0, neginf=-1.0)[:, None], np.ones((len(gain), 1))
+
     def finish(self, state: State, view: View) -> Models:
         shared, block, public = view["model"][:, : self.public.n_features], self.block, self.public
-        models = models_around(block, public, view) if np.any(shared) else alone_models(block, public)
+        alone, few = alone_in_own_units(block, public), tells_little(block, public.loss).any(axis=1)
+        if not np.any(shared):  # the level is news to tasks of a few rows only
+            use = few & self.level_known
+            return _chosen(use, models_near(block, public, view, alone), alone) if use.any() else alone
+        models = models_near(block, public, view, alone)
         many = block.counts >= PLENTY * _width(public)
         if not many.any():
             return models
         return _chosen(many, models_in_own_units(block, public, shared, float(view["model_doubt"])), models)
+
+
+def usual_loss(loss: Loss, view: View) -> float:
+    """What one row's loss may be by the released lengths and level; only units."""
+    if loss.labels:
+        return float(0.4 + np.abs(view["level"][:, -1]).max() / 5.0)
+    return max(float(view["slope_length"] / view["row_length"]) ** 2 / 4.0, SHORTEST**2)
 
 
 def _chosen(first: np.ndarray, a: Models, b: Models) -> Models:
@@ -200,6 +235,7 @@ class RecordServer(ServerSide):
         state = {
             "round": np.array(0), **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
             "slope_length": np.array(longest), "inverse": np.eye(width) * width * BLIND_STEP,
+            "level": np.zeros((r, width)), "unheard": np.zeros((r, width)), "waited": np.array(0),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
@@ -207,7 +243,8 @@ class RecordServer(ServerSide):
         t, longest = int(state["round"]) + 1, math.sqrt(longest_row(self.public))
         new = {**state, "round": np.array(t)}
         if BASE in releases:
-            new["model"], new["bend"] = self._level(releases[BASE][:, 0], self._deviation(t, BASE))
+            new["level"], new["bend"] = self._level(releases[BASE][:, 0], self._deviation(t, BASE))
+            new["model"] = new["level"]
         if LENGTHS in releases:
             new["row_length"] = np.array(longest * _usual(releases[LENGTHS], USUAL_ROW))
             new["slope_length"] = new["row_length"] * (self._largest(new["model"]) if self.loss.labels else 1.0)
@@ -216,8 +253,10 @@ class RecordServer(ServerSide):
         if CURVATURE in releases:
             new["inverse"] = _inverse(releases[CURVATURE] / _rows(self.public), self._deviation(t, CURVATURE))
         if SCORE in releases:
-            move, new["model_doubt"] = self._move(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
-            new["model"] = state["model"] + move
+            new |= self._moved(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
+        if GAIN in releases:
+            found = self._gaining(state["model"], state["level"], float(releases[GAIN][0, 0]) / _rows(self.public), t)
+            new["model"], new["model_doubt"] = found
         return new, self._billboard(new, accepted)
 
     def _level(self, total: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
@@ -236,22 +275,32 @@ class RecordServer(ServerSide):
         """The steepest slope at the level, of the rarer label."""
         return float((1.0 + np.abs(np.tanh(model[:, -1] / 2.0)).max()) / 2.0) if self.public.fit_intercept else 1.0
 
-    def _move(self, state: State, score: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
-        """A Newton step in the rows' units, and the doubt; nothing where the first score may be noise."""
+    def _moved(self, state: State, score: np.ndarray, deviation: float) -> State:
+        """A Newton step in the rows' units; first scores from one model add up until they are heard."""
         known = bool(np.any(state["model"][:, : self.public.n_features]))
-        kept, doubt = without_noise(score, deviation, known)
-        if not np.any(kept):
-            return np.zeros_like(score), state["model_doubt"]
+        total, k = score + state["unheard"], int(state["waited"]) + 1
+        score, deviation = total / k, deviation / math.sqrt(k)
+        if not np.any(without_noise(score, deviation, known)[0]):
+            return {} if known else {"unheard": total, "waited": np.array(k)}
         clear = np.sign(score) * np.maximum(np.abs(score) - deviation, 0.0)
         step = clear @ state["inverse"] * float(state["slope_length"]) / float(state["row_length"]) ** 2
-        return step / state["bend"][:, None], state["model_doubt"] if known else np.array(doubt)
+        return {
+            "model": state["model"] + step / state["bend"][:, None], "unheard": np.zeros_like(total), "waited": np.array(0)
+        }  # fmt: skip
+
+    def _gaining(self, model: np.ndarray, level: np.ndarray, gain: float, round: int) -> tuple[np.ndarray, np.ndarray]:
+        """The model and its doubt, if noise alone would hardly show such a gain; else the level."""
+        log_chance = float(log_ndtr(-gain / self._deviation(round, GAIN)))
+        outside = not self.loss.labels and self.public.fit_intercept and bool(np.any(np.abs(level[:, -1]) > EDGE))
+        if outside or log_chance > math.log(GAIN_CHANCE):
+            return level, np.array(0.0)
+        return model, np.array(log_doubt(log_chance + math.log(CHANCE / CERTAIN * GAIN_CHANCE)))
 
     def _deviation(self, round: int, name: str) -> float:
-        planned: PlannedRelease = self.planned[round, name]
-        return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation) / _rows(self.public)
+        return _deviation(self.planned[round, name], self.public, self.plan.budget)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length")}
+        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length", "level")}
         return Billboard(int(state["round"]), values, accepted=accepted)
 
 

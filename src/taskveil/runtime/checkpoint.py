@@ -1,6 +1,7 @@
 """A run directory from which a killed run goes on, without spending twice and without using the same noise twice.
 
     run/
+      lock                  held by the process that works here; a second one is refused
       plan.json             what was planned, from which public sizes, on which data (a fingerprint), which ledger run
       commits.jsonl         ids of committed releases, written and synced after the commit and before the noise is drawn
       billboard-00003.npz   what was published after round 3
@@ -42,8 +43,10 @@ class Checkpoint:
         self.folder = Path(folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            os.chmod(self.folder, 0o700)  # the state of a run holds models without noise
         except OSError as error:
             raise DataError(f"the run folder {folder} cannot be made or used: {error.strerror}; name another") from None
+        self._alone = one_process(self.folder)
         self.plan, self.public = plan, public
         self._planned = {p.id: p for p in plan.releases}
         self._about = {"format": FORMAT, "plan": plan.to_dict(), "data": block if isinstance(block, str) else fingerprint(block)}
@@ -152,6 +155,21 @@ class Checkpoint:
         for what, text in (("plan", "another plan (method, options or budget)"), ("data", "other rows")):
             if stored.get(what) != json.loads(json.dumps(self._about[what])):
                 raise DataError(f"{self.folder} holds a run of {text}; resume it unchanged, or use a new folder")
+
+
+def one_process(folder: Path) -> Any:
+    """An open file whose lock says that this process has the folder; it goes with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # no such locks on this system
+        return None
+    file = open(folder / "lock", "ab")  # noqa: SIM115
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise DataError(f"{folder} is in use by another process; wait for its end, or use a new folder") from None
+    return file
 
 
 class JournalAccount:

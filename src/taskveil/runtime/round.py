@@ -154,7 +154,7 @@ def released(
 
 def fixed_cohort(method: Method, public: PublicInfo, plan: Plan) -> int | None:
     """Size of the cohorts where a paper fixes it; refused where the plan accounts for Poisson cohorts and claims to hold."""
-    size = method.cohort_size(public, plan.budget.variant)
+    size = method.cohort_size(public)
     sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
     if size is not None and sampled and not method.refutations(public, plan):
         raise OptionError(

@@ -56,7 +56,7 @@ def assemble(
     prior: Callable[[PublicInfo], PublicPrior] | None = None,
 ) -> Run:
     """The run these options mean, or a refusal. `best_units`: common units are bought where that pays; `prior` reads one."""
-    method = method.under(str(budget.unit))
+    method = method.under(str(budget.unit), budget.variant)
     budget = method.adjust(budget)
     if best_units:
         method = in_best_units(method, public, budget)

@@ -274,6 +274,13 @@ def skipped_rows(lost: int, all_rows: int, reasons: Mapping[str, int]) -> str:
     return f"{lost} of {all_rows} rows were left out: {why}"
 
 
+def without_rows(names: Sequence[str], codes: np.ndarray) -> tuple[str, ...]:
+    """A note on the tasks that none of the rows `codes` (N,) belongs to; none where every task has one."""
+    empty = np.setdiff1d(np.arange(len(names)), codes)
+    shown = ", ".join(names[i] for i in empty[:12]) + (f" and {empty.size - 12} more" if empty.size > 12 else "")
+    return (f"{empty.size} of {len(names)} task(s) have no usable row: {shown}",) if empty.size else ()
+
+
 def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
     """(numbers, which cells are text) for a text column that is meant to be numeric, else None."""
     import pandas as pd

@@ -23,6 +23,7 @@ from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
 from taskveil.tasks.files import TABLES, arrow, column_names, read_npz, read_table
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
@@ -236,9 +237,9 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
         frame = pd.DataFrame(X, columns=names or [f"x{j}" for j in range(X.shape[1])])
         return _from_frame_parts(frame, y, task, layout)
     classes = None if layout.bounds is None else layout.bounds.classes
-    made = TaskSet.from_arrays(
+    made = labelled_tasks(
         X, y, task, feature_names=names, kind=layout.kind, classes=classes, bounds=layout.bounds, facts=layout.facts(),
-        unusable=layout.unusable,
+        unusable=layout.unusable, bad_rows=layout.bad_rows,
     )  # fmt: skip
     return _adjusted(made, layout)
 
@@ -257,7 +258,8 @@ def _from_frame_parts(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     asked = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
     made, name = tasks_from_frame(frame, asked), str(getattr(y, "name", None) or "y")
     facts = tuple(f.about("__target__", name) for f in made.facts)
-    return replace(made, target_name=name, facts=facts)
+    notes = tuple(note.replace("'__target__'", repr(name)) for note in made.notes)
+    return replace(made, target_name=name, facts=facts, notes=notes)
 
 
 def _from_dict(source: Mapping[Any, Any], layout: Layout) -> TaskSet:

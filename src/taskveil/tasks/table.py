@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.files import check_bad_rows, skipped_rows
+from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, group_rows
 from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
@@ -162,7 +162,7 @@ def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) ->
     A task all of whose rows are left out keeps its place: the list of tasks does not depend on targets.
     """
     skip, named = layout.bad_rows == "skip", frame[task].notna().to_numpy()
-    keep, may_drop = layout.missing == "keep", skip or layout.missing == "drop"
+    keep, may_drop = layout.missing == "keep" and not skip, skip or layout.missing == "drop"
     needed = {c: np.ones(len(frame), dtype=bool) if keep else filled_targets(frame[c]) for c in (target, layout.event) if c}
     targeted = np.logical_and.reduce(list(needed.values()))
     for name, what, filled, may in (
@@ -237,9 +237,7 @@ def _lost(rows: _Rows, kept: np.ndarray | None, codes: np.ndarray) -> Iterator[s
     """How many rows missing='drop' left out, and which tasks have no row left."""
     if kept is not None:
         yield dropped_rows(kept)
-    empty = np.setdiff1d(np.arange(len(rows.names)), codes)
-    if empty.size:
-        yield f"{empty.size} of {len(rows.names)} task(s) have no usable row: {_list([rows.names[i] for i in empty])}"
+    yield from without_rows(rows.names, codes)
 
 
 def _picker(order: np.ndarray | None, kept: np.ndarray | None) -> Callable[[np.ndarray], np.ndarray]:

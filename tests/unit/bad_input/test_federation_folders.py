@@ -92,10 +92,11 @@ def linked(trial: Path) -> None:
 
 def wide(trial: Path) -> None:
     edit("federation.toml", '"x2"]', '"x2", ' + ", ".join(f'"z{i}"' for i in range(40)) + "]")(trial)
-    edit("federation.toml", "[rules]", "[rules]\nmax_bytes = 2000")(trial)
+    edit("federation.toml", "[rules]", "[rules]\nmax_bytes = 6000")(trial)
 
 
 SERVER = {
+    "no room for a message's head": (edit("federation.toml", "[rules]", "[rules]\nmax_bytes = 1024"), "more than"),
     "run is a file": (write("run", "x"), "a link or a file"),
     "run is a link": (linked, "a link or a file"),
     "results is a file": (write("results", "x"), "a link or a file"),
@@ -107,7 +108,7 @@ SERVER = {
     "a folder for a public key": (folder("keys/south.pub"), "not the public key of a site"),
     "one key for two sites": (copy("keys/north.pub", "keys/south.pub"), "public key of another site too"),
     "one key file for two sites": (edit("federation.toml", "keys/south.pub", "keys/north.pub"), "public key of another site too"),
-    "messages beyond the limit on messages": (wide, "max_bytes allows 2000"),
+    "messages beyond the limit on messages": (wide, "max_bytes allows 6000"),
     "messages of gigabytes": (
         edit("federation.toml", '"x2"]', '"x2", ' + ", ".join(f'"z{i}"' for i in range(20_000)) + "]"), "use fewer features"
     ),

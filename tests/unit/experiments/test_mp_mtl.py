@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from experiments.common import execute
-from experiments.liang_2020 import runs, tradeoff
+from experiments.liang_2020 import runs, tradeoff, tuning
+from experiments.liang_2020.batch import Batch
+from experiments.liang_2020.starved import compared
 from experiments.liang_2020.tradeoff import ALONE, FREE, LOW_RANK, MTL, OURS, STL, Claims, Setting
+from experiments.random_settings import ALLOWED, Row
 from experiments.registry import ITEMS, get
 
 from taskveil.tasks.synthetic import get_synthetic
@@ -66,6 +69,21 @@ def test_a_limit_that_predicting_the_mean_meets_is_not_met_by_predicting_the_mea
         assert [c.holds for c in claims.checks] == [holds]
 
 
+@pytest.mark.parametrize("name", ["low-rank", "group-sparse"])
+def test_many_settings_at_once_are_the_librarys_printed_models(name):
+    """At an epsilon whose noise is nothing beside the models; the twin takes another step."""
+    train, test = small(5)
+    settings = [
+        {"rounds": 3, "step": 0.3, "penalty": 1.3, "clip": 1.0},
+        {"rounds": 9, "step": 0.2, "penalty": 0.3, "clip": 7.0, "momentum": "none"},
+        {"rounds": 6, "step": 0.1, "penalty": 2.0, "clip": 5.0, "momentum": "strong", "strong_convexity": 1e-3},
+    ]
+    fits = [runs.as_printed(name, o, train, test, 1e9, 0) for o in settings]
+    many = Batch(train).errors(name, settings, 1e9, test, 0)
+    np.testing.assert_allclose(many, fits, rtol=1e-4)
+    assert abs(Batch(train).errors(name, [settings[0] | {"step": 0.25}], 1e9, test, 0)[0] / fits[0] - 1) > 1e-4
+
+
 def test_random_settings_reach_beyond_the_grid_on_every_side():
     grid, drawn = runs.proximal_grid(False), runs.random_proximal(400, 300)
     for key in ("rounds", "step", "penalty", "clip"):
@@ -74,11 +92,27 @@ def test_random_settings_reach_beyond_the_grid_on_every_side():
 
 
 def test_a_method_whose_tuning_missed_better_settings_is_called_starved():
-    from experiments.liang_2020.starved import starved
+    cases = ((0.060, 0.055, True, True), (0.057, 0.055, True, False), (0.70, 0.75, False, True), (0.75, 0.70, False, False))
+    for chosen, best, lower, expected in cases:
+        assert (Row("LR", "1", 200, chosen, best, lower).behind > ALLOWED) is expected
 
-    cases = ((0.060, 0.055, "nmse", True), (0.057, 0.055, "nmse", False), (0.70, 0.75, "auc", True), (0.75, 0.70, "auc", False))
-    for chosen, others, metric, expected in cases:
-        assert starved({"chosen": chosen, "best of others": others}, metric) is expected
+
+def test_a_setting_that_was_chosen_badly_is_behind_fresh_ones():
+    """The check itself, small: a penalty that flattens every model against five random settings, and against itself."""
+    train, _ = small(1000)
+    flat = {"rounds": 1, "step": 0.25, "penalty": 1e4, "clip": 7.0}
+    row = compared(train, LOW_RANK, flat, 10.0, "nmse", 5)
+    assert Row("LR", "10", 5, row["chosen"], row["best of random"], row["lower is better"]).behind > ALLOWED
+
+
+def test_what_tuning_chose_is_found_again_and_a_replication_only_for_the_same_question(tmp_path, monkeypatch):
+    monkeypatch.setattr(tuning, "FILE", tmp_path / "tuned.json")
+    monkeypatch.setattr(tuning, "PARTS", tmp_path / "parts")
+    answers = iter(range(10))
+    assert [tuning.kept("data", "chosen/LR", e, lambda: next(answers)) for e in (1.0, 1.0, 3.0)] == [0, 0, 1]
+    asked = ({"a": 1}, {"a": 1}, {"a": 2})
+    assert [tuning.replication("data", a, 0, lambda: next(answers)) for a in asked] == [2, 2, 3]
+    assert [tuning.kept("", "chosen/LR", 1.0, lambda: next(answers)) for _ in range(2)] == [4, 5]
 
 
 def test_the_papers_delta():

@@ -71,6 +71,7 @@ def test_the_paper_variant_of_async_takes_the_steps_of_the_same_box():
     order = [int(t) for t in np.random.default_rng(1).integers(0, 4, 30)]
     nothing = [(np.zeros(block.n_features), np.zeros(block.n_features))] * len(order)
     method = AsyncMTL("aso", shared_penalty=1.5e-2, own_penalty=0.5e-3, step=0.1, rounds=len(order), refine=False, tol=0.0)
+    method = method.under("record", "paper")
     sizes = tuple(map(int, block.sizes))
     public = PublicInfo(4, block.n_features, 1, block.kind, fit_intercept=False, unit_rows=True, seed=0, task_rows=sizes)
     budget = method.adjust(Budget(None, 1e-6, "record", variant="paper"))
@@ -122,7 +123,7 @@ def test_the_paper_variant_of_svm_is_algorithm_1_as_boxed():
     rng = np.random.default_rng(2)
     X, y, offsets = rng.standard_normal((7, 6)), np.where(rng.random(7) < 0.5, -1.0, 1.0), np.array([0, 3, 4, 7])
     block = TaskBlock(X, y, offsets, kind="classification")
-    method = Svm(C1=1.0, C2=5.0, rounds=3)
+    method = Svm(C1=1.0, C2=5.0, rounds=3).under("task", "paper")
     public = PublicInfo(3, 6, 1, "classification", fit_intercept=False)
     budget = replace(Budget(None, 1e-5), variant="paper")
     plan = make_plan(method.requests(public, budget), budget)

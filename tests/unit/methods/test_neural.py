@@ -23,6 +23,7 @@ from taskveil.runtime import round as rounds
 pytest.importorskip("jax")
 
 from taskveil.methods.neural_mean import NeuralMean
+from taskveil.methods.papers import hu_2023
 
 SLOW_STEPS = {"model": "linear", "batch_size": None, "learning_rate": 0.3, "clip": 1e4, "personalise": "none"}
 PRIVATE = Budget(epsilon=2.0, delta=1e-3, neighbours="add-remove")
@@ -150,11 +151,11 @@ def test_fixed_size_cohorts_are_never_accounted_as_poisson():
     public = PublicInfo(n_tasks=150, n_features=4, n_outputs=3, kind="classification", seed=0)
     paper = Budget(epsilon=2.0, delta=1e-3, neighbours="add-remove", variant="paper")
 
-    class Hopeful(NeuralMean):
+    class Hopeful(hu_2023.Mean):
         def refutations(self, public, plan):
             return []
 
-    for kind, refused in ((Hopeful, True), (NeuralMean, False)):
+    for kind, refused in ((Hopeful, True), (hu_2023.Mean, False)):
         method = kind(**FAST)
         plan = make_plan(method.requests(public, paper), paper)
         assert isinstance(plan.releases[0].event, SampledGaussianEvent)

@@ -24,7 +24,10 @@ from taskveil.privacy.randomness import insecure_seeded_noise
 
 EPSILONS = (0.5, 2.0, 2.0, 1.0, 0.5)
 INSIDE = [VectorSum((3,), 1.7), OuterSum(3, 1.2, 2), DiagonalSum(3, 0.7), MomentSum(3, 0.4, 0.2, 0.6)]
-REFUSED = ("async", "relationship", "dp-mtrl", "clustered-mean", "mocha", "pp-sgd", "fedavg", "fedprox", "shared-representation")
+REFUSED = (
+    "async", "relationship", "fixed-relationship", "dp-mtrl", "clustered-mean", "mocha", "pp-sgd", "fedavg", "fedprox",
+    "shared-representation",
+)  # fmt: skip
 EXACT = {"source": "system", "exact": True}
 
 

@@ -55,7 +55,7 @@ def test_a_run_is_adjusted_once():
     """The paper's epsilon of `async` is per message: adjusting a budget twice would multiply it twice."""
     method, public = methods.get("async", rounds=3), PublicInfo(5, 4, 1, "regression")
     asked = replace(budget_for(5, 100, epsilon=0.5), variant="paper")
-    assert assemble(method, public, asked).budget == method.adjust(asked)
+    assert assemble(method, public, asked).budget == method.under("task", "paper").adjust(asked) != asked
 
 
 def test_a_prior_is_refused_by_a_method_that_weighs_none_before_it_is_read():

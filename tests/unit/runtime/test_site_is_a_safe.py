@@ -250,12 +250,12 @@ def prepared(folder, parts) -> str:
     return ledger
 
 
-def answer_slowly(folder, parts, ledger, lock, pipe) -> None:
+def answer_slowly(folder, parts, ledger, lock, pipe, seconds) -> None:
     site = stored_site(folder, parts, ledger)
     step = site.tasks.step
 
     def slow(*given):
-        time.sleep(0.4)
+        time.sleep(seconds)
         return step(*given)
 
     site.tasks.step = slow
@@ -268,9 +268,9 @@ def two_at_once(folder, lock: bool) -> tuple[list[bytes], int]:
     parts = run_of()
     ledger, context = prepared(folder, parts), get_context("fork")
     pipes, answers = [], []
-    for _ in range(2):
+    for seconds in (0.4, 1.0):  # both are at work at once, and write their files one after the other
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=answer_slowly, args=(folder, parts, ledger, lock, theirs))
+        process = context.Process(target=answer_slowly, args=(folder, parts, ledger, lock, theirs, seconds))
         process.start()
         pipes.append((ours, process))
     for pipe, process in pipes:

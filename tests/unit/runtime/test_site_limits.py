@@ -181,3 +181,38 @@ def test_a_site_that_only_had_an_account_against_the_server_keeps_its_history(pl
     place.book.commit(key, run, "1/x", GaussianEvent(2.6))
     with pytest.raises(BudgetExceeded):
         place.join("curator", "now")
+
+
+def test_a_new_state_folder_anywhere_is_no_new_limit(place, tmp_path_factory):
+    """The ledger lay beside the state folder: a second run with its state elsewhere began at nothing."""
+    place.join("local", "first")
+    path = place.config("local", "second", 1.9, "epsilon = 2.0")
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "state"
+    path.write_text(path.read_text().replace('state = "second"', f'state = "{elsewhere}"'))
+    with pytest.raises(BudgetExceeded, match="account here"):
+        prepare(path, place.folder / "rows.csv")
+
+
+def test_a_ledger_beside_an_old_state_folder_is_not_forgotten(place):
+    place.join("local", "first")
+    old = place.folder / "old"
+    old.mkdir()
+    (place.folder / "ledger.db").rename(old / "ledger.db")
+    path = place.config("local", "second", 1.9, "epsilon = 2.0")
+    path.write_text(path.read_text().replace('state = "second"', 'state = "old/second"'))
+    with pytest.raises(DataError, match="move it to"):
+        prepare(path, place.folder / "rows.csv")
+    (old / "ledger.db").rename(place.folder / "ledger.db")
+    with pytest.raises(BudgetExceeded):
+        prepare(path, place.folder / "rows.csv")
+
+
+def test_a_ledger_named_by_a_relative_path_is_one_ledger_wherever_the_command_is_started(place, monkeypatch, tmp_path_factory):
+    """Each working folder had its own file, and its own limit."""
+    limit = 'epsilon = 2.0\nledger = "sqlite:///ours.db"'
+    file = load_site(place.config("local", "first", 1.9, limit))
+    urls = set()
+    for folder in (place.folder, tmp_path_factory.mktemp("other")):
+        monkeypatch.chdir(folder)
+        urls.add(federation_site.ledger_of(file))
+    assert urls == {(f"sqlite:///{place.folder / 'ours.db'}", "here")}

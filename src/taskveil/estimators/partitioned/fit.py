@@ -17,7 +17,7 @@ from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import Checkpoint
 from taskveil.runtime.dask import worker as rounds
-from taskveil.runtime.dask.cluster import cluster_errors, connect
+from taskveil.runtime.dask.cluster import cluster_errors, connect, gathered, wait
 from taskveil.runtime.dask.partitions import Partitions, read_partitions
 from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
@@ -29,7 +29,6 @@ from taskveil.tasks.prepare.unusable import SET_ASIDE
 def check_engine(estimator: Any, method: Method) -> None:
     """Refuse what does not run on partitions, before anything is read."""
     reasons = {
-        f"method {method.name!r} is neural and needs all its tasks in one process": not method.linear,
         f"method {method.name!r} is asynchronous": method.schedule == "asynchronous",
         f"aggregation {estimator.aggregation!r} (a cluster is a curator's)": estimator.aggregation != "curator",
         "scaling 'pooled-standard', a statistic of all rows at once": estimator.scaling == "pooled-standard",
@@ -71,7 +70,8 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
         read = read_partitions(client, tasks)
         owns = [client.submit(worker.prepare, *rows, rules, bought, estimator.class_weight, pure=False) for rows in read]
         del read
-        found = client.gather([client.submit(rounds.about, own, journalled, pure=False) for own in owns])
+        facts = [client.submit(rounds.about, own, journalled, pure=False) for own in owns]
+    found = gathered(client, facts)
     _note_aside(estimator, [name for aside, _ in found for name in aside])
     account, source = estimator._account(plan, method), estimator._source()
     data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
@@ -85,8 +85,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
     made: Any = record.models  # a future for each partition
     each = zip(owns, made, partitions.first, strict=True)
     parts = [client.submit(worker.settle, own, m, partitions.common, boards, first, pure=False) for own, m, first in each]
-    with cluster_errors():
-        client.gather([client.submit(_nothing, part, pure=False) for part in parts])
+    wait(client, parts)
     models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
     record.models = models  # type: ignore[assignment]
     estimator._lazy = (client, owns, partitions.common, boards, partitions.first, tasks, [])
@@ -133,7 +132,9 @@ def common_scaling(models: PartitionedModels) -> Scaling:
 
 
 def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
-    """coef_ and intercept_ as dask arrays."""
+    """coef_ and intercept_ as dask arrays, of models that have them."""
+    if not estimator.method_.linear:
+        return
     _, r, d = models.shape
     single = r == 1
     estimator.coef_ = models.lazy(_coef_single if single else _coef, (d,) if single else (r, d))
@@ -149,13 +150,13 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
     position = inputs.task_positions(np.asarray(tasks.task_names, dtype=object), estimator.task_names_)
     if (position < 0).any():
         raise OptionError("some tasks of this table were not there in fit; predict them from memory, or adapt them")
-    frames = []
+    frames, common = [], rounds.Common(estimator.method_, estimator.record_.public, estimator.record_.plan)
     for k, rows in enumerate(read_partitions(client, tasks)):
         at = position[tasks.cuts[k] : tasks.cuts[k + 1]]
         needed = np.unique(np.searchsorted(models.cuts, at, side="right") - 1)
         cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
         parts = [_part(client, models.parts[j]) for j in needed]
-        frames.append(client.submit(worker.predicted, *rows, at, estimator.classes_, cuts, parts, pure=False))
+        frames.append(client.submit(worker.predicted, *rows, at, estimator.classes_, cuts, parts, common, pure=False))
     return lazy_frame(client, frames)
 
 
@@ -176,10 +177,6 @@ def in_memory(X: Any, n_partitions: int | None = None) -> LazyTasks:
 
 def _same(value: Any) -> Any:
     return value
-
-
-def _nothing(part: Any) -> None:
-    return None
 
 
 def _read_file(part: Any) -> Any:

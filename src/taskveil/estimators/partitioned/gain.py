@@ -16,7 +16,7 @@ from taskveil.errors import DataError
 from taskveil.estimators.gain import MEASURES
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, lazy_frame
-from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.runtime.dask.cluster import gathered
 
 BELOW_ZERO = math.nextafter(0.0, -1.0)
 STEPS = (  # above the first, up to the second: change of a task's error by sharing
@@ -46,8 +46,7 @@ def write_gain(estimator: Any, place: str) -> dict[str, Any]:
     """Every partition's figures beside its models; returns what a page for all needs: the metric and the summary."""
     client = estimator.models_.client
     written = [client.submit(_written, f, gain_url(place, k), pure=False) for k, f in enumerate(measured(estimator))]
-    with cluster_errors():
-        estimator._gain_summary = summarised(client.gather(written))
+    estimator._gain_summary = summarised(gathered(client, written))
     return {"metric": MEASURES[estimator.record_.public.loss][0], "summary": estimator._gain_summary}
 
 

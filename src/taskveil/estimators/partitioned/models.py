@@ -10,7 +10,7 @@ import numpy as np
 
 from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.partitioned import worker
-from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.runtime.dask.cluster import gathered
 from taskveil.tasks.prepare.scaling import ARRAYS
 
 
@@ -41,8 +41,8 @@ class PartitionedModels:
         part = self.parts[k]
         if isinstance(part, PartFile):
             return work(part.read(), *more)
-        with cluster_errors():
-            return self.client.submit(work, part, *more, pure=False).result()
+        (result,) = gathered(self.client, [self.client.submit(work, part, *more, pure=False)])
+        return result
 
     def take(self, position: np.ndarray) -> tuple[worker.Part, np.ndarray]:
         """The models of the tasks at these positions (any order, repeated), and each position's place among them."""
@@ -70,8 +70,7 @@ def lazy_frame(client: Any, frames: list[Any]) -> Any:
     import dask
     import dask.dataframe as dd
 
-    with cluster_errors():
-        meta = client.submit(_head, frames[0], pure=False).result()
+    (meta,) = gathered(client, [client.submit(_head, frames[0], pure=False)])
     return dd.from_delayed([dask.delayed(f) for f in frames], meta=meta)
 
 
@@ -93,6 +92,7 @@ def _joined(parts: list[worker.Part]) -> worker.Part:
         return parts[0]
     models = [p.models for p in parts]
     coef, intercept = (np.concatenate([getattr(m, n) for m in models]) for n in ("coef", "intercept"))
-    whole = replace(models[0], coef=coef, intercept=intercept, kept=None, extra={})
+    extra = {name: np.concatenate([m.extra[name] for m in models]) for name in models[0].extra}
+    whole = replace(models[0], coef=coef, intercept=intercept, kept=None, extra=extra)
     arrays: dict[str, Any] = {n: np.concatenate([p.scaling.arrays[n] for p in parts]) for n in ARRAYS}
     return worker.Part(whole, replace(parts[0].scaling, **arrays))

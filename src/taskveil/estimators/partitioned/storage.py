@@ -21,7 +21,7 @@ import numpy as np
 from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
-from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.runtime.dask.cluster import gathered
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
 Write = Callable[[Path, bytes], None]
@@ -45,6 +45,7 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
     models, parts = estimator.models_, None
     if isinstance(models, PartitionedModels):
         fs.makedirs(f"{root}/parts", exist_ok=True)
+        _forget(fs, root, "gain-")  # of what was saved here before
         parts = _write_parts(models, estimator.task_names_, place)
     else:
         fs.makedirs(root, exist_ok=True)
@@ -56,6 +57,12 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
     return place
 
 
+def _forget(fs: Any, root: str, beginning: str) -> None:
+    old = [path for path in fs.ls(f"{root}/parts", detail=False) if path.rsplit("/", 1)[-1].startswith(beginning)]
+    for path in old:
+        fs.rm_file(path)
+
+
 def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) -> list[dict[str, Any]]:
     written = []
     for k, part in enumerate(models.parts):
@@ -64,8 +71,7 @@ def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) 
             written.append(worker.write_part(part.read(), own, url))
         else:
             written.append(models.client.submit(worker.write_part, part, own, url, pure=False))
-    with cluster_errors():
-        hashes = models.client.gather(written) if models.client is not None else written
+    hashes = written if models.client is None else gathered(models.client, written)
     sizes = np.diff(models.cuts)
     return [{"tasks": int(n), "sha256": sha} for n, sha in zip(sizes, hashes, strict=True)]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from taskveil.estimators import common_units, final
-from taskveil.estimators.gain import Gain, measure_gain
-from taskveil.estimators.scores import gathered_scores
+from taskveil.estimators.gain import Gain, in_target_units, measure_gain
+from taskveil.estimators.scores import gathered_scores, scores_by_method
 from taskveil.estimators.weights import class_weights
-from taskveil.methods.base import Billboard, Models
+from taskveil.methods.base import Billboard, Method, Models
 from taskveil.runtime.dask.worker import Common, Held, Own, assemble, own_part
 from taskveil.runtime.record import RunRecord
 from taskveil.structures.blas import small_matrix_threads
@@ -39,8 +39,10 @@ class Part(Held):
     def intercept(self) -> np.ndarray:
         return self.scaling.coef_back(self.models.coef, self.models.intercept)[1]
 
-    def scores(self, X: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Scores (rows, outputs) of rows X (N, d) of the tasks at `position` (N,), in the user's units."""
+    def scores(self, X: np.ndarray, position: np.ndarray, method: Method, run: Any) -> np.ndarray:
+        """Scores (rows, outputs) of rows X (N, d) of the tasks at `position` (N,), in the user's units; `run` has the sizes."""
+        if not method.linear:
+            return scores_by_method(method, run, self.models, self.scaling, X, position)
         coef, intercept = self.scaling.coef_back(self.models.coef, self.models.intercept)
         return gathered_scores(self.scaling.inputs(X, position), coef, intercept, position)
 
@@ -89,9 +91,7 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
     found: Gain = replace(measure_gain(common.method, block, record, part.models, names), rows=block.sizes)
-    if block.kind == "regression":
-        found = replace(found, target_scale=part.scaling.y_scale)
-    return found.to_frame()
+    return in_target_units(found, part.scaling, record.public.loss).to_frame()
 
 
 def take(part: Part, at: np.ndarray) -> Part:
@@ -102,7 +102,13 @@ def take(part: Part, at: np.ndarray) -> Part:
 
 
 def predicted(
-    reader: Reader, tables: list[Any], positions: np.ndarray, classes: Any, cuts: list[tuple[int, int]], parts: list[Part]
+    reader: Reader,
+    tables: list[Any],
+    positions: np.ndarray,
+    classes: Any,
+    cuts: list[tuple[int, int]],
+    parts: list[Part],
+    common: Common,
 ) -> Any:
     """A frame of tasks, scores and labels, for the rows of a partition; `positions`: of its tasks among the model's."""
     import pandas as pd
@@ -112,7 +118,7 @@ def predicted(
     out = np.empty((tasks.n_rows, parts[0].models.coef.shape[1]))
     for (first, end), part in zip(cuts, parts, strict=True):
         mine = (of_row >= first) & (of_row < end)
-        out[mine] = part.scores(tasks.X[mine], of_row[mine] - first)
+        out[mine] = part.scores(tasks.X[mine], of_row[mine] - first, common.method, common)
     names = np.asarray(tasks.task_names, dtype=object)[tasks.task_of_row()]
     scores = {"score" if out.shape[1] == 1 else f"score {k}": out[:, k] for k in range(out.shape[1])}
     if classes is not None:
@@ -141,23 +147,26 @@ def part_bytes(part: Part, names: tuple[str, ...]) -> bytes:
     m, r, d = part.models.coef.shape
     scaling = unpacked(part.scaling, m)
     columns: dict[str, Any] = {
-        "task": pa.array(names, pa.string()), "coef": _lists(part.models.coef.reshape(m, r * d)),
-        "intercept": _lists(part.models.intercept),
-        **{name: pa.array(values) if values.ndim == 1 else _lists(values) for name, values in scaling.arrays.items()},
+        "task": pa.array(names, pa.string()), "intercept": _column(part.models.intercept),
+        **{name: _column(values) for name, values in scaling.arrays.items()},
     }  # fmt: skip
+    if d:  # a method that is not linear keeps parameters of its own
+        columns["coef"] = _column(part.models.coef.reshape(m, r * d))
     if part.models.kept is not None:
         columns["kept"] = pa.array(np.asarray(part.models.kept, dtype=bool))
-    columns |= {f"extra/{k}": pa.array(v) for k, v in part.models.extra.items() if v.ndim == 1}
+    columns |= {f"extra/{k}": _column(v) for k, v in part.models.extra.items() if v.ndim <= 2}
     table = pa.table(columns).replace_schema_metadata({b"scaling": json.dumps(scaling.about).encode()})
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
     return buffer.getvalue()
 
 
-def _lists(values: np.ndarray) -> Any:
+def _column(values: np.ndarray) -> Any:
     import pyarrow as pa
 
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values, dtype=np.float64).ravel()), values.shape[1])
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).ravel()), values.shape[1])
 
 
 def read_part(url: str, n_outputs: int, names: tuple[str, ...], sha256: str) -> Part:
@@ -181,7 +190,7 @@ def read_part(url: str, n_outputs: int, names: tuple[str, ...], sha256: str) -> 
     if table.column("task").to_pylist() != list(names):
         raise DataError(f"{url.rsplit('/', 1)[-1]} holds other tasks than model.json says")
     extra = {k.removeprefix("extra/"): v for k, v in values.items() if k.startswith("extra/")}
-    coef = values["coef"].reshape(m, n_outputs, -1)
+    coef = values.get("coef", np.zeros((m, 0))).reshape(m, n_outputs, -1 if "coef" in values else 0)
     return Part(Models(coef, values["intercept"].reshape(m, n_outputs), values.get("kept"), extra), scaling)
 
 

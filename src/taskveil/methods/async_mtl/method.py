@@ -16,9 +16,6 @@ Why it holds  q_t moves by the same noisy gradient (the gradients in p and q are
             guarantee depends on its own number of messages only, not on arrival order.
 Refinement  at the end the owner may refit q_t on its rows without noise. That model is protected only while its owner
             keeps it; p_t + q_t before refinement stays protected even if published. A refined q_t never enters a message.
-Paper       two l2-Laplace noises per message, nothing composed, q_t a private state, stale gradients re-applied: the claim is
-            false (docs/theory/asynchronous.md#wrong). The certificate says so, with the epsilon that would hold over all
-            messages if the sensitivity did.
 """
 
 from __future__ import annotations
@@ -49,27 +46,22 @@ class Form:
     """Which of the forms above a plan asks for."""
 
     rows: bool  # unit record: row gradients
-    paper: bool
     private: bool
     noises: int
     semi_exact: bool
 
     @property
     def own_at_task(self) -> bool:
-        return self.paper or self.semi_exact
+        return self.semi_exact
 
     @property
     def own_at_server(self) -> bool:
         return not self.own_at_task and self.noises == 1
 
-    @property
-    def inner_noise(self) -> bool:
-        return self.paper
-
     def due(self, number: int) -> tuple[str, ...]:
         """Names of the releases in a node's message number `number` (from 0)."""
         if self.noises == 2 and number % 2 == 0:
-            return ("inner",) if self.paper else ("own-gradient",)
+            return ("own-gradient",)
         if number == 0 and not self.private:
             return ("curvature", "gradient")
         return ("gradient",)
@@ -88,17 +80,17 @@ class AsyncMTL(Method):
     step : step length alpha; None: from public sizes, or from the tasks' curvatures without privacy.
     relaxation : "safeguarded", "delays" (the proved rule) or a number in (0, 1]; see relaxation.py.
     noises : 1, or 2 for the two-noise form (one noisy gradient moves q, a second one moves p).
-    first_share : two noises only: share of a message's epsilon that goes to the first noise (the paper's epsilon_1).
+    first_share : two noises only: share of a message's epsilon that goes to the first noise.
     semi_exact : solve q_t exactly at the task; None: where the unit is the task.
     refine : refit q_t at the end, for the owner's eyes only.
     budgets : epsilon of each node where they differ (a sequence in task order); a node stops at its own.
     delays : (kind, scale in seconds) of the virtual clock, or None: uniform on 0-15 ms as in the paper.
-    row_bound, model_bound : paper variant only: C1 and C3 = C4 of Lemma 1 and Theorem 3.6.
+    row_bound, model_bound : as printed only (papers/xie_2017.py): C1 and C3 = C4 of Lemma 1 and Theorem 3.6.
     tol : without privacy, stop when no message moves its column by more than this, relative to the models.
     """
 
     name: ClassVar[str] = "async"
-    variants: ClassVar[tuple[str, ...]] = ("sound", "paper")
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.xie_2017:AsyncMTL"}
     units: ClassVar[tuple[str, ...]] = ("record", "task")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local")
     schedule: ClassVar[str] = "asynchronous"
@@ -146,18 +138,12 @@ class AsyncMTL(Method):
         return PRESETS.get(self.preset)
 
     def form(self, budget: Budget) -> Form:
-        paper = budget.variant == "paper"
         rows = str(budget.unit) == "record"
-        semi_exact = not rows if self.semi_exact is None else bool(self.semi_exact)
-        return Form(rows, paper, budget.epsilon is not None, 2 if paper else self.noises, semi_exact and not paper)
+        return Form(rows, budget.epsilon is not None, self.noises, not rows if self.semi_exact is None else bool(self.semi_exact))
 
     def adjust(self, budget: Budget) -> Budget:
-        """Noise is put on every message by its own node; the paper's epsilon is per message and never composed."""
-        budget = replace(budget, aggregation="local")
-        if budget.variant != "paper" or budget.epsilon is None:
-            return budget
-        total = budget.epsilon * self.messages(budget)
-        return replace(budget, epsilon=total, delta=0.0, mechanism="l2-laplace", accountant="pure")
+        """Noise is put on every message by its own node."""
+        return replace(budget, aggregation="local")
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)
@@ -174,13 +160,15 @@ class AsyncMTL(Method):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """One node's messages. The other nodes' rows are other records, so they compose in parallel."""
         form = self.form(budget)
-        rate = self.row_rate if form.rows and form.private and not form.paper else None
         total = self.messages(budget) * form.noises
         return [
-            Request(name, number + 1, self._contribution(name, form, public), self._weight(name, form), rate)
+            Request(name, number + 1, self._contribution(name, form, public), self._weight(name, form), self._rate(form))
             for number in range(total)
             for name in form.due(number)
         ]
+
+    def _rate(self, form: Form) -> float | None:
+        return self.row_rate if form.rows and form.private else None
 
     def _weight(self, name: str, form: Form) -> float:
         """Relative share of the budget: all messages alike, the two noises of one as `first_share` says."""
@@ -200,17 +188,15 @@ class AsyncMTL(Method):
         form = self.form(plan.budget)
         return AsyncServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
 
-    def initial_step(self, public: PublicInfo, form: Form | None = None) -> float:
+    def initial_step(self, public: PublicInfo, form: Form) -> float:
         """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
         if self.step is not None:
             return float(self.step)
-        if form is not None and not form.private and not form.paper:
-            return 1e6
-        return (1.0 if form is None or form.paper else OPTIMISM) * self.step_for(typical_curvature(public))
+        return OPTIMISM * self.step_for(typical_curvature(public)) if form.private else 1e6
 
     def guesses_step(self, form: Form) -> bool:
         """Whether alpha is a guess from public sizes, which the server shortens if gradients start to turn."""
-        return self.step is None and form.private and not form.paper
+        return self.step is None and form.private
 
     def step_for(self, curvature: float) -> float:
         return float(self.step) if self.step is not None else STEP_SAFETY / max(curvature, 1e-12)
@@ -243,23 +229,6 @@ class AsyncMTL(Method):
         form = self.form(budget)
         return ("public",) if form.private and not self.refine and not form.own_at_task else ()
 
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        form = self.form(plan.budget)
-        if not (form.paper and form.private):
-            return []
-        n = self.messages(plan.budget)
-        per_message = plan.budget.epsilon / n if plan.budget.epsilon else 0.0
-        reasons = [
-            f"the paper states epsilon {per_message:g} for one message and composes nothing (its section 3.4 says that the sum "
-            f"can become meaningless and that drawing rows would lower it): {n} messages of a node sum to epsilon "
-            f"{plan.budget.epsilon:g} even if every sensitivity held",
-            "q_t is private state that is never replaced by its noisy version, so one record moves every row's gradient "
-            "in later messages beyond the claimed sensitivity",
-        ]
-        if public.kind == "regression":
-            reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
-        return reasons
-
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
         shape = (public.n_outputs, public.n_features + int(public.fit_intercept))
         if name == "curvature":
@@ -269,20 +238,9 @@ class AsyncMTL(Method):
     def _bound(self, form: Form, public: PublicInfo) -> float:
         if not form.private:
             return Contribution.unbounded
-        if form.paper:
-            return self._paper_bound(public)
         if self.clip is not None:
             return float(self.clip)
         return 0.5 * math.sqrt(typical_square(public)) if form.rows else 1.0
-
-    def _paper_bound(self, public: PublicInfo) -> float:
-        """Largest row gradient the paper assumes: C1 C2 (Lemma 1, |l'| <= C2 = 1), C1 (C1 C3 + 1) for squares (Theorem 3.6).
-
-        Replace-one then gives the paper's S_2 = 2 C1 C2 / n and, as our squared loss has a half that the paper's has not, half
-        of its 4 C1 (C1 C4 + 1) / n: the same noise against the same signal.
-        """
-        c1, c3 = self.row_bound, self.model_bound
-        return c1 * (c1 * c3 + 1) if public.kind == "regression" else c1
 
     def _row_weights(self, form: Form, public: PublicInfo) -> np.ndarray | None:
         if not form.rows:
@@ -290,8 +248,7 @@ class AsyncMTL(Method):
         sizes: Any = getattr(public, "task_rows", None)
         if sizes is None:
             raise OptionError("async with unit='record' needs the public number of rows of every task (task_rows)")
-        rate = self.row_rate if form.private and not form.paper else 1.0
-        return 1.0 / (rate * np.maximum(np.asarray(sizes, dtype=float), 1.0))
+        return 1.0 / ((self._rate(form) or 1.0) * np.maximum(np.asarray(sizes, dtype=float), 1.0))
 
 
 def typical_square(public: PublicInfo) -> float:

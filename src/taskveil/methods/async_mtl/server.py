@@ -9,15 +9,12 @@ under ARock, Peng et al. 2016; docs/theory/asynchronous.md#server):
 
 p and q share a gradient, so the joint step is below 2/L when alpha < 1/L (alpha_1 + alpha_2 < 2/L). All of it is computed from
 releases: post-processing. In the semi-exact form q_t and b_t stay at the task and only z_t moves here.
-
-variant="paper" re-applies the table S of last gradients to all columns at every arrival, P <- prox(P - alpha S) (Alg. 1); it
-diverges at steps 1/L and 0.3/L (docs/theory/asynchronous.md#wrong, e).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,11 +25,11 @@ from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
 if TYPE_CHECKING:
     from taskveil.methods.async_mtl.method import AsyncMTL, Form
 
-PER_TASK = frozenset({"shared", "own", "intercept", "inner"})
-
 
 class AsyncServer(ServerSide):
     """Arrivals in any order; `accepted` says whose messages the releases hold (axis 0 runs over those tasks)."""
+
+    shown: ClassVar[tuple[str, ...]] = ("shared", "own", "intercept")
 
     def __init__(self, method: AsyncMTL, form: Form, public: PublicInfo, step: float, row_weights: np.ndarray | None) -> None:
         self.method, self.form, self.public = method, form, public
@@ -44,14 +41,17 @@ class AsyncServer(ServerSide):
         self._prox_of: np.ndarray | None = None
 
     def start(self) -> tuple[State, Billboard]:
+        state = self.first()
+        return state, self._billboard(state)
+
+    def first(self) -> State:
         m, r, d = self.public.n_tasks, self.public.n_outputs, self.public.n_features
-        state: State = {
+        return {
             "Z": np.zeros((m * r, d)),
             "shared": np.zeros((m, r, d)),  # p_t as it was last sent to task t
             "own": np.zeros((m, r, d)),
             "own_before_prox": np.zeros((m, r, d)),
             "intercept": np.zeros((m, r)),
-            "inner": np.zeros((m, r, d)),  # noise inside the point, two-noise forms only
             "table": np.zeros((m * r, d)),  # last gradient of every task
             "version": np.zeros(1, dtype=np.int64),
             "read_at": np.zeros(m, dtype=np.int64),
@@ -60,17 +60,12 @@ class AsyncServer(ServerSide):
             "turns": np.zeros(2),  # sum and sum of squares of <g_t, last g_t> since the step was set
             "watch": self.relaxation.start(),
         }
-        return state, self._billboard(state)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         tasks = np.flatnonzero(accepted)
         if "curvature" in releases:
             self._shorten_step(state, releases["curvature"])
-        if "inner" in releases:
-            # Lemma 1: S_1 is alpha times the sensitivity of the mean gradient, and so is the noise.
-            noise = self._means(releases["inner"], tasks)[..., : self.public.n_features]
-            state["inner"][tasks] = float(state["step"][0]) * noise
-        elif "own-gradient" in releases:
+        if "own-gradient" in releases:
             self._move_own(state, tasks, self._means(releases["own-gradient"], tasks), np.ones(len(tasks)))
         else:
             self._arrive(state, tasks, self._means(releases["gradient"], tasks))
@@ -97,14 +92,10 @@ class AsyncServer(ServerSide):
         return float(state["watch"][0, 1:].sum() / state["step"][0] ** 2)
 
     def _arrive(self, state: State, tasks: np.ndarray, gradient: np.ndarray) -> None:
-        d, alpha = self.public.n_features, float(state["step"][0])
+        d = self.public.n_features
         delays = state["version"][0] - state["read_at"][tasks]
         eta = self.relaxation.eta(delays, state["watch"])
-        if self.form.paper:
-            self._reapply_table(state, tasks, gradient[..., :d])
-        else:
-            self._move_shared(state, tasks, gradient[..., :d], eta, alpha)
-            self._watch_turns(state, tasks, gradient[..., :d])
+        self._move_shared(state, tasks, gradient[..., :d], eta)
         if self.form.own_at_server:
             self._move_own(state, tasks, gradient, eta)
         state["version"] += len(tasks)
@@ -114,7 +105,8 @@ class AsyncServer(ServerSide):
         state["shared"][tasks] = self._prox_for(state).rows(rows).reshape(len(tasks), -1, d)
         state["read_at"][tasks] = state["version"][0]
 
-    def _move_shared(self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray, alpha: float) -> None:
+    def _move_shared(self, state: State, tasks: np.ndarray, g: np.ndarray, eta: np.ndarray) -> None:
+        alpha = float(state["step"][0])
         prox, rows = self._prox_for(state), self._columns(tasks)
         z = state["Z"][rows].reshape(g.shape)
         move = state["shared"][tasks] - alpha * g - z
@@ -122,13 +114,7 @@ class AsyncServer(ServerSide):
         state["Z"][rows] = z
         prox.replace(rows, z)
         self.relaxation.observe(tasks, np.square(move).sum(axis=(1, 2)), state["watch"])
-
-    def _reapply_table(self, state: State, tasks: np.ndarray, g: np.ndarray) -> None:
-        """Alg. 1, server side: all columns move by their last, stale, gradients."""
-        rows = self._columns(tasks)
-        state["table"][rows] = g.reshape(len(rows), -1)
-        P = self._prox_for(state).all()
-        state["Z"] = P - float(state["step"][0]) * state["table"]
+        self._watch_turns(state, tasks, g)
 
     def _move_own(self, state: State, tasks: np.ndarray, gradient: np.ndarray, eta: np.ndarray) -> None:
         d, alpha = self.public.n_features, float(state["step"][0])
@@ -196,5 +182,4 @@ class AsyncServer(ServerSide):
 
     def _billboard(self, state: State, accepted: np.ndarray | None = None) -> Billboard:
         """Arrays are those of the live state: a view copies the columns it needs."""
-        names = ["shared", "own", "intercept"] + (["inner"] if self.form.inner_noise else [])
-        return Billboard(int(state["version"][0]), {n: state[n] for n in names}, PER_TASK, accepted)
+        return Billboard(int(state["version"][0]), {name: state[name] for name in self.shown}, frozenset(self.shown), accepted)

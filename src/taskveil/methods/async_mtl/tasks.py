@@ -4,7 +4,6 @@ unit record   q_t is on the billboard (post-processing of releases); the message
               which the runtime samples, clips and sums. Nothing private is kept between messages.
 unit task     semi-exact (Xie et al. 2017, eq. 8): q_t = argmin L_t(p_t + q) + tau g(q) on the task's own rows, then the
               gradient of L_t at p_t + q_t, clipped as a whole. q_t never leaves the task.
-paper         q_t is a private state that starts at the task's own model and takes plain gradient steps (Alg. 1).
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ class AsyncTasks(TaskSide):
         if self.form.own_at_task:
             state["own"] = np.zeros((k, r, d))
             state["intercept"] = np.zeros((k, r))
-            if self.form.paper:  # Alg. 1: "initialise q_t using STL"
-                state["own"], state["intercept"] = self.problem.solve(np.zeros((k, r, d)))
         return state
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
@@ -51,8 +48,6 @@ class AsyncTasks(TaskSide):
         for name in self.form.due(view.round):
             if name == "curvature":
                 message[name] = self.problem.curvature()[:, None]
-            elif name == "inner":
-                message[name] = self._nothing()
             else:
                 state, message[name] = self._gradient(state, view)
         return state, message
@@ -81,27 +76,19 @@ class AsyncTasks(TaskSide):
         if self.form.own_at_task:
             state = self._update_own(state, view)
         shared, own, intercept = self._parts(state, view)
-        point = shared + own + (view["inner"] if "inner" in view else 0.0)
+        return state, self._gradient_at(shared + own, intercept)
+
+    def _gradient_at(self, point: np.ndarray, intercept: np.ndarray) -> Any:
         slopes = self.loss.derivative(self.block.scores(point, intercept), self.block.y)
         if self.block.weights is not None:
             slopes = slopes * self.block.weights[:, None]
         if self.form.rows:
-            return state, RowGradients(self._rows, slopes, self.block.offsets)
+            return RowGradients(self._rows, slopes, self.block.offsets)
         spread = slopes * self.block.row_weights[:, None]
-        return state, self.block.sums_by_task(spread[:, :, None] * self._rows[:, None, :])
-
-    def _nothing(self) -> Any:
-        """The zero message: what comes out of the release is noise alone (z1 of Alg. 1)."""
-        if self.form.rows:
-            return RowGradients(self._rows, np.zeros((len(self._rows), self.block.n_outputs)), self.block.offsets)
-        return np.zeros((self.block.n_tasks, self.block.n_outputs, self._rows.shape[1]))
+        return self.block.sums_by_task(spread[:, :, None] * self._rows[:, None, :])
 
     def _update_own(self, state: State, view: View) -> State:
-        parts = self._parts(state, view)
-        if self.form.paper:
-            own, intercept = self.problem.gradient_step(*parts, self.method.initial_step(self.public))
-        else:
-            own, intercept = self.problem.solve(*parts, iterations=STEPS_PER_MESSAGE)
+        own, intercept = self.problem.solve(*self._parts(state, view), iterations=STEPS_PER_MESSAGE)
         return {**state, "own": own, "intercept": intercept}
 
 

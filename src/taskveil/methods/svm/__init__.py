@@ -2,6 +2,5 @@
 
 method.py       options, releases, certificate          coordinator.py  the server without privacy
 tasks.py        what a participant does                 private.py      the server with noise (Moreau steps)
-masks.py        Bernoulli and Beta masks (no guarantee) paper.py        the equations as printed
-central.py      one process: sequential, local, pooled
+masks.py        Bernoulli and Beta masks (no guarantee) central.py      one process: sequential, local, pooled
 """

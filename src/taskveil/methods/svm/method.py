@@ -26,7 +26,6 @@ from taskveil.methods.svm.central import CentralTasks
 from taskveil.methods.svm.coordinator import SvmServer
 from taskveil.methods.svm.masks import MODES as MASK_MODES
 from taskveil.methods.svm.masks import Mask, parse_mask
-from taskveil.methods.svm.paper import PaperServer, PaperTasks
 from taskveil.methods.svm.private import PrivateServer, private_rounds
 from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
 from taskveil.privacy.contributions import Contribution, VectorSum
@@ -35,7 +34,6 @@ from taskveil.solvers.svm_problem import SCOPES, balanced_factors
 from taskveil.tasks.block import TaskBlock
 
 MOST_ROUNDS = 1000
-PAPER_ROUNDS = 60
 NO_GUARANTEE = (
     "un-noised updates of w: a curious server finds out which rows a participant holds. Random masks do not change that "
     "(docs/svm_masks.md); train with epsilon for a guarantee"
@@ -65,7 +63,7 @@ class Svm(Method):
         "scope": Choice(*SCOPES), "mode": Choice("federated", "sequential"), "mask_mode": Choice(*MASK_MODES),
         "coordinator": Choice("auto", "quasi-newton", "safe"),
     }  # fmt: skip
-    variants = ("sound", "paper")
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.ponomarenko_2023:Svm"}
     reference = "Ponomarenko-Timofeev et al., Multi-Task Model Personalization for Federated Supervised SVM"
 
     def __init__(
@@ -122,22 +120,16 @@ class Svm(Method):
         self.parsed_mask()
         self.loss_of(public)
         if budget.epsilon is not None:
-            self._check_private(budget)
-        if budget.variant == "paper" and public.kind == "regression" and self.C2 == 1.0:
-            raise OptionError("eq. 27 of the paper divides by 1/C2 - 1: variant='paper' has no regression at C2 = 1")
+            self._check_private()
 
-    def _check_private(self, budget: Budget) -> None:
-        if budget.variant == "paper":
-            raise OptionError(
-                "the paper's SVM has masks but no noise: variant='paper' needs epsilon=None. Use variant='sound' for a guarantee."
-            )
+    def _check_private(self) -> None:
         if self.scope == "pooled" or (self.scope == "joint" and self.mode == "sequential"):
             raise OptionError(f"scope {self.scope!r}, mode {self.mode!r} pools un-noised rows: it needs epsilon=None")
         if self.mask is not None:
             raise OptionError("a mask adds no guarantee to a private run and would only slow it down; leave mask=None")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
-        if self.central and budget.variant == "sound":
+        if self.central:
             return []
         shape = (public.n_outputs, public.n_features + self.has_intercept(public))
         rounds = range(1, self.n_rounds(public, budget) + 1)
@@ -149,8 +141,6 @@ class Svm(Method):
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
         if self.rounds is not None:
             return int(self.rounds)
-        if budget.variant == "paper":
-            return PAPER_ROUNDS
         if budget.epsilon is None:
             return MOST_ROUNDS
         return private_rounds(public, budget, public.n_features + self.has_intercept(public))
@@ -158,15 +148,11 @@ class Svm(Method):
     # ------------------------------------------------------------ sides
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        if plan.budget.variant == "paper":
-            return PaperTasks(self, block, public)
         if self.central:
             return CentralTasks(self, block, public)
         return SvmTasks(self, block, public, private=plan.budget.epsilon is not None)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        if plan.budget.variant == "paper":
-            return PaperServer(self, public)
         if self.central:
             return SilentServer()
         if plan.budget.epsilon is not None:
@@ -175,10 +161,10 @@ class Svm(Method):
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """A task that sends nothing needs the last w only: its own part follows from it and its rows."""
-        return billboards if plan.budget.variant == "paper" else billboards[-1:]
+        return billboards[-1:]
 
     def keeps_history(self, plan: Plan) -> bool:
-        return plan.budget.variant == "paper"
+        return False
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         if "shared" not in billboard.values:

@@ -187,10 +187,14 @@ def _new_engine(url: str) -> Engine:
         raise OptionError("a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; what came has no ://")
     if url.startswith(("postgresql://", "postgres://")):
         url = "postgresql+psycopg://" + url.partition("://")[2]
+    kind = url.partition(":")[0]  # the rest may hold a password
+    if kind.partition("+")[0] not in ("sqlite", "postgresql"):
+        raise OptionError(
+            f"a ledger is kept in SQLite or PostgreSQL, not {kind!r}; the URL is sqlite:///file or postgresql://host/db"
+        )
     try:
         engine = create_engine(url, pool_pre_ping=not url.startswith("sqlite"))  # a server may have been restarted
     except (ArgumentError, NoSuchModuleError, ValueError):
-        kind = url.partition(":")[0]  # the rest may hold a password
         raise OptionError(f"this {kind!r} address is no database URL; expected sqlite:///file or postgresql://host/db") from None
     except ModuleNotFoundError as error:
         raise EnvironmentMissing(f"this ledger needs the package {error.name!r}: pip install 'taskveil[postgres]'") from None

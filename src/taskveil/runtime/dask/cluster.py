@@ -1,16 +1,24 @@
-"""Which cluster: a client that is there, a scheduler by its address, or workers of this machine."""
+"""Which cluster: a client that is there, a scheduler by its address, or workers of this machine; and waiting for it.
+
+`wait` is the one place where a driver waits for workers. A scheduler without any is waited for `taskveil.wait-for-workers`
+seconds of Dask's configuration (`--wait-for-workers`, or the variable DASK_TASKVEIL__WAIT_FOR_WORKERS), one minute unless told.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from taskveil.errors import EnvironmentMissing, OptionError
 
-FAILURES = 1000  # deaths of workers that a partition survives: being killed tells nothing about its rows
-PATIENCE = "10s"
+FAILURES = 30  # deaths of workers that a partition survives: most tell nothing about its rows, so many that it is too large
+PATIENCE = "10s"  # until a scheduler answers
+WAIT = "taskveil.wait-for-workers"
+USUAL_WAIT = 60.0
+LOOK, NAP = 1.0, 0.01  # seconds between two looks whether there are workers; and whether results are
 _local: list[Any] = []  # the client of this process's own cluster
 
 
@@ -22,12 +30,72 @@ def connect(client: Any = None) -> Any:
     if not isinstance(client, str):
         if not (hasattr(client, "submit") and hasattr(client, "gather")):
             raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
-        return client
+        return with_workers(client)
     try:
-        return distributed.Client(client, timeout=PATIENCE)
+        return with_workers(distributed.Client(client, timeout=PATIENCE))
     except (OSError, ValueError, TimeoutError):
         said = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
         raise EnvironmentMissing(said) from None
+
+
+def with_workers(client: Any) -> Any:
+    """The client, once its scheduler has a worker."""
+    with cluster_errors():
+        absent = Absence()
+        while not _has_workers(client):
+            absent.goes_on()
+            time.sleep(LOOK)
+    return client
+
+
+def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:
+    """The results of all futures, in order."""
+    wait(client, futures)
+    with cluster_errors():
+        return list(client.gather(list(futures)))
+
+
+def wait(client: Any, futures: Sequence[Any], tick: Callable[[int], None] | None = None) -> None:
+    """Until all are there, or one has failed: its error is raised. `tick` is told how many have arrived."""
+    from distributed import as_completed
+
+    with cluster_errors():
+        arriving, done, absent, looked = as_completed(futures, loop=client.loop), 0, Absence(), time.monotonic()
+        while not arriving.is_empty():
+            for future in arriving.next_batch(block=False):
+                done += 1
+                if future.status in ("error", "cancelled"):
+                    future.result()
+                if tick is not None:
+                    tick(done)
+            if time.monotonic() - looked > LOOK:
+                looked = time.monotonic()
+                absent = Absence() if _has_workers(client) else absent.goes_on()
+            time.sleep(NAP)
+
+
+class Absence:
+    """For how long no worker has been there; no longer than was allowed."""
+
+    def __init__(self) -> None:
+        import dask
+
+        self.since, self.most = time.monotonic(), float(dask.config.get(WAIT, USUAL_WAIT))
+
+    def goes_on(self) -> Absence:
+        if time.monotonic() - self.since > self.most:
+            raise EnvironmentMissing(
+                f"the Dask scheduler has had no workers for {self.most:g} s: start some (`dask worker ADDRESS`), or wait longer "
+                "(--wait-for-workers). What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
+            )
+        return self
+
+
+def _has_workers(client: Any) -> bool:
+    try:
+        return bool(client.scheduler_info(n_workers=1)["workers"])
+    except (OSError, TimeoutError):
+        return False  # a scheduler that is gone: the client's futures end with that
 
 
 def _own_cluster(distributed: Any) -> Any:

@@ -18,7 +18,7 @@ from taskveil.privacy.contributions import seal_partials
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.randomness import again
 from taskveil.runtime.dask import worker
-from taskveil.runtime.dask.cluster import cluster_errors
+from taskveil.runtime.dask.cluster import cluster_errors, gathered, wait
 from taskveil.runtime.dask.worker import Common, Wanted
 from taskveil.runtime.in_process import Noisy, Schedule
 from taskveil.runtime.round import Position, Round, released
@@ -82,13 +82,13 @@ class Partitions:
 
     def _answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
         with cluster_errors():
-            states, sums = self._asked(state, board, active, wanted)
-            if self.tick is not None:
-                for done, _ in enumerate(self._completed(sums), 1):
-                    self.tick(done)
+            states, leaves = self._asked(state, board, active, wanted)
+            sums = leaves
             while len(sums) > 1:
                 sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
-            totals = sums[0].result()
+        if self.tick is not None:
+            wait(self.client, leaves, self.tick)
+        (totals,) = gathered(self.client, sums)
         return states, [seal_partials(planned.contribution, [total]) for (planned, _), total in zip(wanted, totals, strict=True)]
 
     def finish(self, state: Any, board: Billboard) -> list[Any]:
@@ -105,11 +105,6 @@ class Partitions:
             asked = None if active is None else active[first:end]
             answers.append(self._submit(worker.step, block, own, self.common, shown, asked, wanted, first))
         return [self._submit(worker.state_of, a) for a in answers], [self._submit(worker.sums_of, a) for a in answers]
-
-    def _completed(self, futures: list[Any]) -> Any:
-        from distributed import as_completed
-
-        return as_completed(futures, loop=self.client.loop)
 
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
         return self.client.submit(work, *given, pure=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.methods.alone import alone_models
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.privacy.partial_sums import Partial, joined
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
@@ -40,6 +40,8 @@ class Held:
 
 
 def _bytes(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_bytes, value.values()))
     if isinstance(value, np.ndarray):
         repeated = value.ndim > 0 and value.strides[0] == 0 and len(value) > 0
         return value.nbytes // (len(value) if repeated else 1)
@@ -87,10 +89,19 @@ def step(
     with small_matrix_threads(block.n_features):
         side = common.method.task_side(block, common.public, common.plan)
         view = board.view(np.arange(first, first + block.n_tasks)).asking(active)
-        new, message = task_step(side, side.start() if state is None else state, view)
+        new, message = _stepped(side, side.start() if state is None else state, view)
         places = range(first, first + block.n_tasks)
         clipped = [(planned, bounded(planned, message[planned.name], active, source, places)) for planned, source in wanted]
     return new, [planned.contribution.partial(one) for planned, one in clipped]
+
+
+def _stepped(side: TaskSide, state: State, view: View) -> tuple[State, Message]:
+    """task_step; sides that compute elsewhere add up there. Their states come back as arrays of this process, and change copies."""
+    if not side.adds_up:
+        return task_step(side, state, view)
+    new, wait = side.begin({name: np.array(value) for name, value in state.items()}, view)
+    message = wait()
+    return {name: np.asarray(value) for name, value in new.items()}, message
 
 
 def state_of(answer: tuple[State, list[Partial]]) -> State:

@@ -26,6 +26,7 @@ from taskveil.runtime.site import NOISE_AT_SITE
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
 START = 300.0  # seconds a busy machine may need; a process that ends is noticed at once
+HEADER = 4096  # bytes of a message beside its arrays, at most
 
 
 def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str) -> list[Path]:
@@ -98,7 +99,7 @@ def _check_room(federation: Federation, plan: Plan) -> None:
     """Refuse a plan whose messages, or billboards, are larger than the limit on messages allows."""
 
     def check(arrays: list[tuple[int, ...]]) -> None:
-        least, most = sum(8 * math.prod(shape) for shape in arrays), federation.rules.max_bytes
+        least, most = HEADER + sum(8 * math.prod(shape) for shape in arrays), federation.rules.max_bytes
         if least > most:
             raise OptionError(
                 f"federation.toml: a message of this plan has more than {least} bytes, rules.max_bytes allows {most}; use fewer "

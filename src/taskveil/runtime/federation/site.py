@@ -32,6 +32,8 @@ from taskveil.tasks.task import TaskSet
 
 CHANGED = "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
 
+OWN_LEDGER, SQLITE = "ledger.db", "sqlite:///"
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -204,7 +206,7 @@ def observer_of(federation: Federation, plan: Plan) -> str:
 
 
 def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Federation, run: str) -> Any:
-    """The site's own accounts: in the ledger it names, or in one beside its state folder; with the limits of site.toml."""
+    """The site's own accounts: in the ledger it names, or in one beside site.toml; with the limits of that file."""
     if plan.budget.epsilon is None or not plan.releases:
         return None
     observer = observer_of(federation, plan)
@@ -219,6 +221,17 @@ def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Fed
 
 
 def ledger_of(file: SiteFile) -> tuple[str, str]:
-    """Where a site's spending stands, and under which name."""
-    own = f"sqlite:///{(file.state.parent / 'ledger.db').resolve()}"
-    return file.limit.get("ledger") or own, file.limit.get("account", file.name)
+    """Where a site's spending stands, and under which name: beside site.toml, so that a new state folder is no new limit."""
+    name = file.limit.get("account", file.name)
+    if "ledger" in file.limit:
+        return _from_the_folder_of(file.path, file.limit["ledger"]), name
+    here, before = file.path.parent / OWN_LEDGER, file.state.parent / OWN_LEDGER
+    if before.exists() and not here.exists():  # version 0.1.0 kept it beside the state folder
+        raise DataError(f"{before} holds what this site spent; move it to {here}, where it now belongs. Nothing was sent.")
+    return f"sqlite:///{here}", name
+
+
+def _from_the_folder_of(file: Path, url: str) -> str:
+    """Paths of SQLite files count from site.toml, like every path in it, and not from where the command was started."""
+    place = url.removeprefix(SQLITE)
+    return url if place == url or not place or place == ":memory:" else f"{SQLITE}{(file.parent / place).resolve()}"

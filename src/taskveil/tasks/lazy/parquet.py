@@ -133,12 +133,14 @@ def _files(source: str) -> list[str]:
     try:
         fs, path = fsspec.core.url_to_fs(source)
     except (ImportError, ValueError) as error:
-        raise EnvironmentMissing(f"cannot reach {source!r}: {error}") from None
+        raise EnvironmentMissing(f"cannot reach {without_secrets(source)!r}: {error}") from None
     if fs.isdir(path):
         path = path.rstrip("/") + "/*.parquet"
-    found = sorted(fs.glob(path)) if any(c in path for c in "*?[") else [path] * fs.exists(path)
+    found = [path] if fs.exists(path) else sorted(fs.glob(path)) if any(c in path for c in "*?[") else []
     if not found:
-        raise DataError(f"there is no Parquet file {source!r}; give a folder, a pattern like 'folder/*.parquet', or a file")
+        raise DataError(
+            f"there is no Parquet file {without_secrets(source)!r}; give a folder, a pattern like 'folder/*.parquet', or a file"
+        )
     return [fs.unstrip_protocol(p) for p in found]
 
 
@@ -155,7 +157,7 @@ def _same_schema(urls: list[str]) -> Any:
         elif schema.names != first.names:
             odd = sorted(set(schema.names) ^ set(first.names)) or ["the same columns in another order"]
             raise DataError(f"{_name(url)} has other columns than {_name(urls[0])} ({odd[0]}); all files need the same columns")
-        elif schema != first:
+        elif schema.types != first.types:
             odd = next(n for n in first.names if schema.field(n).type != first.field(n).type)
             here, there = _name(url), _name(urls[0])
             raise DataError(f"the column {odd!r} has another type in {here} than in {there}; write it alike in all files")
@@ -192,7 +194,16 @@ def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
 
 
 def _name(url: str) -> str:
-    return url.rsplit("/", 1)[-1]
+    return without_secrets(url).rsplit("/", 1)[-1]
+
+
+def without_secrets(url: str) -> str:
+    """An address as it may be shown: without what follows its question mark, and without a name and password before its host."""
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return url
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path.partition('?')[0]}"
 
 
 def _fsspec() -> Any:

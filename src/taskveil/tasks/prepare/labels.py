@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from taskveil.tasks.task import TaskSet
 
-__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "stand_ins", "target_values"]
+__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "missing_targets", "stand_ins", "target_values"]
 
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
@@ -65,6 +65,19 @@ def _is_missing(value: Any) -> bool:
     if isinstance(value, (float, np.floating)):
         return bool(np.isnan(value))
     return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported for it
+
+
+def missing_targets(y: np.ndarray) -> np.ndarray:
+    """Which rows (N,) of a target have none; of several columns (event and time), not all of them."""
+    if y.dtype.names is not None:
+        return np.logical_or.reduce([missing_targets(y[name]) for name in y.dtype.names])
+    if y.dtype.kind == "f":
+        missing = np.isnan(y)
+    elif y.dtype.kind in "OUS":
+        missing = np.asarray([_is_missing(v) for v in y.ravel().tolist()], dtype=bool).reshape(y.shape)
+    else:
+        missing = np.zeros(y.shape, dtype=bool)
+    return missing if missing.ndim == 1 else missing.any(axis=1)
 
 
 def filled_targets(column: pd.Series) -> np.ndarray:

@@ -21,7 +21,10 @@ EVENT_AND_TIME = "a survival target is (event, time): a structured array as in s
 
 
 def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
-    """One signed time per row (N,). What cannot be used is an error, or NaN where `silent` (its task is then set aside)."""
+    """One signed time per row (N,); NaN where event or time is missing.
+
+    What cannot be used is an error, or infinite where `silent`: its task is then set aside.
+    """
     try:
         happened, t = np.asarray(event, dtype=np.float64), np.asarray(time, dtype=np.float64)
     except (TypeError, ValueError):
@@ -29,14 +32,16 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
     if happened.shape != t.shape or t.ndim != 1:
         raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
     with np.errstate(invalid="ignore"):
-        known, usable = np.isin(happened, (0.0, 1.0)), (t >= 0.0) & (t <= HUGE)
+        missing = np.isnan(happened) | np.isnan(t)
+        known, usable = np.isin(happened, (0.0, 1.0)) | missing, (t >= 0.0) & (t <= HUGE) | missing
     if not silent:
         if not known.all():
             raise DataError(f"the event must be 0 or 1 (or true and false) in every row: 1 where it was seen; {EVENT_AND_TIME}.")
         if not usable.all():
             raise DataError("times must be finite numbers that are not negative, in every row.")
     t = np.maximum(t, FIRST)
-    return np.where(known & usable, np.where(happened == 1.0, t, -t), np.nan)
+    signed = np.where(missing, np.nan, np.where(happened == 1.0, t, -t))
+    return np.where(known & usable, signed, np.inf)
 
 
 def survival_target(y: Any, silent: bool = False) -> np.ndarray:
@@ -61,4 +66,4 @@ def within_horizon(y: np.ndarray, bounds: PublicBounds | None) -> np.ndarray:
     if bounds is None or bounds.target is None:
         return y
     horizon = bounds.target[1]
-    return np.where(np.abs(y) > horizon, -horizon, y)
+    return np.where(np.isfinite(y) & (np.abs(y) > horizon), -horizon, y)

@@ -1,4 +1,4 @@
-"""`variant="paper"`: the equations as printed, to reproduce and to show what they do.
+"""Federated multi-task SVM as printed (Ponomarenko-Timofeev et al.): Algorithm 1, to reproduce and to show what it does.
 
     classification   eq. 32      h = y (1 - y x'(w + v)) / |x|^2 for all rows at once: no box 0 <= a <= C1, no (1 + 1/C2)
     regression       eq. 27      h = -(x'(v - w) - y + e) / (|x|^2 (1/C2 - 1)): wrong sign, divides by zero at C2 = 1
@@ -9,7 +9,7 @@ This is Algorithm 1 as boxed. Section 4 reads differently (one row after the oth
 adds dw to its w: `experiments/ponomarenko_2023/readings.py` runs all four readings. A participant whose update was late restarts
 from the new w and its own, unrolled v_k (section 3.1).
 
-The sound variant says what is right (docs/theory/svm.md#wrong). Where the iteration diverges this variant says so (CheckFailed)
+What is right: methods/svm (docs/theory/svm.md#wrong). Where the iteration diverges a run says so (CheckFailed)
 and returns no model: checks gave an objective of 1.6e6 against 28.1 (eq. 27) and a relative error of 2,800 after 60 epochs.
 There is no privacy mechanism in the paper; the certificate says "none".
 """
@@ -17,21 +17,52 @@ There is no privacy mechanism in the paper; the certificate says "none".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.errors import CheckFailed
+from taskveil.errors import CheckFailed, OptionError
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.svm import method
 from taskveil.methods.svm.masks import mask_source
 from taskveil.methods.svm.tasks import FIGURES, UPDATE, make_problems
+from taskveil.privacy.plan import Budget, Plan
 from taskveil.solvers.svm_problem import SvmProblem
 from taskveil.tasks.block import TaskBlock
 
-if TYPE_CHECKING:
-    from taskveil.methods.svm.method import Svm
-
+ROUNDS = 60
 TOO_LARGE = 10.0  # times the objective of the zero model
+
+
+class Svm(method.Svm):
+    """Masks, but no noise."""
+
+    variants = ("paper",)
+    central = False  # every scope is Algorithm 1
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        if public.kind == "regression" and self.C2 == 1.0:
+            raise OptionError("eq. 27 of the paper divides by 1/C2 - 1: variant='paper' has no regression at C2 = 1")
+
+    def _check_private(self) -> None:
+        raise OptionError(
+            "the paper's SVM has masks but no noise: variant='paper' needs epsilon=None. Use variant='sound' for a guarantee."
+        )
+
+    def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        return ROUNDS if self.rounds is None else int(self.rounds)
+
+    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
+        return PaperTasks(self, block, public)
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
+        return PaperServer(self, public)
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        return billboards
+
+    def keeps_history(self, plan: Plan) -> bool:
+        return True
 
 
 class PaperTasks(TaskSide):

@@ -1,0 +1,104 @@
+"""Private mean-regularised learning as printed (Hu, Wu, Smith 2023, Algorithm 1), and the baselines of its figures.
+
+    cohorts   exactly min(m, 100) tasks, drawn anew each round; sums are divided by that number
+    work      explicit steps; every task starts at w^0; no update is scaled by what noise left of it
+
+Its epsilon is computed as if cohorts were Poisson. With a fixed size m - 1 colluders know whether task i was drawn, so nothing is
+amplified: the claim is printed with holds = false and the true epsilon beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from taskveil.errors import OptionError
+from taskveil.methods import clustered_mean, fedavg, fedprox, neural_mean
+from taskveil.methods.base import PublicInfo, State
+from taskveil.methods.neural import POISSON, NeuralMethod
+from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
+from taskveil.privacy.accountants import best_epsilon
+from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
+from taskveil.privacy.plan import Budget, Plan
+from taskveil.privacy.units import Neighbours
+
+COHORT = 100
+
+
+class PrintedTasks(NeuralTasks):
+    def start(self) -> State:
+        """w_k^0: every client remembers the data-independent start."""
+        state = super().start()
+        if self.method.work_start != "own":
+            return state
+        models: Any = state["models"]
+        models = np.asarray(models) + self.first if isinstance(models, np.ndarray) else models + self.first
+        return {"models": models, "started": ~state["started"]}
+
+
+class PrintedServer(NeuralServer):
+    def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:
+        return sums
+
+
+class Printed(NeuralMethod):
+    """Cohorts of a fixed size."""
+
+    variants = ("paper",)
+    tasks, server = PrintedTasks, PrintedServer
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        if self.participations is not None:
+            raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
+
+    def cohort_size(self, public: PublicInfo) -> int:
+        return min(public.n_tasks, COHORT)
+
+    def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
+        return self.cohort_size(public) / public.n_tasks
+
+    def work(self, plan: Plan, public: PublicInfo) -> Any:
+        return replace(super().work(plan, public), explicit=True)
+
+    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+        return [said for said in super().assumptions(public, plan) if said != POISSON]
+
+    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
+        if not any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
+            return []
+        true, _ = true_epsilon_of_fixed_cohorts(plan)
+        return [
+            f"the claim treats cohorts of exactly {self.cohort_size(public)} tasks as Poisson samples; colluding tasks that "
+            f"count their own participations learn who was drawn, so nothing is amplified: the same noise gives epsilon "
+            f"{true:.3g} at delta {plan.budget.delta:.3g} for a task that takes part in every round"
+        ]
+
+
+class Mean(Printed, neural_mean.NeuralMean):
+    pass
+
+
+class ClusteredMean(Printed, clustered_mean.ClusteredMean):
+    pass
+
+
+class FedAvg(Printed, fedavg.FedAvg):
+    pass
+
+
+class FedProx(Printed, fedprox.FedProx):
+    pass
+
+
+def true_epsilon_of_fixed_cohorts(plan: Plan) -> tuple[float, str]:
+    """Epsilon of the plan's noise when the observer knows every cohort: one plain Gaussian release per round."""
+    factor = 1.0 if plan.budget.neighbours is Neighbours.ADD_REMOVE else 2.0
+    charges = []
+    for planned in plan.releases:
+        event: Any = planned.event
+        relative = event.noise_multiplier / (factor if isinstance(event, SampledGaussianEvent) else 1.0)
+        charges.append(Charge(GaussianEvent(relative)))
+    return best_epsilon(charges, plan.budget.delta)

@@ -1,0 +1,188 @@
+"""Trouble around a run over partitions: full disks, killed writers, two drivers, folders that were used before, other data."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.support.partitions import FEATURES, cluster, table, written
+from tests.support.require import require
+from tests.support.wrong import one_line
+
+import taskveil as tv
+from taskveil import methods
+from taskveil.cli.main import run
+from taskveil.errors import DataError
+from taskveil.privacy.ledger import Book, Key
+from taskveil.report import report_folder, write_report
+from taskveil.report.audience import Audience
+
+COLUMNS = {"task": "task", "target": "y"}
+OPTIONS = {"epsilon": 2.0, "delta": 1e-3, "insecure_noise_seed": 3}
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A scheduler with an address and two workers, all threads of this process."""
+    require("dask")
+    with cluster(processes=False, protocol="tcp://") as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return written(table(), tmp_path_factory.mktemp("table"))
+
+
+def fitted(client, folder, name="mean", **more):
+    tasks = tv.load_tasks(folder, **COLUMNS, lazy=True, partitions=3)
+    return tv.TaskRegressor(name, runtime="dask", client=client, **{**OPTIONS, **more}).fit(tasks)
+
+
+def command(capfd, *words) -> tuple[int, str]:
+    """Exit code and words of a command."""
+    with pytest.raises(SystemExit) as ended:
+        run([str(word) for word in words])
+    return int(ended.value.code or 0), capfd.readouterr().err
+
+
+def fit_words(folder, client, out, *more) -> list:
+    words = ["fit", folder, "--task", "task", "--target", "y", "--method", "mean", "--engine", f"dask:{client.scheduler.address}"]
+    return [*words, "-o", out, *more]
+
+
+def refused(code: int, said: str, words: str) -> None:
+    last = words.strip().splitlines()[-1]
+    assert said in last and "Traceback" not in words, words
+    one_line(last)
+    assert code
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_a_disk_that_is_full_at_the_end_loses_no_models_and_charges_nothing_twice(client, folder, tmp_path, capfd):
+    """Releases are paid for when models cannot be written; `--resume` writes them later and asks for no more."""
+    url, out = f"sqlite:///{tmp_path / 'budget.db'}", tmp_path / "model"
+    book = Book(url)
+    book.set_limit(Key("wards"), 1.0, 1e-5)
+    full = out / "parts" / "part-00001.parquet"
+
+    def fill(*_):
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.symlink_to("/dev/full")
+
+    filling = threading.Thread(target=_once, args=(lambda: (out / "run" / "plan.json").exists(), fill))
+    filling.start()
+    code, words = command(capfd, *fit_words(folder, client, out, "--ledger", url, "--account", "wards"))
+    filling.join()
+    assert code == 4
+    refused(code, "No space left", words)
+    spent = book.spent(Key("wards"))
+    full.unlink()
+    code, words = command(capfd, "fit", "--resume", out)
+    assert code == 0, words
+    assert book.spent(Key("wards")) == spent and spent[0] > 0
+    assert np.isfinite(tv.load(out).coef_.compute()).all()
+    book.close()
+
+
+def _once(there, do) -> None:
+    end = time.monotonic() + 60
+    while not there() and time.monotonic() < end:
+        time.sleep(0.005)
+    do()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_read(client, folder, tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    code, words = command(capfd, *fit_words(folder, client, tmp_path / "file" / "model"))
+    refused(code, "Not a directory", words)
+    code, words = command(capfd, *fit_words(folder, client, "s3://bucket/model"))
+    refused(code, "folder of this machine", words)
+    assert "reading" not in words
+
+
+def test_figures_of_an_older_run_do_not_stay_beside_new_models(client, folder, tmp_path):
+    """The twin: with the run they belong to, they are on the page."""
+    owner = Audience("owner", "site-20")
+    first = fitted(client, folder, "subspace", epsilon=8.0)
+    first.save(tmp_path / "model")
+    write_report(first, tmp_path / "model")
+    assert "no estimate of the gain" not in report_folder(tmp_path / "model", owner).read_text()
+    fitted(client, folder, "subspace", epsilon=9.0).save(tmp_path / "model")
+    assert "no estimate of the gain" in report_folder(tmp_path / "model", owner).read_text()
+
+
+@pytest.mark.parametrize(("more", "measured"), [((), True), (("--no-gain",), False)])
+def test_what_sharing_brought_is_measured_unless_told_otherwise(more, measured, client, folder, tmp_path, capfd):
+    code, words = command(capfd, *fit_words(folder, client, tmp_path / "model", *more))
+    assert code == 0, words
+    assert bool(list((tmp_path / "model" / "parts").glob("gain-*"))) is measured
+    assert (tmp_path / "model" / "report.html").exists()
+
+
+def test_options_of_the_engine_without_it_are_refused(folder, capfd):
+    for more in (["--no-gain"], ["--wait-for-workers", "5"]):
+        code, words = command(capfd, "fit", folder / "part-0.parquet", "--task", "task", "--target", "y", *more)
+        assert code == 2
+        refused(code, "goes with --engine", words)
+
+
+# ---------------------------------------------------------------- resume
+
+HOLD = "import fcntl, sys, time; f = open(sys.argv[1], 'ab'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); time.sleep(99)"
+
+
+def test_a_second_driver_in_one_run_folder_is_refused(client, folder, tmp_path):
+    """The twin: once the first is gone, however it went, the folder is free."""
+    (tmp_path / "run").mkdir()
+    other = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path / "run" / "lock")], stdout=subprocess.PIPE)
+    assert other.stdout is not None and other.stdout.read(1)
+    with pytest.raises(DataError, match="in use by another process"):
+        fitted(client, folder, run_dir=tmp_path / "run")
+    assert not (tmp_path / "run" / "plan.json").exists()
+    other.kill()
+    other.wait()
+    fitted(client, folder, run_dir=tmp_path / "run")
+
+
+def test_a_run_is_resumed_with_its_own_rows_and_options_only(client, folder, tmp_path):
+    fitted(client, folder, run_dir=tmp_path / "run")
+    with pytest.raises(DataError, match="another plan"):
+        fitted(client, folder, run_dir=tmp_path / "run", epsilon=1.0)
+    frame = table()
+    frame.loc[0, FEATURES[0]] += 1.0
+    with pytest.raises(DataError, match="other rows"):
+        fitted(client, written(frame, tmp_path / "other"), run_dir=tmp_path / "run")
+
+
+@pytest.mark.kills
+@pytest.mark.engine
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_a_worker_killed_while_it_writes_models_leaves_whole_ones(folder, tmp_path):
+    """The writer hangs on a pipe that stands where its file should be, and is killed there."""
+    require("dask")
+    here = tv.TaskRegressor(methods.get("mean"), **OPTIONS).fit(tv.load_tasks(table(), **COLUMNS))
+    with cluster(n_workers=2) as client:
+        there, pipe = fitted(client, folder, methods.get("mean")), tmp_path / "model" / "parts" / "part-00001.parquet"
+        pipe.parent.mkdir(parents=True)
+        os.mkfifo(pipe)
+
+        def kill() -> None:
+            pids, busy = client.run(os.getpid), [address for address, keys in client.processing().items() if keys]
+            pipe.unlink()
+            os.kill(pids[busy[0]], signal.SIGKILL)
+
+        killer = threading.Thread(target=_once, args=(lambda: len(list(pipe.parent.iterdir())) == 3, kill))
+        killer.start()
+        there.save(tmp_path / "model")
+        killer.join()
+    np.testing.assert_array_equal(tv.load(tmp_path / "model").coef_.compute(), here.coef_)
