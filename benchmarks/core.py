@@ -8,10 +8,10 @@ import sys
 import time
 
 import numpy as np
+from tests.support import proximal_gradient as pg
 
 from benchmarks.timing import measured, take_turns, take_turns_with_processor, unavailable
 from taskveil.losses import LOSSES
-from taskveil.solvers import proximal_gradient as pg
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.solvers.centred import SmoothPart
 from taskveil.solvers.curvature import EVERY, WAIT

@@ -9,10 +9,10 @@ import numpy as np
 from experiments.common import Result, below, computed, near, not_above, positive
 from experiments.ponomarenko_2023 import accuracy, attack, complexity, convergence, private, readings, reconstruction
 from experiments.ponomarenko_2023.clock import HAR, epoch_times, printed
+from experiments.ponomarenko_2023.compute_times import benchmark_waiting_time
 from experiments.ponomarenko_2023.data import har_split, synthetic_regression
 from experiments.ponomarenko_2023.words import PAPER, as_printed, listed, printed_words
 from taskveil.estimators.metrics import evaluate
-from taskveil.runtime.stragglers import benchmark_waiting_time
 
 
 def synthetic(quick: bool, seed: int) -> Result:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.ponomarenko_2023.accuracy import mean_r2
+from experiments.ponomarenko_2023.compute_times import ComputeTimes, heterogeneous_hardware
 from experiments.ponomarenko_2023.data import Split
 from experiments.ponomarenko_2023.waiting_rounds import StragglerRecord, run_with_stragglers
 from taskveil.estimators.metrics import evaluate
@@ -16,7 +17,6 @@ from taskveil.methods.svm.method import Svm
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime.run import Run
-from taskveil.runtime.stragglers import ComputeTimes, heterogeneous_hardware
 from taskveil.tasks.block import TaskBlock
 
 NONE = Budget(epsilon=None, delta=1e-5)

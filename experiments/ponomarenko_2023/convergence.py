@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from experiments.ponomarenko_2023.clock import HAR, epoch_times, quality, run, sides
+from experiments.ponomarenko_2023.compute_times import ComputeTimes, waiting_time
 from experiments.ponomarenko_2023.data import Split, har_split
 from taskveil.methods.svm.method import Svm
 from taskveil.methods.svm.tasks import make_problems, settle
-from taskveil.runtime.stragglers import ComputeTimes, waiting_time
 from taskveil.solvers.sequential_svm import solve_sequential
 
 CONSTANTS = ((0.03, 5.0), (0.003, 1.0), (0.01, 2.0), (0.1, 10.0), (0.03, 30.0), (0.1, 0.5))

@@ -9,9 +9,9 @@ import numpy as np
 
 from experiments.common import Check, below, not_above
 from experiments.ponomarenko_2023.clock import HAR, REGRESSION, curve, epoch_times
+from experiments.ponomarenko_2023.compute_times import waiting_time
 from experiments.ponomarenko_2023.data import Split, har_split, synthetic_regression
 from taskveil.methods.svm.method import Svm
-from taskveil.runtime.stragglers import waiting_time
 
 ALL = "All"
 LEVEL = 0.99  # "converged": this share of what waiting for all reaches in the end

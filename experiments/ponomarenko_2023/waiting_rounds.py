@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.ponomarenko_2023.compute_times import ComputeTimes
 from taskveil.methods.base import Billboard, Models, State, TaskSide, View
 from taskveil.runtime.round import Round, released
 from taskveil.runtime.run import Run
-from taskveil.runtime.stragglers import ComputeTimes
 from taskveil.tasks.block import TaskBlock
 
 Watcher = Callable[[TaskSide, State, View], Any]

@@ -14,8 +14,8 @@ from typing import Any
 from taskveil.audits.mechanisms import audit_mechanism
 from taskveil.audits.methods import audit_estimator
 from taskveil.audits.result import AuditResult
-from taskveil.audits.resumed import audit_resume
 from tests.support import audit_faults as faults
+from tests.support.resumed_audit import audit_resume
 
 Audit = Callable[[int], AuditResult]  # seed -> result
 

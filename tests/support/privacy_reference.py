@@ -60,3 +60,15 @@ def two_sided_wishart_log_density_2x2(Z: np.ndarray, c: float, points: int = 600
     x, y = (max(a, 0.0) + u)[:, None], (max(b, 0.0) + u)[None, :]
     width = 2 * np.minimum(np.sqrt(x * y), np.sqrt((x - a) * (y - b)))
     return math.log(float((width * weight * weight).sum()) * c * c) + ((a + b) / 2 - max(a, 0) - max(b, 0)) / c
+
+
+def kairouz_divergence(orders: np.ndarray, share_variance: float, shares: int, l1: float, l2: float, size: int) -> np.ndarray:
+    """Renyi divergence of discrete Gaussian shares: Kairouz, Liu, Steinke 2021, Prop. 14; to compare with."""
+    k = np.arange(1, shares)
+    tau = 10 * float(np.exp(-2 * math.pi**2 * share_variance * k / (k + 1)).sum())
+    scale = math.sqrt(shares * share_variance)
+    a, b = l2 / scale, l1 / scale
+    constant = orders / 2 * a**2 + tau * size
+    crossed = orders / 2 * (a**2 + 2 * b * tau + tau**2 * size)
+    rooted = orders / 2 * (a + math.sqrt(size) * tau) ** 2
+    return np.asarray(np.minimum(np.minimum(constant, crossed), rooted))

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.centred import SmoothPart
-from taskveil.solvers.proximal_gradient import Problem, duality_gap, run, without_momentum
-from taskveil.structures.relationship import FixedRelationship, Relationship
+from taskveil.structures.relationship import Relationship
 from taskveil.tasks.block import TaskBlock
+from tests.support.fixed_relationship import FixedRelationship
+from tests.support.proximal_gradient import Problem, duality_gap, run, without_momentum
 
 Array = NDArray[np.floating]
 FIRST_SHARE = 0.1  # of the trace, given to every direction of Omega in round 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from experiments.ponomarenko_2023.compute_times import ComputeTimes
 from experiments.ponomarenko_2023.waiting_rounds import StragglerRecord, run_with_stragglers
 
 from taskveil.methods.base import Method, PublicInfo
@@ -11,7 +12,6 @@ from taskveil.methods.svm.tasks import make_problems
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime.run import Run
-from taskveil.runtime.stragglers import ComputeTimes
 from taskveil.solvers.sequential_svm import solve_sequential
 from taskveil.tasks.block import TaskBlock
 

@@ -163,13 +163,3 @@ def negative_binomial_gamma(mean: float, shape: float) -> float:
     from scipy.optimize import brentq
 
     return float(brentq(excess, low, high, xtol=1e-15)) * (1 - 1e-12)
-
-
-def record_budget_for_task(epsilon: float, delta: float, n_records: int) -> tuple[float, float]:
-    """Per-record budget that gives (epsilon, delta) for a whole task of `n_records` rows: MP-MTL Prop. 3.
-
-    Run at (eps/n, delta/(n e^eps)); `n_records` is declared, an upper bound on every task's rows.
-    """
-    if n_records < 1:
-        raise OptionError(f"n_records must be at least 1; got {n_records!r}")
-    return epsilon / n_records, delta / (n_records * math.exp(epsilon))

@@ -101,18 +101,6 @@ def skellam_divergence(orders: FloatArray, variance: float, l1: float, l2: float
     return np.asarray(orders * l2**2 / (2 * variance) + extra)
 
 
-def kairouz_divergence(orders: FloatArray, share_variance: float, shares: int, l1: float, l2: float, size: int) -> FloatArray:
-    """Renyi divergence of discrete Gaussian shares: Kairouz, Liu, Steinke 2021, Prop. 14; to compare with."""
-    k = np.arange(1, shares)
-    tau = 10 * float(np.exp(-2 * math.pi**2 * share_variance * k / (k + 1)).sum())
-    scale = math.sqrt(shares * share_variance)
-    a, b = l2 / scale, l1 / scale
-    constant = orders / 2 * a**2 + tau * size
-    crossed = orders / 2 * (a**2 + 2 * b * tau + tau**2 * size)
-    rooted = orders / 2 * (a + math.sqrt(size) * tau) ** 2
-    return np.asarray(np.minimum(np.minimum(constant, crossed), rooted))
-
-
 def theta_error(variance: float) -> float:
     """k(v) of the module docstring."""
     return 2.01 * math.exp(-2 * math.pi**2 * variance)

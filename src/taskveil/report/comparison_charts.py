@@ -14,7 +14,6 @@ def curves(run: Run) -> list[Chart]:
     if run.comparison is None:
         return []
     rows, metric = run.comparison["results"], run.comparison["metric"]
-    traces: list[dict[str, Any]] = []
     shapes, labels = [], []
     lines: dict[tuple[str, str], list[Any]] = {}
     for r in rows:
@@ -24,28 +23,7 @@ def curves(run: Run) -> list[Chart]:
             labels.append(label)
         else:
             lines.setdefault((r["method"], r["variant"]), []).append(r)
-    for (method, variant), found in lines.items():
-        found = sorted(found, key=lambda r: r["epsilon"])
-        colour = COLOURS[len(traces) % len(COLOURS)]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers",
-                "name": method if variant == "sound" else f"{method} ({variant})",
-                "x": [r["epsilon"] for r in found],
-                "y": [r["mean"] for r in found],
-                "error_y": {
-                    "type": "data",
-                    "array": [r["std"] for r in found],
-                    "color": colour,
-                    "thickness": 1.5,
-                    "width": 5,
-                },
-                "line": {"color": colour, "width": 2.5},
-                "marker": {"size": 9, "color": colour},
-                "hovertemplate": "epsilon %{x:g}: %{y:.4f} ± %{error_y.array:.4f}<extra>%{fullData.name}</extra>",
-            }
-        )
+    traces = [_line(named, found, COLOURS[i % len(COLOURS)]) for i, (named, found) in enumerate(lines.items())]
     epsilons = sorted({r["epsilon"] for r in rows if r["epsilon"] is not None})
     if not traces:
         return []
@@ -73,6 +51,24 @@ def curves(run: Run) -> list[Chart]:
             True,
         )
     ]
+
+
+def _line(named: tuple[str, str], found: list[dict[str, Any]], colour: str) -> dict[str, Any]:
+    """One method: its mean over epsilon, with bars."""
+    method, variant = named
+    found = sorted(found, key=lambda r: r["epsilon"])
+    bars = {"type": "data", "array": [r["std"] for r in found], "color": colour, "thickness": 1.5, "width": 5}
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": method if variant == "sound" else f"{method} ({variant})",
+        "x": [r["epsilon"] for r in found],
+        "y": [r["mean"] for r in found],
+        "error_y": bars,
+        "line": {"color": colour, "width": 2.5},
+        "marker": {"size": 9, "color": colour},
+        "hovertemplate": "epsilon %{x:g}: %{y:.4f} ± %{error_y.array:.4f}<extra>%{fullData.name}</extra>",
+    }
 
 
 def _note(repeats: int) -> str:

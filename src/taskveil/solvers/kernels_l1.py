@@ -100,7 +100,7 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
             size += abs(w[j])
             inner += G[j] * w[j]
         objective = fit + strength * size
-        # Duality gap, as in solvers/proximal_gradient.py.
+        # Duality gap.
         a = 1.0 if biggest <= strength else strength / biggest
         gap = objective + a * (inner + gc * c - fit) + abs(gc) * (1.0 + abs(c))
         if gap <= tol * objective:

@@ -35,13 +35,13 @@ def test_a_learnt_relationship_is_a_scaled_square_root():
 
 
 def test_a_slow_node_does_less_work_and_nobody_is_dropped():
+    from experiments.ponomarenko_2023.compute_times import ComputeTimes
     from experiments.ponomarenko_2023.waiting_rounds import run_with_stragglers
     from tests.support.svm_runs import NO_PRIVACY, public_of
 
     from taskveil.privacy.plan import make_plan
     from taskveil.privacy.randomness import insecure_seeded_noise
     from taskveil.runtime.run import Run
-    from taskveil.runtime.stragglers import ComputeTimes
 
     block, method = related_block(n_tasks=4, rows=50), Mocha(rounds=3)
     public = public_of(block)

@@ -11,7 +11,7 @@ from taskveil.privacy.accountants import ACCOUNTANTS
 from taskveil.privacy.accountants.kairouz import composition_bound
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import CappedEvent, Charge, PureEvent, SelectEvent
-from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu, record_budget_for_task
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu
 from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.mechanisms.laplace import Laplace
 from taskveil.privacy.randomness import grid
@@ -38,11 +38,6 @@ def test_noise_and_epsilon_are_rounded_to_the_safe_side(epsilon, delta):
     assert gaussian_delta(epsilon, mu) <= delta < gaussian_delta(epsilon, mu * (1 + 1e-9))
     back = gaussian_epsilon(delta, mu)
     assert gaussian_delta(back, mu) <= delta and back == pytest.approx(epsilon, rel=1e-8)
-
-
-def test_a_group_of_records_shares_its_budget():
-    """MP-MTL Prop. 3: (epsilon / n, delta / (n e^epsilon))."""
-    assert record_budget_for_task(1.0, 1e-5, 10) == pytest.approx((0.1, 1e-6 / math.e))
 
 
 def test_failures_beyond_delta_leave_nothing_certified():

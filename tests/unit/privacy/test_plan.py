@@ -14,7 +14,7 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, TaskGram, VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, SampledGaussianEvent
-from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu, record_budget_for_task
+from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.schedules import geometric, largest_base_epsilon, power, uniform
 
@@ -235,12 +235,6 @@ def test_a_search_ends_on_the_feasible_side_even_for_awkward_functions():
     ):
         c = largest_feasible(f, 1.0, 1e-6, tolerance=1e-9)
         assert f(c) <= 1.0 < f(c * 1.001)
-
-
-def test_prop_3_divides_the_budget_among_the_records_of_a_task():
-    assert record_budget_for_task(1.0, 1e-3, 10) == (0.1, pytest.approx(1e-3 / (10 * math.e)))
-    with pytest.raises(OptionError, match="n_records"):
-        record_budget_for_task(1.0, 1e-3, 0)
 
 
 def test_pure_releases_use_the_best_of_the_valid_accountants():

@@ -170,7 +170,6 @@ ACCOUNTING = {
     "delta": (lambda: guarantees.check_delta(1.0), OptionError, "delta must be"),
     "new delta": (lambda: guarantees.check_new_delta(0.5), OptionError, "nothing is promised"),
     "mu without delta": (lambda: guarantees.gaussian_mu(1.0, 0.0), OptionError, "delta > 0"),
-    "no records": (lambda: guarantees.record_budget_for_task(1.0, 1e-5, 0), OptionError, "n_records"),
     "target missed": (lambda: calibrate.verify_target([Charge(PureEvent(2.0))], 1.0, 0.0), OptionError, "above its target"),
     "Q": (lambda: schedules.geometric(3, 0.0), OptionError, "Q must be"),
     "weights": (lambda: schedules.largest_base_epsilon([1.0, -1.0], 1.0, 1e-5), OptionError, "weights"),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.support.privacy_reference import kairouz_divergence
 
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.event_table import event_from_dict
@@ -16,7 +17,6 @@ from taskveil.privacy.secure_events import (
     SharedGaussianEvent,
     SharedSkellamEvent,
     gaussian_share_distance,
-    kairouz_divergence,
     skellam_divergence,
     theta_error,
 )

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.svm_runs import related_block, run
-
-from taskveil.errors import OptionError
-from taskveil.methods.svm.method import Svm
-from taskveil.runtime.run import Run
-from taskveil.runtime.stragglers import (
+from experiments.ponomarenko_2023.compute_times import (
     SHARES,
     ComputeTimes,
-    agreed_waiting_time,
-    benchmark_seconds,
     benchmark_waiting_time,
     fit_compute_times,
     heterogeneous_hardware,
     waiting_time,
 )
+from tests.support.svm_runs import related_block, run
+
+from taskveil.errors import OptionError
+from taskveil.methods.svm.method import Svm
+from taskveil.runtime.run import Run
+from taskveil.runtime.stragglers import agreed_waiting_time, benchmark_seconds
 
 ROWS = np.linspace(100, 300, 20)
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso, MultiTaskLasso
+from tests.support import proximal_gradient as pg
 from tests.support.blocks import equal_block, make_block
 from tests.support.certificates import bounds
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
-from taskveil.solvers import proximal_gradient as pg
 from taskveil.solvers.centred import SmoothPart
 from taskveil.structures import STRUCTURES
 
