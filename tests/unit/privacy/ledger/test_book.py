@@ -285,6 +285,14 @@ def test_an_address_that_is_none_gets_a_clear_error(url):
         Book(url)
 
 
+@pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "oracle://x", "duckdb:///a.db", "nonsense://"])
+def test_other_databases_are_refused_by_name_and_without_their_password(url):
+    """`mysql` asked for a driver, and would then have run without the locks the ledger rests on."""
+    with pytest.raises(OptionError, match="SQLite or PostgreSQL") as refused:
+        Book(url)
+    assert "secret" not in str(refused.value)
+
+
 def test_an_unknown_account_says_how_to_open_it(book):
     with pytest.raises(UnknownName, match="ledger set schools"):
         book.key_for("schools", "task", "replace-one", "other-tasks")
