@@ -40,30 +40,11 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 
 
-def level(y: float, text: str, colour: str = "@muted") -> tuple[dict[str, Any], dict[str, Any]]:
-    """A dashed line across the chart and its label."""
-    line = {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": y,
-        "y1": y,
-        "line": {"color": colour, "width": 1.5, "dash": "dash"},
-    }
-    label = {
-        "xref": "paper",
-        "x": 1,
-        "y": y,
-        "text": text,
-        "showarrow": False,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "font": {"size": 12, "color": colour},
-        "bgcolor": "@card",
-        "borderpad": 1,
-    }
-    return line, label
+def level(y: float, text: str, colour: str = "@muted", dash: str = "dash") -> dict[str, Any]:
+    """A dashed line across the chart, named in the legend: words on the chart would lie over what it shows."""
+    line = {"color": colour, "width": 1.5, "dash": dash}
+    ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
+    return {"type": "line", **ends, "line": line, "name": text, "showlegend": True}
 
 
 def number(value: float | None) -> str:

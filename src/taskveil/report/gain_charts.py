@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from taskveil.estimators.summary import change
@@ -18,7 +19,7 @@ def gain(run: Run) -> list[Chart]:
     if not run.gain:
         return []
     tasks = sorted(run.gain.items(), key=lambda item: change(item[1]))
-    which, metric = in_units(run)
+    which, metric = in_units(run.gain, run.gain_metric)
     rows = [
         (n, number(t[f"{which}_alone"]), number(t[f"{which}_shared"]), t["kept"], f"{100 * change(t):+.0f} %") for n, t in tasks
     ]
@@ -44,10 +45,10 @@ def gain(run: Run) -> list[Chart]:
     ]
 
 
-def in_units(run: Run) -> tuple[str, str]:
+def in_units(gain: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[str, str]:
     """Which error is drawn, and its name: in the target's own units wherever it has some."""
-    typical = all("typical_error_alone" in task for task in run.gain.values())
-    return ("typical_error", "typical error in the target's units") if typical else ("error", run.gain_metric)
+    typical = all("typical_error_alone" in task for task in gain.values())
+    return ("typical_error", "typical error in the target's units") if typical else ("error", metric)
 
 
 def _counted(run: Run) -> Chart:
