@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+LONGEST = 18  # letters of a name beside an axis
 COLOURS = ("@blue", "@orange", "@green", "@purple", "@red", "@brown")
 
 
@@ -38,6 +39,12 @@ class Chart:
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
+
+
+def names_axis(names: Sequence[str]) -> dict[str, Any]:
+    """An axis of names, long ones cut in the middle: on a telephone they would leave no room for the chart."""
+    short = [name if len(name) <= LONGEST else f"{name[:8]}\u2026{name[-8:]}" for name in names]
+    return axis("", type="category", tickmode="array", tickvals=list(names), ticktext=short)
 
 
 def level(y: float, text: str, colour: str = "@muted", dash: str = "dash") -> dict[str, Any]:
