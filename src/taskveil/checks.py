@@ -254,7 +254,7 @@ class Entries(Rule):
     def allowed(self) -> str:
         if self.entries:
             return "a table with " + "; ".join(f"{name}: {rule.allowed}" for name, rule in self.entries)
-        return "a table" if self.values is None else f"a table of names, each with {self.values.allowed}"
+        return "a table" if self.values is None else f"a table of names, each with a value that is {self.values.allowed}"
 
 
 @dataclass(frozen=True)

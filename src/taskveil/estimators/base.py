@@ -338,7 +338,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             Knows this one task and what is public: no other task's model, state or schedule goes with it.
         """
         check_is_fitted(self, "task_names_")
-        return newcomers.adapt(self, as_pandas(X), y, name)
+        return newcomers.adapt(self, self._table(X), y, name)
 
     # -------------------------------------------------------- save, load
 

@@ -56,9 +56,10 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
         else:
             names, X = tuple(str(c) for c in X.columns), _numbers(X.to_numpy())
     else:
-        X = _numbers(_dense(X))
+        X = _dense(X)
         if task is None and task_column is not None:
             task, X = _cut_column(X, task_column)
+        X = _numbers(X)
     if X.ndim in (3, 4):  # images, one per row
         X = X.reshape(X.shape[0], -1)
     if X.ndim != 2:
@@ -70,6 +71,8 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
         raise DataError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if task is None:
         task = np.full(X.shape[0], ONE_TASK)
+    if isinstance(task, str):
+        raise DataError(f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}")
     task = np.asarray(task)
     if task.ndim != 1 or task.shape[0] != X.shape[0]:
         raise DataError(f"task must hold one identifier per row: expected {X.shape[0]}, got shape {task.shape}")
@@ -155,19 +158,19 @@ def tasks_of(
     )  # fmt: skip
 
 
-def split_exposure(X: Any, exposure: Any) -> tuple[Any, Any]:
-    """X without its column of exposures, and the exposure of every row: a column of a table, or one number per row."""
-    if exposure is None:
+def split_carried(X: Any, given: Any, what: str) -> tuple[Any, Any]:
+    """X without its column of exposures or persons (`what`), and the values: a column of a table, or one value per row."""
+    if given is None:
         return X, None
     if isinstance(X, TaskSet):
-        if X.exposure is None:
-            raise OptionError("these tasks have no exposure: give load_tasks its column, load_tasks(..., exposure=COLUMN)")
+        if getattr(X, what) is None:
+            raise OptionError(f"these tasks have no {what}: give load_tasks its column, load_tasks(..., {what}=COLUMN)")
         return X, None
-    if not isinstance(exposure, str):
-        return X, np.asarray(exposure)
-    if not is_table(X) or exposure not in X.columns:
-        raise DataError(f"the exposure {exposure!r} is not a column of X; give a table that has it, or one number per row")
-    return X.drop(columns=[exposure]), X[exposure].to_numpy()
+    if not isinstance(given, str):
+        return X, np.asarray(given)
+    if not is_table(X) or given not in X.columns:
+        raise DataError(f"the {what} {given!r} is not a column of X; give a table that has it, or one value per row")
+    return X.drop(columns=[given]), X[given].to_numpy()
 
 
 def _from_table(
@@ -255,6 +258,8 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, 
         y = y[:, 0]
     if y.dtype.kind == "c":
         raise DataError("Complex data not supported: y must be real numbers or labels")
+    if y.dtype.kind in "mM":
+        raise DataError("the target holds dates or times; turn it into a number (days) or a label")
     if kind == "regression" and y.dtype.kind in "OUS":
         try:
             y = np.where(missing_targets(y), np.nan, y).astype(np.float64)

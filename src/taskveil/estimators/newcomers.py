@@ -69,7 +69,7 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     """See `TaskEstimator.adapt`."""
     if not estimator.method_.linear:
         raise OptionError(f"adapt is for linear methods; {estimator.method_.name!r} has other models")
-    X, exposure = inputs.split_exposure(X, named(estimator.exposure))
+    X, exposure = inputs.split_carried(X, named(estimator.exposure), "exposure")
     rows = inputs.rows_of(X, np.full(len(X), name), estimator.task_column, estimator.feature_names_)
     estimator._check_features(rows)
     tasks = TaskSet.from_arrays(
@@ -90,8 +90,8 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     weights = row_weights(estimator, tasks, None, None)
     block = block if weights is None else replace(block, weights=weights)
     models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
-    adapted = type(estimator)(**{**estimator.get_params(deep=False), "person": None, "exposure": named(estimator.exposure)})
-    # who the training rows are of stays there
+    carried = {"person": named(estimator.person), "exposure": named(estimator.exposure)}  # values of training rows stay there
+    adapted = type(estimator)(**{**estimator.get_params(deep=False), **carried})
     adapted.task_names_, adapted.feature_names_ = tasks.task_names, estimator.feature_names_
     adapted.n_features_in_, adapted.classes_, adapted.bounds_ = estimator.n_features_in_, estimator.classes_, tasks.bounds
     adapted.preparation_, adapted.task_warnings_ = estimator.preparation_, {}

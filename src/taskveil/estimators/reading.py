@@ -27,9 +27,10 @@ def read_tasks(
     if lazy is not None:
         return lazy.shell, None, lazy
     X, exposure = _with_exposure(est, X)
+    X, person = inputs.split_carried(X, est.person, "person")
     bounds = exposed_bounds(inputs.as_bounds(est.bounds), est.exposure)
     tasks = inputs.tasks_of(
-        X, y, task, est.task_column, est._kind, bounds, est.person, rules.unusable, est.missing, exposure,
+        X, y, task, est.task_column, est._kind, bounds, person, rules.unusable, est.missing, exposure,
         bad_rows="error" if rules.by_record else "skip",
     )  # fmt: skip
     tasks = usable_counts(tasks, rules.unusable) if est._loss == "poisson" else tasks
@@ -41,7 +42,7 @@ def _with_exposure(est: Any, X: Any) -> tuple[Any, Any]:
     """X without its column of exposures, and the exposures; None where there are none."""
     if est.exposure is not None and est._loss != "poisson":
         raise OptionError(f"exposure is what counts are per: it goes with loss='poisson', not with {est._loss!r}")
-    return inputs.split_exposure(X, est.exposure)
+    return inputs.split_carried(X, est.exposure, "exposure")
 
 
 def _lazy_tasks(est: Any, X: Any, given: tuple[Any, ...]) -> Any:

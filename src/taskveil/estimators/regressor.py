@@ -160,7 +160,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
             return self._scores(X, task)[:, 0]
         X = as_pandas(X)
         column = self.exposure if isinstance(self.exposure, str) and hasattr(X, "columns") else None
-        rows, exposure = inputs.split_exposure(X, column if column in getattr(X, "columns", ()) else None)
+        rows, exposure = inputs.split_carried(X, column if column in getattr(X, "columns", ()) else None, "exposure")
         exposure = X.exposure if isinstance(X, TaskSet) else exposure
         rates = np.exp(np.clip(self._scores(rows, task)[:, 0], -LARGEST_LOG, LARGEST_LOG))
         return rates if exposure is None else rates * exposure

@@ -127,8 +127,8 @@ def _billboards(billboards: list[Billboard], arrays: dict[str, np.ndarray]) -> t
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "person", "bounds", "prior", "client"}
-    dropped |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
+    dropped = {"method", "ledger", "account", "progress", "run_dir", "bounds", "prior", "client"}
+    dropped |= {n for n in ("exposure", "person") if not isinstance(getattr(estimator, n), str)}  # a value for every training row
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
     if isinstance(estimator.method_, CommonScale):
         options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose

@@ -32,6 +32,7 @@ class Scoring:
     coef_: np.ndarray
     intercept_: np.ndarray
     task_column: Any
+    person: Any
     missing: str
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
@@ -40,7 +41,7 @@ class Scoring:
 
     def _compared(self, X: Any, y: Any, task: Any, *columns: Any) -> list[Any]:
         """What `score` compares: targets, predictions and further `columns`, of the rows that have a target."""
-        X = as_pandas(X)
+        X = self._table(X)
         if y is None and not isinstance(X, TaskSet):
             raise DataError("score needs y, one target per row; only a TaskSet brings its own")
         y = np.asarray(X.y if y is None else y)
@@ -63,7 +64,7 @@ class Scoring:
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""
         check_is_fitted(self, "task_names_")
-        X = as_pandas(X)
+        X = self._table(X)
         rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
         unnamed = task is None and inputs.column_there(X, self.task_column, self.task_names_) is None
         if unnamed and len(self.task_names_) == 1:
@@ -79,6 +80,12 @@ class Scoring:
         if (position < 0).any():
             return self._scores_with_unknown(rows, position)
         return self._scores_at(rows.X, position)
+
+    def _table(self, X: Any) -> Any:
+        """What was passed, as pandas where it is a table, without the column that names persons."""
+        X = as_pandas(X)
+        named = isinstance(self.person, str) and inputs.is_table(X) and self.person in X.columns
+        return X.drop(columns=[self.person]) if named else X
 
     def _predict_lazy(self, tasks: Any) -> Any:
         """A lazy frame of tasks and scores, for rows that are elsewhere."""

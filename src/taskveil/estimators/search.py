@@ -27,10 +27,10 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
 from taskveil.errors import OptionError
-from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
+from taskveil.estimators.reading import read_tasks
 from taskveil.privacy.accountants.rdp import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import VectorSum
@@ -188,9 +188,7 @@ class TaskSearch(BaseEstimator):
             _check_configuration(base, options)
         if not self.locally_tuned:
             _check_searchable(base)
-        tasks = inputs.tasks_of(
-            as_pandas(X), y, task, base.task_column, base._kind, base.bounds, base.person, base._rules().unusable
-        )
+        tasks, _, _ = read_tasks(base, as_pandas(X), y, task, None, base._rules())
         if self.locally_tuned:
             return self._fit_locally(tasks)
         searched = self.plan(base._budget(tasks))

@@ -14,7 +14,6 @@ from taskveil.estimators.baselines import StepFunction, own_curves
 from taskveil.estimators.concordance import concordance
 from taskveil.estimators.metrics import over_tasks
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.task import TaskSet
 
@@ -98,7 +97,7 @@ class TaskSurvival(TaskEstimator):
         -------
         ndarray of shape (n_rows, n_times), or of n_rows functions with attributes `x` and `y`
         """
-        X = as_pandas(X)
+        X = self._table(X)
         scores = self._scores(X, task)[:, 0]
         rows = inputs.rows_of(X, task, inputs.column_there(X, self.task_column, self.task_names_), self.feature_names_)
         position = inputs.task_positions(rows.task, self.task_names_)
@@ -133,7 +132,7 @@ class TaskSurvival(TaskEstimator):
         """
         if sample_weight is not None:
             raise OptionError("concordance compares pairs of rows and takes no sample_weight; leave it out")
-        X = as_pandas(X)
+        X = self._table(X)
         column = inputs.column_there(X, self.task_column, self.task_names_)
         groups = inputs.rows_of(X, task, column, self.feature_names_).task
         times, risk, groups = self._compared(X, None if y is None else survival_target(y), task, groups)

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 DELTAS = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10)
 SHARES = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)  # of the stated epsilon: where the table gives delta
 FALSE_ALARMS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+SEEN_BY = {
+    "other-tasks": "all other tasks together",
+    "server": "the server and all other tasks together",
+    "public": "all readers",
+}
 
 
 class Curve:
@@ -113,7 +118,7 @@ class Profile:
             return "No curve is given: the claim does not hold."
         one = f"one task{_some(self.tasks)}"
         what = {"task": f"which of two data sets {one} holds", "record": "which of two values one row has"}[self.unit]
-        sees = f"{self.against} see" if self.against else f"{self.observer} sees"
+        sees = f"{self.against or SEEN_BY[self.observer]} see"
         missed = dict(self.trade_off)[0.05]
         return (
             f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {sees} "

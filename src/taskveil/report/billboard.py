@@ -74,16 +74,19 @@ def _bars(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     return Chart(
         f"board-{name}",
         TITLES.get(name, f"On the billboard: {name}"),
-        f"{after.size} noisy values after round {last}.",
+        f"{after.size} values after round {last}.",
         traces,
         layout,
         ("", "value"),
         rows,
-        NOTE,
+        note(run),
     )
 
 
-NOTE = "From the billboard, which every participant saw: noise is part of it."
+def note(run: Run) -> str:
+    """Where the values come from; noise is in them where there was some."""
+    private = run.plan is not None and run.plan.budget.epsilon is not None
+    return "From the billboard, which every participant saw" + (": noise is part of it." if private else ".")
 
 
 def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, last: int) -> Chart:
@@ -124,7 +127,7 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
         layout,
         ("row", "column", "value"),
         table,
-        NOTE,
+        note(run),
         420,
     )
 

@@ -45,7 +45,7 @@ def render(evidence: Evidence, well: str, digest: str, table: str = "") -> str:
     """The page as text."""
     text: str = template("board.html.j2").render(
         name=_short(evidence.name, MOST_OF_A_NAME), banner=BANNER, holds=evidence.holds,
-        verdict=_short(f"Privacy: {evidence.verdict}.", MOST_OF_A_VERDICT), table=_short(table, MOST_OF_A_NAME),
+        verdict=_short(f"Privacy {evidence.verdict}.", MOST_OF_A_VERDICT), table=_short(table, MOST_OF_A_NAME),
         date=evidence.date, version=taskveil.__version__, written=f"{datetime.now(UTC):%Y-%m-%d}",
         sections=sections(evidence, well), code=evidence.code, hash=digest,
         signature=f"Signed by key {evidence.signer}." if evidence.signer else "Not signed: evidence, not proof.",

@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from taskveil.estimators.summary import change
 from taskveil.report.chart import Chart, axis, number
+from taskveil.report.gain_charts import in_units
 from taskveil.report.records import Run
 from taskveil.report.words import CLIPPING_NOT_MEASURED
 
@@ -48,7 +49,7 @@ class Band:
         )
 
 
-def bands_by_size(gain: Mapping[str, Mapping[str, Any]]) -> list[Band]:
+def bands_by_size(gain: Mapping[str, Mapping[str, Any]], error: str = "error") -> list[Band]:
     """Quarters of the tasks by their number of rows; one band where there are few tasks or one size."""
     known = {name: t for name, t in gain.items() if "rows" in t}
     if not known:
@@ -60,23 +61,23 @@ def bands_by_size(gain: Mapping[str, Mapping[str, Any]]) -> list[Band]:
     for high in ends:
         inside = [t for t in known.values() if low <= t["rows"] <= high]
         label = f"{low} rows" if low == high else f"{low} to {high} rows"
-        found += [_band(label, inside)] if inside else []
+        found += [_band(label, inside, error)] if inside else []
         low = high + 1
     return found
 
 
-def bands_by_group(gain: Mapping[str, Mapping[str, Any]], groups: Mapping[str, str]) -> list[Band]:
+def bands_by_group(gain: Mapping[str, Mapping[str, Any]], groups: Mapping[str, str], error: str = "error") -> list[Band]:
     """One band for every declared group, in the order of their names."""
     if not groups:
         return []
     named: dict[str, list[Mapping[str, Any]]] = {}
     for task, figures in gain.items():
         named.setdefault(groups.get(task, OTHERS), []).append(figures)
-    return [_band(name, named[name]) for name in sorted(named)]
+    return [_band(name, named[name], error) for name in sorted(named)]
 
 
-def _band(name: str, tasks: Sequence[Mapping[str, Any]]) -> Band:
-    alone, shared = (float(np.median([t[f"error_{which}"] for t in tasks])) for which in ("alone", "shared"))
+def _band(name: str, tasks: Sequence[Mapping[str, Any]], error: str) -> Band:
+    alone, shared = (float(np.median([t[f"{error}_{which}"] for t in tasks])) for which in ("alone", "shared"))
     cut = [t["clipped"] for t in tasks if "clipped" in t]
     return Band(
         name, len(tasks), alone, shared, float(np.median([change(t) for t in tasks])), float(np.mean(cut)) if cut else None
@@ -98,10 +99,11 @@ def sizes(run: Run) -> list[Chart]:
     gain = run.gain or ((run.comparison or {}).get("gain") or {}).get("tasks", {})
     if len(gain) < 2:
         return []
+    error, metric = in_units(gain, run.gain_metric if run.gain else "error")
     made = [
-        ("sizes", "Error by size of task", bands_by_size(gain)), ("groups", "Error by group", bands_by_group(gain, run.groups))
-    ]  # fmt: skip
-    metric = run.gain_metric if run.gain else "error"
+        ("sizes", "Error by size of task", bands_by_size(gain, error)),
+        ("groups", "Error by group", bands_by_group(gain, run.groups, error)),
+    ]
     return [_chart(name, title, bands, metric) for name, title, bands in made if bands]
 
 
@@ -123,4 +125,5 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
         said += f" {CLIPPING_NOT_MEASURED}"
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
     layout = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
+    layout["bargap"] = max(0.2, 1 - 0.25 * len(bands))  # a single band is a bar, not a wall
     return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)

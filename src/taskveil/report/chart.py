@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+LONGEST = 18  # letters of a name beside an axis
 COLOURS = ("@blue", "@orange", "@green", "@purple", "@red", "@brown")
 
 
@@ -40,30 +41,17 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 
 
-def level(y: float, text: str, colour: str = "@muted") -> tuple[dict[str, Any], dict[str, Any]]:
-    """A dashed line across the chart and its label."""
-    line = {
-        "type": "line",
-        "xref": "paper",
-        "x0": 0,
-        "x1": 1,
-        "y0": y,
-        "y1": y,
-        "line": {"color": colour, "width": 1.5, "dash": "dash"},
-    }
-    label = {
-        "xref": "paper",
-        "x": 1,
-        "y": y,
-        "text": text,
-        "showarrow": False,
-        "xanchor": "right",
-        "yanchor": "bottom",
-        "font": {"size": 12, "color": colour},
-        "bgcolor": "@card",
-        "borderpad": 1,
-    }
-    return line, label
+def names_axis(names: Sequence[str]) -> dict[str, Any]:
+    """An axis of names, long ones cut in the middle: on a telephone they would leave no room for the chart."""
+    short = [name if len(name) <= LONGEST else f"{name[:8]}\u2026{name[-8:]}" for name in names]
+    return axis("", type="category", tickmode="array", tickvals=list(names), ticktext=short)
+
+
+def level(y: float, text: str, colour: str = "@muted", dash: str = "dash") -> dict[str, Any]:
+    """A dashed line across the chart, named in the legend: words on the chart would lie over what it shows."""
+    line = {"color": colour, "width": 1.5, "dash": dash}
+    ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y}
+    return {"type": "line", **ends, "line": line, "name": text, "showlegend": True}
 
 
 def number(value: float | None) -> str:

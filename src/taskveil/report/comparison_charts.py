@@ -8,19 +8,20 @@ from taskveil.report.chart import COLOURS, Chart, axis, level, number
 from taskveil.report.records import Run
 from taskveil.report.words import LOWER_IS_BETTER, METRICS
 
+DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot")
+
 
 def curves(run: Run) -> list[Chart]:
     """Error (or score) over epsilon, with the spread over repeats; what needs no epsilon as dashed levels."""
     if run.comparison is None:
         return []
     rows, metric = run.comparison["results"], run.comparison["metric"]
-    shapes, labels = [], []
+    levels: list[dict[str, Any]] = []
     lines: dict[tuple[str, str], list[Any]] = {}
     for r in rows:
         if r["epsilon"] is None:
-            shape, label = level(r["mean"], f"{r['method']}, no noise" if r["method"] != "local" else "each task alone")
-            shapes.append(shape)
-            labels.append(label)
+            name = f"{r['method']}, no noise" if r["method"] != "local" else "each task alone"
+            levels.append(level(r["mean"], name, "@muted", DASHES[len(levels) % len(DASHES)]))
         else:
             lines.setdefault((r["method"], r["variant"]), []).append(r)
     traces = [_line(named, found, COLOURS[i % len(COLOURS)]) for i, (named, found) in enumerate(lines.items())]
@@ -29,7 +30,6 @@ def curves(run: Run) -> list[Chart]:
         return []
     better = "lower" if metric in LOWER_IS_BETTER else "higher"
     ticks = {"tickmode": "array", "tickvals": epsilons, "ticktext": [f"{e:g}" for e in epsilons], "type": "log"}
-    _spread(labels, [r["mean"] for r in rows])
     return [
         Chart(
             "curves",
@@ -40,9 +40,8 @@ def curves(run: Run) -> list[Chart]:
             {
                 "xaxis": axis("epsilon (more privacy to the left)", **ticks),
                 "yaxis": axis(METRICS.get(metric, metric)),
-                "shapes": shapes,
-                "annotations": labels,
-                "showlegend": len(traces) > 1,
+                "shapes": levels,
+                "showlegend": True,
             },
             ("method", "variant", "epsilon", metric, "spread"),
             [(r["method"], r["variant"], number(r["epsilon"]), number(r["mean"]), number(r["std"])) for r in rows],
@@ -74,15 +73,6 @@ def _line(named: tuple[str, str], found: list[dict[str, Any]], colour: str) -> d
 def _note(repeats: int) -> str:
     spread = f"Bars: standard deviation over {repeats} repeats." if repeats > 1 else "One repeat: how figures vary is not known."
     return f"{spread} Dashed: what needs no epsilon. Choosing a method by these figures is not covered by any epsilon."
-
-
-def _spread(labels: list[dict[str, Any]], values: list[float]) -> None:
-    """Neighbouring levels carry their labels on opposite sides of the line, so that they do not overlap."""
-    gap = 0.08 * (max(values) - min(values) or 1.0)
-    ordered = sorted(labels, key=lambda a: a["y"])
-    for low, high in zip(ordered, ordered[1:]):
-        if high["y"] - low["y"] < gap and low["yanchor"] == "bottom":
-            low["yanchor"] = "top"
 
 
 def timings(run: Run) -> list[Chart]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from taskveil.estimators.summary import change
-from taskveil.report.chart import Chart, axis, number
+from taskveil.report.chart import Chart, axis, names_axis, number
 from taskveil.report.records import Run
 
 NAMED = 40  # tasks that still fit under each other with their names
@@ -18,7 +19,7 @@ def gain(run: Run) -> list[Chart]:
     if not run.gain:
         return []
     tasks = sorted(run.gain.items(), key=lambda item: change(item[1]))
-    which, metric = in_units(run)
+    which, metric = in_units(run.gain, run.gain_metric)
     rows = [
         (n, number(t[f"{which}_alone"]), number(t[f"{which}_shared"]), t["kept"], f"{100 * change(t):+.0f} %") for n, t in tasks
     ]
@@ -39,15 +40,16 @@ def gain(run: Run) -> list[Chart]:
             said = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
         return [Chart("gain", "What sharing brings each task", said, traces, layout, head, rows, note, 360, True)]
     traces, layout = _dumbbells(tasks, which, metric)
-    return [
-        Chart("gain", "Alone against shared, task by task", said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)
-    ]
+    title = "Alone against shared" + (", task by task" if len(tasks) > 1 else "")
+    if any(t[f"{which}_alone"] == t[f"{which}_shared"] for _, t in tasks):
+        said += " Where both are equal, one mark covers the other."
+    return [Chart("gain", title, said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)]
 
 
-def in_units(run: Run) -> tuple[str, str]:
+def in_units(gain: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[str, str]:
     """Which error is drawn, and its name: in the target's own units wherever it has some."""
-    typical = all("typical_error_alone" in task for task in run.gain.values())
-    return ("typical_error", "typical error in the target's units") if typical else ("error", run.gain_metric)
+    typical = all("typical_error_alone" in task for task in gain.values())
+    return ("typical_error", "typical error in the target's units") if typical else ("error", metric)
 
 
 def _counted(run: Run) -> Chart:
@@ -132,7 +134,7 @@ def _dumbbells(tasks: list[Any], which: str, metric: str) -> tuple[list[dict], d
                 "hovertemplate": "%{y} " + name + ": %{x:.4g}<extra></extra>",
             }
         )
-    return traces, {"xaxis": axis(metric, rangemode="tozero"), "yaxis": axis("", type="category")}
+    return traces, {"xaxis": axis(metric, rangemode="tozero"), "yaxis": names_axis(names)}
 
 
 def own_model(run: Run) -> list[Chart]:
@@ -157,7 +159,10 @@ def own_model(run: Run) -> list[Chart]:
             f"Your model: {name}",
             f"The {len(order)} largest coefficients.",
             [trace],
-            {"xaxis": axis("coefficient, in the units of the data", zeroline=True), "yaxis": axis("", type="category")},
+            {
+                "xaxis": axis("coefficient, in the units of the data", zeroline=True),
+                "yaxis": names_axis([run.feature_names[j] for j in order]),
+            },
             ("feature", "coefficient"),
             rows,
             "Yours alone: whoever sees these coefficients learns about your rows.",

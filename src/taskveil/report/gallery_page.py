@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
+import taskveil
 from taskveil.audits.gallery import attacks
-from taskveil.report.page import embedded, plotly_script, template
+from taskveil.report.page import embedded, plotly_script, template, text
 
 
 def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
@@ -15,10 +17,13 @@ def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
     found, written = attacks(seed), []
     for attack in found:
         page = folder / f"{attack.name}.html"
-        text = template("attack.html.j2").render(
-            name=attack.name, sentence=attack.sentence, figure=embedded(attack.figure()), plotly=plotly_script()
+        words = {"name": attack.name, "sentence": attack.sentence, "version": taskveil.__version__, "style": text("page.css")}
+        page.write_text(
+            template("attack.html.j2").render(
+                written=f"{datetime.now(UTC):%Y-%m-%d}", figure=embedded(attack.figure()), plotly=plotly_script(), **words
+            ),
+            encoding="utf-8",
         )
-        page.write_text(text, encoding="utf-8")
         written.append(page)
     numbers = folder / "gallery.json"
     numbers.write_text(json.dumps([a.to_dict() for a in found], indent=1))

@@ -13,13 +13,13 @@ WIDTH, HEIGHT, PAD = 640, 150, 34
 
 HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>taskveil: ledger report</title><link rel="icon" href="data:,">
 <meta name="color-scheme" content="light dark">
 <style>{style}
-svg {{ width: 100%; height: auto }} svg text {{ font-size: 13px }}
-td {{ overflow-wrap: anywhere }} th {{ white-space: normal }} .spent-words {{ fill: var(--blue) }}
-.limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .limit-words {{ fill: var(--red) }} .ground {{ stroke: var(--muted) }}
+svg {{ width: 100%; height: auto }}
+td {{ overflow-wrap: anywhere }} th {{ white-space: normal }}
+.limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .ground {{ stroke: var(--muted) }}
 .spent {{ stroke: var(--blue); stroke-width: 2.5; fill: none }}
 </style></head><body>
 <header><p class="mark">taskveil {version} ledger report, {date}</p><h1>Privacy spent, and what is left</h1></header>
@@ -87,9 +87,8 @@ def picture(a: dict[str, Any]) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}"><title>{said}</title>'
         f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" class="limit"/>'
-        f'<text x="{WIDTH - PAD}" y="{high - 4:.1f}" text-anchor="end" class="limit-words">limit {a["limit"]:g}</text>'
         f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" class="ground"/>'
         f'<path d="{"".join(steps)}" class="spent"/>'
-        f'<text x="{WIDTH - PAD}" y="{y(values[-1]) - 8:.1f}" text-anchor="end" class="spent-words">spent {values[-1]:.4g}</text>'
         "</svg>"
+        f'<p class="small">Steps: what was spent, {values[-1]:.4g} after {entries} entries. Dashed: the limit, {a["limit"]:g}.</p>'
     )

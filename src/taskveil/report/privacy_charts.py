@@ -26,10 +26,11 @@ def budget(run: Run) -> list[Chart]:
         return []
     several = len(plan.rounds()) > 1
     x = [text for text, _ in steps]
-    shape, label = level(plan.budget.epsilon, f"planned: epsilon {plan.budget.epsilon:g}", "@red")
+    planned = level(plan.budget.epsilon, f"planned: epsilon {plan.budget.epsilon:g}", "@red")
     trace = {
         "type": "scatter",
         "mode": "lines+markers",
+        "name": "spent",
         "x": x,
         "y": [e for _, e in steps],
         "line": {"shape": "hv", "color": "@blue", "width": 2.5},
@@ -49,12 +50,12 @@ def budget(run: Run) -> list[Chart]:
                 "yaxis": axis(
                     f"epsilon at delta {plan.budget.delta:.2g}", range=[0, 1.25 * max(plan.budget.epsilon, steps[-1][1])]
                 ),
-                "shapes": [shape],
-                "annotations": [label],
+                "shapes": [planned],
+                "showlegend": True,
             },
             ("after", "epsilon"),
             [(str(t), number(e)) for t, e in steps],
-            "What the accountant certifies if a run stops there. It adds up less than linearly.",
+            "What the accountant certifies if a run stops there." + (" It adds up less than linearly." if len(steps) > 2 else ""),
         )
     ]
 
@@ -116,7 +117,7 @@ def noise(run: Run) -> list[Chart]:
     found = f"Ratio {low:.2g}" if low == top else f"Ratios from {low:.2g} to {top:.2g}"
     marks = [(WORTH, "stands clear below", "@green"), (HOPELESS, "noise as large as signal", "@red")]
     shown = [mark for mark in marks if mark[0] == WORTH or mark[0] < 1.6 * top]
-    lines = [{**level(y, words, colour)[0], "name": words, "showlegend": True} for y, words, colour in shown]
+    lines = [level(y, words, colour) for y, words, colour in shown]
     rows = [(name, str(t), number(v)) for name, points in series.items() for t, v in points]
     return [
         Chart(
@@ -127,7 +128,7 @@ def noise(run: Run) -> list[Chart]:
             {
                 "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),
                 "barmode": "group",
-                "showlegend": True,  # lines are named there: words on the chart would lie over bars
+                "showlegend": True,
                 "yaxis": axis("noise / signal", range=[0, 1.25 * max(top, WORTH)]),
                 "bargap": 0.45 if len(rows) < 8 else 0.15,
                 "shapes": lines,
@@ -173,11 +174,12 @@ def audit(run: Run) -> list[Chart]:
         },
     ]
     refuted = sum(r[3] == "refuted" for r in rows)
+    nothing = "" if all(r[1] > 0 for r in rows) else " No bar is drawn where an attack showed nothing: at least 0."
     return [
         Chart(
             "audit",
             "Attacked: lower bound against claim",
-            f"{refuted} of {len(rows)} audit(s) refute their claim.",
+            f"{refuted} of {len(rows)} audit(s) refute their claim.{nothing}",
             traces,
             {
                 "xaxis": axis("epsilon", rangemode="tozero"),

@@ -24,7 +24,18 @@ from taskveil.tasks.plain_csv import read_plain
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["BAD_ROWS", "TABLES", "FileTable", "arrow", "check_bad_rows", "column_names", "read_npz", "read_table", "skipped_rows"]
+__all__ = [
+    "BAD_ROWS",
+    "TABLES",
+    "FileTable",
+    "arrow",
+    "check_bad_rows",
+    "column_names",
+    "read_npz",
+    "read_table",
+    "skipped_rows",
+    "without_rows",
+]
 
 BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")

@@ -12,9 +12,11 @@ import taskveil as tv
 from taskveil.estimators.planning import noise_and_signal
 from taskveil.report.audience import Audience, cut
 from taskveil.report.billboard import pictures
+from taskveil.report.by_size import sizes
+from taskveil.report.comparison_charts import curves
 from taskveil.report.gain_charts import gain
 from taskveil.report.page import render, tone
-from taskveil.report.privacy_charts import noise
+from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Board, Run, from_estimator, measured_gain
 from taskveil.report.words import comparison_verdict, number_in_words
 
@@ -71,9 +73,30 @@ def test_a_chart_in_which_nothing_moves_says_why():
 
 
 def test_words_about_levels_stand_in_the_legend_and_not_over_bars():
+    """In a comparison they hid the last private point, the best one."""
     _, run = run_of(1.0)
-    (chart,) = noise(run)
-    assert "annotations" not in chart.layout and all(s["showlegend"] and s["name"] for s in chart.layout["shapes"])
+    settings = [
+        {"method": m, "variant": "sound", "epsilon": e, "mean": 0.5, "std": 0.1} for m, e in (("local", None), ("mean", 1.0))
+    ]
+    compared = Run(comparison={"results": settings, "metric": "nmse", "repeats": 2})
+    for (chart,) in (noise(run), budget(run), curves(compared)):
+        assert "annotations" not in chart.layout and all(s["showlegend"] and s["name"] for s in chart.layout["shapes"])
+        assert chart.layout["showlegend"]
+
+
+def test_an_attack_that_shows_nothing_is_an_empty_bar_with_a_word():
+    found = {"target": "mean", "lower_bound": 0.0, "claimed_epsilon": 1.0, "verdict": "consistent"}
+    assert "No bar is drawn where an attack showed nothing" in audit(Run(audits=(found,)))[0].summary
+    assert "No bar" not in audit(Run(audits=({**found, "lower_bound": 0.4},)))[0].summary
+
+
+def test_errors_by_size_are_in_the_units_of_the_target():
+    task = {"error_alone": 1.0, "error_shared": 0.5, "kept": "shared", "rows": 9}
+    typical = {"typical_error_alone": 30.0, "typical_error_shared": 20.0}
+    (chart,) = sizes(Run(gain={n: {**task, **typical} for n in "ab"}, gain_metric="mean squared error (scaled target)"))
+    assert chart.traces[0]["y"] == [30.0] and chart.layout["yaxis"]["title"]["text"] == "typical error in the target's units"
+    (chart,) = sizes(Run(gain={n: task for n in "ab"}, gain_metric="log loss"))
+    assert chart.traces[0]["y"] == [1.0] and chart.layout["yaxis"]["title"]["text"] == "log loss"
 
 
 def test_a_large_matrix_is_drawn_where_its_entries_are_large():

@@ -135,7 +135,7 @@ def test_a_comparison_has_no_page_for_the_public(tmp_path):
 def test_curves_carry_spread_and_levels(tmp_path):
     chart = figures(write_comparison(comparison(), tmp_path).read_text())["curves"]
     assert chart["data"][0]["error_y"]["array"] == [0.02, 0.01]
-    assert [a["text"] for a in chart["layout"]["annotations"]] == ["each task alone"]
+    assert [line["name"] for line in chart["layout"]["shapes"]] == ["each task alone"]
 
 
 def test_an_audit_of_this_configuration_stands_beside_the_claim_and_says_which(fitted, tmp_path):

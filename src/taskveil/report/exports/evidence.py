@@ -44,7 +44,7 @@ class Evidence:
     @property
     def verdict(self) -> str:
         if self.holds:
-            return "holds: every statement was recomputed from the recorded run"
+            return "holds, every statement was recomputed from the recorded run"
         return "DOES NOT HOLD: " + "; ".join(self.problems or ("no statement is made",))
 
     def widest(self) -> Statement | None:

@@ -22,6 +22,12 @@
     return value;
   }
 
+  // a title longer than a telephone is wide goes on in a second line
+  function folded(text) {
+    var at = text.length > 30 ? text.lastIndexOf(" ", 30) : -1;
+    return at > 0 ? text.slice(0, at) + "<br>" + text.slice(at + 1) : text;
+  }
+
   function themed(layout, narrow) {
     layout.paper_bgcolor = "rgba(0,0,0,0)";
     layout.plot_bgcolor = "rgba(0,0,0,0)";
@@ -34,6 +40,7 @@
         layout[key].linecolor = colour("line");
         layout[key].zerolinecolor = colour("muted");
         layout[key].fixedrange = true;
+        if (narrow && key[0] === "x" && layout[key].title) { layout[key].title.text = folded(layout[key].title.text); }
       }
     });
     return layout;

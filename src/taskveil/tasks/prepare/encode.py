@@ -147,11 +147,13 @@ def _check_text(column: pd.Series, name: str) -> None:
         raise DataError(f"column {name!r} holds objects that are neither numbers nor text; expected one of them.") from None
     if not unique:
         raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
-    if pd.api.types.is_datetime64_any_dtype(column) or isinstance(unique[0], (date, time, timedelta)):
+    if column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta)):
         raise DataError(
             f"column {name!r} holds dates or times; turn it into a number (days, age), "
             f"or leave it out (leave_out=[{name!r}], --leave-out {name})."
         )
+    if isinstance(unique[0], complex):
+        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text.")
     if len(unique) > MANY_VALUES and all(DECIMAL_COMMA.match(str(v)) for v in unique[:MANY_VALUES]):
         raise DataError(f"column {name!r} holds numbers with a decimal comma; save the table with decimal points.")
 
