@@ -128,3 +128,17 @@ def test_a_unit_the_method_does_not_protect_is_refused_before_any_release(name):
         pytest.skip("protects both units")
     with pytest.raises(OptionError, match="protects"):
         regressor(name, epsilon=1.0).set_params(unit=wrong[0]).fit(data_for(name))
+
+
+@pytest.mark.parametrize("name", ["low-rank", "relationship", "frank-wolfe", "fixed-relationship"])
+def test_a_feature_that_a_task_does_not_have_is_zero_in_what_it_sends(name):
+    """Equation 1 of the papers lets tasks differ in features: a constant stands for what is not there."""
+    tasks = data_for(name)
+    X = tasks.X.copy()
+    lacks = tasks.task_of_row() < 4
+    X[lacks, 2] = 0.0
+    est = regressor(name, epsilon=2.0).fit(replace(tasks, X=X))
+    side = est.method_.task_side(est._training, est.record_.public, est.record_.plan)
+    _, message = side.step(side.start(), est.record_.billboards[0].view(None))
+    (sent,) = message.values()
+    assert not np.any(sent[:4, ..., 2]) and np.all(np.any(sent[4:, ..., 2] != 0, axis=tuple(range(1, sent.ndim - 1))))
