@@ -156,13 +156,14 @@ tuning and with noise whose epsilon does not hold.
 
 def origins(found: list[Found]) -> str:
     """Which version of the package made which figures: what was not run again is said."""
-    by_version: dict[str, list[Found]] = {}
+    by_version: dict[str, list[str]] = {}
     for f in found:
-        by_version.setdefault(f.document["run"]["versions"]["taskveil"], []).append(f)
-    rows = [f"| {version} | {', '.join(f'`{f.name}`' for f in made)} |" for version, made in sorted(by_version.items(), reverse=True)]
+        star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
+        by_version.setdefault(f.document["run"]["versions"]["taskveil"], []).append(f"`{f.name}`{star}")
+    rows = [f"| {version} | {', '.join(names)} |" for version, names in sorted(by_version.items(), reverse=True)]
     return (
-        "## Which code the figures come from\n\nItems of an older version were not run again: their algorithms, settings and neighbours are those "
-        "of that version (on each paper's page), and their verdicts come from p values instead of intervals.\n\n"
+        "## Which code the figures come from\n\nItems of an older version were not run again: algorithms, settings and neighbours are those of that "
+        "version, as each paper's page shows them. With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
         "| version | items |\n|---|---|\n" + "\n".join(rows)
     )
 

@@ -1,6 +1,8 @@
 """Chooses every method's settings on validation rows and measures the tables with them.
 
-    python -m experiments.hu_2023.tune prepare FOLDER   splits and noise multipliers (needs $TASKVEIL_DATA and dp-accounting)
+    python -m experiments.hu_2023.tune prepare FOLDER [DATA/SIDE/METHOD ...]
+                                                        splits, noise multipliers (needs $TASKVEIL_DATA and dp-accounting) and what
+                                                        is known already, but for what shall be tuned again
     python -m experiments.hu_2023.tune sweep FOLDER     choose, measure, check (needs JAX only; made for a GPU)
     python -m experiments.hu_2023.tune keep FOLDER      into tuned.json and measured.json beside this file
 
@@ -28,12 +30,13 @@ SPLITS = {which: len(SEEDS[which]) for which in WHICH}
 CRITERIA = ("published", "fine-tuned", "chosen")  # a setting is chosen for each of them
 DRAWS = 2  # noise draws of each test split
 TOGETHER = SPLITS["test"] * DRAWS  # runs of one call
-TRIES, FRESH = 200, 200  # random settings: to choose from, and to check the printed choice against
-AGAIN = 6  # the best of them are judged again over all validation splits
+TRIES = {PRINTED: 400, REPLACE: 200, ADD: 200}  # random settings to choose from
+FRESH = 200  # others, to check the printed choice against
+AGAIN = 12  # the best of them are judged again over all validation splits
 WORK = (  # in the order of what the page needs most
-    ("femnist", REPLACE, "mean"), ("femnist", PRINTED, "fedavg"), ("femnist", REPLACE, "fedavg"), ("tags", PRINTED, "mean"),
-    ("tags", PRINTED, "pp-sgd"), ("tags", REPLACE, "mean"), ("tags", REPLACE, "pp-sgd"), ("femnist", PRINTED, "mean"),
-    ("tags", PRINTED, "fedavg"), ("tags", REPLACE, "fedavg"), ("femnist", PRINTED, "fedprox"), ("femnist", REPLACE, "fedprox"),
+    ("tags", PRINTED, "mean"), ("femnist", PRINTED, "fedavg"), ("femnist", PRINTED, "fedprox"), ("tags", PRINTED, "fedavg"),
+    ("tags", REPLACE, "mean"), ("femnist", REPLACE, "mean"), ("femnist", REPLACE, "fedavg"), ("femnist", PRINTED, "mean"),
+    ("tags", REPLACE, "fedavg"), ("femnist", REPLACE, "fedprox"), ("tags", PRINTED, "pp-sgd"), ("tags", REPLACE, "pp-sgd"),
     ("femnist", ADD, "mean"), ("femnist", REPLACE, "naive-dp"),
 )  # fmt: skip
 
@@ -41,7 +44,7 @@ WORK = (  # in the order of what the page needs most
 # ----------------------------------------------------------------- prepare
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, *again: str) -> None:
     from experiments.hu_2023.data import TASKS, prepared
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,6 +54,14 @@ def prepare(folder: Path) -> None:
         np.savez_compressed(folder / f"{name}.npz", **prepared(name))
         known = grid.printed_multipliers(TASKS[name], known)
         multipliers.write_text(json.dumps(known))
+        (folder / f"done_{name}.json").write_text(json.dumps(done_before(name, again)))
+
+
+def done_before(name: str, again: tuple[str, ...]) -> dict[str, Any]:
+    """tuned.json and measured.json as a sweep keeps them, without the methods to tune again."""
+    tuned, measured = (json.loads((HERE / f"{file}.json").read_text())[name] for file in ("tuned", "measured"))
+    every = tuned | {k if k == "alone" else f"measured/{k}": v for k, v in measured.items()}
+    return {k: v for k, v in every.items() if f"{name}/{k.partition('/')[2]}" not in again}
 
 
 def splits_of(folder: Path, name: str) -> dict[str, tuple[Any, Any, Any]]:
@@ -125,7 +136,7 @@ class Sweep:
         return scores(kind, self.splits[which], at, self.classes, cohort, rounds, steps, knobs, keys, all_columns)
 
     def tried(self, side: str, method: str, epsilon: float | None) -> list[dict[str, float]]:
-        settings = grid.draw(side, method, epsilon, TRIES, seed=1)
+        settings = grid.draw(side, method, epsilon, TRIES[side], seed=1)
         if side != PRINTED and method == "mean" and epsilon is not None:
             settings[0] = grid.shipped(side, self.name, self.n_tasks, self.width * self.classes, epsilon)
         return settings
@@ -232,4 +243,4 @@ def keep(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    {"prepare": prepare, "sweep": sweep, "keep": keep}[sys.argv[1]](Path(sys.argv[2]))
+    {"prepare": prepare, "sweep": sweep, "keep": keep}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

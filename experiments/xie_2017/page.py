@@ -22,7 +22,8 @@ without noise in classification (in regression P stays at zero: q already fits);
 private state), and nothing is composed; section 3.4 says itself that the cumulative loss can become meaningless, and proposes to draw rows
 (`composition`). Full runs send 300 messages a node where the paper sends 10,000: noise keeps adding up, so more messages do not
 help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300). "Tuned" takes the best of random steps, penalties and numbers
-of messages. "Sound" spends the same stated epsilon on all messages of a node together, per record, one record replaced, against
+of messages. Items that the table of versions lists under 0.1.0 are older runs: 60 messages a node, one panel of Fig. 2, and a threshold of
+step times mu, which is 10 to 1,000 times too small. "Sound" spends the same stated epsilon on all messages of a node together, per record, one record replaced, against
 everybody, delta 1e-6, with its defaults.
 
 Three models are compared, like with like. The *published* one is p + q as a run ends; the printed one contains a q that was never noised, ours

@@ -128,3 +128,18 @@ def test_a_unit_the_method_does_not_protect_is_refused_before_any_release(name):
         pytest.skip("protects both units")
     with pytest.raises(OptionError, match="protects"):
         regressor(name, epsilon=1.0).set_params(unit=wrong[0]).fit(data_for(name))
+
+
+@pytest.mark.parametrize("name", ["low-rank", "relationship", "frank-wolfe", "fixed-relationship"])
+def test_a_feature_that_a_task_does_not_have_is_nothing_in_what_it_sends(name):
+    """Equation 1 of the papers lets tasks differ in features: a constant stands for what is not there."""
+    tasks = data_for(name)
+    X = tasks.X.copy()
+    lacks = tasks.task_of_row() < 4
+    X[lacks, 2] = 0.0
+    est = regressor(name, epsilon=2.0).fit(replace(tasks, X=X))
+    side = est.method_.task_side(est._training, est.record_.public, est.record_.plan)
+    _, message = side.step(side.start(), est.record_.billboards[0].view(None))
+    (sent,) = message.values()
+    most = np.abs(sent[..., 2]).reshape(len(sent), -1).max(axis=1)
+    assert np.all(most[:4] < 1e-12) and np.all(most[4:] > 1e-6)

@@ -74,17 +74,24 @@ class FixedRelationship(Method):
     def factor(self, public: PublicInfo) -> tuple[np.ndarray, np.ndarray, float]:
         """B' (tasks, g), the eigenvalues s (g,) of A above zero, and the scale of Omega; all public."""
         m = public.n_tasks
-        omega = np.eye(m) - 1.0 / m if self.omega is None else np.asarray(self.omega, dtype=float)
+        if self.omega is None:
+            return np.full((m, 1), m**-0.5), np.ones(1), 1.0
+        try:
+            omega = np.asarray(self.omega, dtype=float)
+        except (TypeError, ValueError):
+            raise OptionError(f"option omega must be a matrix of numbers, got {type(self.omega).__name__}") from None
         if omega.shape != (m, m):
             raise OptionError(f"option omega needs a row and a column for each of the {m} tasks, got shape {omega.shape}")
         if not np.isfinite(omega).all() or not np.allclose(omega, omega.T):
             raise OptionError("option omega must be a symmetric matrix of numbers; make it (omega + omega.T) / 2")
         values, U = np.linalg.eigh((omega + omega.T) / 2)
-        scale = float(max(values[-1], 1.0 if m == 1 else 0.0))
+        scale = float(values[-1])
         if scale <= 0 or values[0] < -1e-8 * scale:
             raise OptionError("option omega must be positive semidefinite and not zero: no negative eigenvalue, one above zero")
         s = 1.0 - np.clip(values / scale, 0.0, 1.0)
-        kept = s > NEGLIGIBLE if np.any(s > NEGLIGIBLE) else np.arange(m) == 0  # where A = 0 one thing is sent: zero
+        kept = s > NEGLIGIBLE
+        if not kept.any():
+            raise OptionError("option omega relates no tasks: it is a multiple of the identity; use method 'local'")
         return U[:, kept] * np.sqrt(s[kept]), s[kept], scale
 
     def speed(self, public: PublicInfo) -> np.ndarray:

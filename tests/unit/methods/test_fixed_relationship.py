@@ -90,6 +90,8 @@ def test_a_group_hides_its_members_behind_each_other():
         (np.eye(12) - 0.5, "positive semidefinite"),
         (np.zeros((12, 12)), "not zero"),
         (np.full((12, 12), np.nan), "numbers"),
+        ([["a"]], "a matrix of numbers, got list"),
+        (2 * np.eye(12), "relates no tasks"),
     ],
 )
 def test_what_is_no_relationship_is_refused_before_rows_are_read(omega, words):
