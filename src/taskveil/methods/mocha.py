@@ -26,6 +26,7 @@ from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
 from taskveil.methods.base import (
     Billboard,
+    Disclosure,
     Message,
     Method,
     Models,
@@ -119,8 +120,8 @@ class Mocha(Method):
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"position": (0, public.n_tasks - 1)}
 
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return [NO_GUARANTEE] if plan.budget.epsilon is None else []
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        return Disclosure(not_protected=(NO_GUARANTEE,) if plan.budget.epsilon is None else ())
 
 
 class MochaTasks(TaskSide):

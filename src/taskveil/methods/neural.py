@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import LARGEST, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import SampledGaussianEvent
@@ -185,7 +185,7 @@ class NeuralMethod(Method):
         return False
 
     @property
-    def raw_rows(self) -> bool:
+    def raw_rows(self) -> bool:  # type: ignore[override]
         name = self.model.get("name") if isinstance(self.model, dict) else self.model
         return name == "cnn" or self.features is not None
 
@@ -258,9 +258,9 @@ class NeuralMethod(Method):
 
     # ------------------------------------------------------------ certificate
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
         if plan.budget.epsilon is None:
-            return []
+            return Disclosure()
         said = ["the model's first parameters, its features and all step sizes are independent of the data"]
         if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
             said.append(POISSON)
@@ -269,4 +269,4 @@ class NeuralMethod(Method):
                 f"no task takes part in more than {plan.most_participations} of the {len(plan.releases)} rounds; whoever runs "
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
-        return said
+        return Disclosure(tuple(said))

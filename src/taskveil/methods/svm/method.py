@@ -20,7 +20,7 @@ from taskveil.errors import OptionError
 from taskveil.losses.base import Loss
 from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
 from taskveil.losses.hinge import Hinge
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import Billboard, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.local import SilentServer
 from taskveil.methods.svm.central import CentralTasks
 from taskveil.methods.svm.coordinator import SvmServer
@@ -176,16 +176,14 @@ class Svm(Method):
 
     # ---------------------------------------------------------- wording
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if plan.budget.epsilon is None or self.central:
-            return []
-        return [
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        if plan.budget.epsilon is None:
+            return Disclosure(not_protected=() if self.shares_nothing else (NO_GUARANTEE,))
+        said = (
             f"every personal part v_k is clipped to norm {self.clip:g} before it is summed; the number of rounds "
             f"({len(plan.rounds())}), C1, C2 and the step are public and fixed beforehand"
-        ]
-
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return [NO_GUARANTEE] if plan.budget.epsilon is None and self.scope != "local" else []
+        )
+        return Disclosure(() if self.central else (said,))
 
     # ------------------------------------------------------------ pieces
 
