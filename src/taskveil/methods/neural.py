@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +40,7 @@ MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
 
 
+@dataclass(eq=False, repr=False)
 class NeuralMethod(Method):
     """Options of the neural methods.
 
@@ -74,51 +76,27 @@ class NeuralMethod(Method):
     uses_strength: ClassVar[bool] = True
     default_personalise: ClassVar[str] = "choose"
 
-    def __init__(
-        self,
-        model: Any = "softmax",
-        features: Any = None,
-        rounds: int | None = None,
-        rate: float | None = None,
-        clip: float = 1.0,
-        strength: float = 1.0,
-        local_steps: int = 5,
-        batch_size: int | None = 16,
-        learning_rate: float = 0.1,
-        server_rate: float = 1.0,
-        shrink: bool = True,
-        personalise: str | None = None,
-        options: Any = None,
-        tune_steps: int = 50,
-        tune_rate: float | None = None,
-        tune_batch: int | None = 16,
-        alone_steps: int | None = None,
-        decay: float = 0.0,
-        folds: int = 2,
-        adaptive_clip: float | None = None,
-        participations: int | None = None,
-    ):
-        self.model = model
-        self.features = features
-        self.rounds = rounds
-        self.rate = rate
-        self.clip = clip
-        self.strength = strength
-        self.local_steps = local_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.server_rate = server_rate
-        self.shrink = shrink
-        self.personalise = personalise
-        self.options = options
-        self.tune_steps = tune_steps
-        self.tune_rate = tune_rate
-        self.tune_batch = tune_batch
-        self.alone_steps = alone_steps
-        self.decay = decay
-        self.folds = folds
-        self.adaptive_clip = adaptive_clip
-        self.participations = participations
+    model: Any = "softmax"
+    features: Any = None
+    rounds: int | None = None
+    rate: float | None = None
+    clip: float = 1.0
+    strength: float = 1.0
+    local_steps: int = 5
+    batch_size: int | None = 16
+    learning_rate: float = 0.1
+    server_rate: float = 1.0
+    shrink: bool = True
+    personalise: str | None = None
+    options: Any = None
+    tune_steps: int = 50
+    tune_rate: float | None = None
+    tune_batch: int | None = 16
+    alone_steps: int | None = None
+    decay: float = 0.0
+    folds: int = 2
+    adaptive_clip: float | None = None
+    participations: int | None = None
 
     # ------------------------------------------------------------------ plan
 

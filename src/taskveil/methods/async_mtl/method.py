@@ -67,6 +67,7 @@ class Form:
         return ("gradient",)
 
 
+@dataclass(eq=False, repr=False)
 class AsyncMTL(Asynchronous):
     """Shared and own parts, learnt from noisy gradients in any order of arrival.
 
@@ -95,43 +96,23 @@ class AsyncMTL(Asynchronous):
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local")
     reference: ClassVar[str] = "Xie, Lin, Baytas & Zhou 2017, Algorithm 1"
 
-    def __init__(
-        self,
-        preset: str = "aso",
-        shared_penalty: float = 0.05,
-        own_penalty: float = 0.1,
-        rounds: int | None = None,
-        row_rate: float = 0.5,
-        clip: float | None = None,
-        step: float | None = None,
-        relaxation: str | float = "safeguarded",
-        noises: int = 1,
-        first_share: float = 0.5,
-        semi_exact: bool | None = None,
-        refine: bool = True,
-        budgets: Sequence[float] | None = None,
-        delays: tuple[str, float] | None = None,
-        row_bound: float = 1.0,
-        model_bound: float = 1.0,
-        tol: float = 1e-5,
-    ) -> None:
-        self.preset = preset
-        self.shared_penalty = shared_penalty
-        self.own_penalty = own_penalty
-        self.rounds = rounds
-        self.row_rate = row_rate
-        self.clip = clip
-        self.step = step
-        self.relaxation = relaxation
-        self.noises = noises
-        self.first_share = first_share
-        self.semi_exact = semi_exact
-        self.refine = refine
-        self.budgets = budgets
-        self.delays = delays
-        self.row_bound = row_bound
-        self.model_bound = model_bound
-        self.tol = tol
+    preset: str = "aso"
+    shared_penalty: float = 0.05
+    own_penalty: float = 0.1
+    rounds: int | None = None
+    row_rate: float = 0.5
+    clip: float | None = None
+    step: float | None = None
+    relaxation: str | float = "safeguarded"
+    noises: int = 1
+    first_share: float = 0.5
+    semi_exact: bool | None = None
+    refine: bool = True
+    budgets: Sequence[float] | None = None
+    delays: tuple[str, float] | None = None
+    row_bound: float = 1.0
+    model_bound: float = 1.0
+    tol: float = 1e-5
 
     def penalties(self) -> Penalties:
         return PRESETS.get(self.preset)
