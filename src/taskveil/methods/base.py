@@ -204,7 +204,10 @@ ANY_KIND = ("regression", "classification", "survival")
 
 
 class Method(WithOptions):
-    """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
+    """Base of every method: traits, three verbs and a check. The rest has an answer that most methods leave as it is.
+
+    Options are fields of a dataclass and stored as they are, so grid searches and clones work.
+    """
 
     name: ClassVar[str] = ""
     variants: ClassVar[tuple[str, ...]] = ("sound",)  # what this class itself computes
@@ -224,13 +227,7 @@ class Method(WithOptions):
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
 
-    def weighs_prior(self, budget: Budget) -> bool:
-        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
-        return False
-
-    def adjust(self, budget: Budget) -> Budget:
-        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
-        return budget
+    # ------------------------------------------------------ what a method does
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """The sums this method will ask for, from public sizes only."""
@@ -243,61 +240,6 @@ class Method(WithOptions):
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         """What the server does."""
         raise NotImplementedError
-
-    def under(self, unit: str, variant: str = "sound") -> Method:
-        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
-        method = self
-        for wanted in (str(unit), str(variant)):
-            if wanted in method.forms:
-                module, _, name = method.forms[wanted].partition(":")
-                kind = getattr(import_module(module, __package__), name)
-                method = method if isinstance(method, kind) else kind.of(method)
-        return method
-
-    @classmethod
-    def of(cls, method: Method) -> Self:
-        """This form of another method, with its options."""
-        return cls(**method.get_params())
-
-    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
-        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
-        return self.common_units
-
-    def in_own_units(self) -> Method:
-        """The method for tasks that have no units in common."""
-        return self
-
-    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
-        """What the certificate says of this method, beyond what every run states."""
-        return Disclosure()
-
-    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
-        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
-        return None
-
-    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
-        raise NotImplementedError
-
-    def chooses(self, budget: Budget) -> bool:
-        """Whether finish() already picks shared or alone for each task in such a run."""
-        return self.chooses_locally
-
-    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
-        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
-        return {}
-
-    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
-        """Whether a block of `n_tasks` tasks sends one clipped sum instead of a message for each task."""
-        return False
-
-    def keeps_history(self, plan: Plan) -> bool:
-        """Whether new tasks need every billboard (True) or only the last one."""
-        return True
-
-    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
-        """The billboards a new task or a held-out fold walks through, first to last."""
-        return billboards
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
@@ -318,6 +260,75 @@ class Method(WithOptions):
             )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
             raise OptionError(f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}")
+
+    # ----------------------------------- which method is meant, in which units
+
+    def under(self, unit: str, variant: str = "sound") -> Method:
+        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
+        method = self
+        for wanted in (str(unit), str(variant)):
+            if wanted in method.forms:
+                module, _, name = method.forms[wanted].partition(":")
+                kind = getattr(import_module(module, __package__), name)
+                method = method if isinstance(method, kind) else kind.of(method)
+        return method
+
+    @classmethod
+    def of(cls, method: Method) -> Self:
+        """This form of another method, with its options."""
+        return cls(**method.get_params())
+
+    def adjust(self, budget: Budget) -> Budget:
+        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
+        return budget
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
+        return self.common_units
+
+    def in_own_units(self) -> Method:
+        """The method for tasks that have no units in common."""
+        return self
+
+    # ------------------------------------ what others are told, and may expect
+
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        """What the certificate says of this method, beyond what every run states."""
+        return Disclosure()
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
+        return {}
+
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        """Whether a block of `n_tasks` tasks sends one clipped sum instead of a message for each task."""
+        return False
+
+    # ------------------------------------------ models, and who gets one later
+
+    def chooses(self, budget: Budget) -> bool:
+        """Whether finish() already picks shared or alone for each task in such a run."""
+        return self.chooses_locally
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
+        return False
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
+        return None
+
+    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
+        raise NotImplementedError
+
+    def keeps_history(self, plan: Plan) -> bool:
+        """Whether new tasks need every billboard (True) or only the last one."""
+        return True
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The billboards a new task or a held-out fold walks through, first to last."""
+        return billboards
 
 
 class Asynchronous(Method):
