@@ -56,9 +56,9 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.one_release import WeighingTasks
 from taskveil.methods.shared_prior import (
     RANGES,
+    WeighingTasks,
     common_directions,
     common_features,
     noise_deviation,
