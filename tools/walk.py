@@ -39,7 +39,7 @@ STAGES = {  # title: the call with which it begins
     "task step": ("runtime/round.py", "task_step"),
     "clip, charge, add noise": ("runtime/round.py", "released"),
     "server step": ("methods/subspace.py", "SubspaceServer.step"),
-    "each task finishes alone": ("methods/subspace.py", "SubspaceTasks.finish"),
+    "each task finishes alone": ("methods/shared_prior.py", "WeighingTasks.finish"),
     "certify": ("estimators/base.py", "TaskEstimator._keep"),
 }
 

@@ -8,10 +8,11 @@ The guarantee holds against everybody, the public included, which is why the mod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, Message, PublicInfo, ServerSide, State, View
+from taskveil.methods.base import Billboard, Disclosure, Message, PublicInfo, ServerSide, State, View
 from taskveil.methods.neural import NeuralMethod
 from taskveil.methods.neural_sides import RELEASE, NeuralServer, NeuralTasks
 from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
@@ -32,8 +33,8 @@ class NaiveDP(NeuralMethod):
         what = VectorSum((public.n_tasks, self.built(public).n_parameters), float(self.clip))
         return [Request(RELEASE, t + 1, what) for t in range(int(self.rounds or 1))]
 
-    def also_protects(self, budget: Budget) -> tuple[str, ...]:
-        return ("public",)
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        return replace(super().disclosure(public, plan), observers=("public",))
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return True

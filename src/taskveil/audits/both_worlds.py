@@ -70,6 +70,7 @@ class _Side(TaskSide):
 class _Server(ServerSide):
     def __init__(self, inner: ServerSide, plan: Plan, sent: list[tuple[Message, Message]], on_release: OnRelease):
         self.inner, self.rounds, self.sent, self.on_release = inner, iter(plan.rounds()), sent, on_release
+        self.settled = inner.settled
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

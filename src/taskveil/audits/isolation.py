@@ -151,7 +151,7 @@ def _plain(message: Message) -> dict[str, Any]:
 
 def _results(est: Any, log: RunLog) -> dict[str, Any]:
     """What others hold in the end."""
-    public = "public" in log.method.also_protects(log.plan.budget)
+    public = "public" in log.method.disclosure(log.public, log.plan).observers
     keep = slice(0 if public else CANARY + 1, None)
     certificate = {k: v for k, v in est.certificate_.to_dict().items() if k in CLAIMS}
     found: dict[str, Any] = {

@@ -109,6 +109,7 @@ class _WithoutEnd(TaskSide):
 class _Recorder(ServerSide):
     def __init__(self, inner: ServerSide, transcript: Transcript, observer: str):
         self.inner, self.transcript, self.observer = inner, transcript, observer
+        self.settled = inner.settled
 
     def __getattr__(self, name: str) -> Any:
         """What only some servers have, such as the last billboard of an asynchronous one, passes through."""

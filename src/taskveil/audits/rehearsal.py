@@ -130,7 +130,7 @@ class _Side(TaskSide):
 
 class _Server(ServerSide):
     def __init__(self, inner: ServerSide, log: RunLog):
-        self.inner, self.log = inner, log
+        self.inner, self.log, self.settled = inner, log, inner.settled
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)

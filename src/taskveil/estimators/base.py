@@ -6,7 +6,7 @@ fit = read tasks -> scale -> plan from public sizes -> reserve -> run the loop -
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -154,7 +154,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         budget, prior = self._budget(tasks), self._prior(tasks, scaling)
         check_each_budget(self, method, budget)
         run = assemble(method, self._public(tasks, scaling, block), budget, prior=prior)
-        certify.check_observer(run.budget, self.observer, method, scaling.data_dependent)
+        certify.check_observer(run, self.observer, scaling.data_dependent)
         self.preparation_, self.task_warnings_ = prepared.public, dict(prepared.own.warnings)  # the latter for each owner alone
         self.warnings_ = [*notes, *unusual_tasks(tasks, block)]
         if self.strict and self.warnings_:
@@ -239,7 +239,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             return insecure_seeded_noise(self.insecure_noise_seed)
         return system_noise()
 
-    def _account(self, plan: Plan, method: Method | None = None) -> Account:
+    def _account(self, plan: Plan, also: Sequence[str] = ()) -> Account:
         """The account of a run; it is charged wherever the run's statements reach."""
         if self.ledger is None and self.account is not None:
             raise OptionError("account names an account of a ledger, and no ledger was given: give ledger= (--ledger URL) too")
@@ -247,11 +247,10 @@ class TaskEstimator(Scoring, BaseEstimator):
             return MemoryAccount()
         from taskveil.privacy.ledger import open_account
 
-        also = method.also_protects(plan.budget) if method is not None else ()
         return open_account(self.ledger, self.account, plan, self.observer, also=also)
 
     def _run(self, run: Run, block: TaskBlock) -> RunRecord:
-        plan, account = run.plan, self._account(run.plan, run.method)
+        plan, account = run.plan, self._account(run.plan, run.method.disclosure(run.public, run.plan).observers)
         run = run.paid_by(account, self._source(), self.progress)
         if plan.budget.epsilon is not None and plan.budget.variant == "sound" and hasattr(self.progress, "follow"):
             self.progress.follow(plan.spent_after)

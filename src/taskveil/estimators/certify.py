@@ -16,6 +16,7 @@ from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import Run
 from taskveil.tasks.prepare.parts import PublicPart
 
 LARGE_DELTA = 1e-3
@@ -31,23 +32,25 @@ CANARIES_SHOW = (
 OWN_MODEL = "a task's own model, which its owner keeps: publishing it shows its rows beyond this certificate"
 
 
-def observers(budget: Budget, method: Method, own_units: bool = False) -> list[Observer]:
+def observers(method: Method, run: Run | RunRecord, own_units: bool = False) -> list[Observer]:
     """Against whom a run is protected: those of its aggregation, and those this method covers besides.
 
     The public sees finished models in the user's units. Where a task scaled by its own statistics those units are its own rows'
     (a shift of all its values shows), so no method can claim the public then.
     """
-    more = [Observer(o) for o in method.also_protects(budget) if not (own_units and o == Observer.PUBLIC.value)]
-    return list(dict.fromkeys([*AGGREGATIONS.get(budget.aggregation).observers, *more]))
+    besides = method.disclosure(run.public, run.plan).observers
+    more = [Observer(o) for o in besides if not (own_units and o == Observer.PUBLIC.value)]
+    return list(dict.fromkeys([*AGGREGATIONS.get(run.plan.budget.aggregation).observers, *more]))
 
 
-def check_observer(budget: Budget, observer: str, method: Method, own_units: bool = False) -> None:
+def check_observer(run: Run, observer: str, own_units: bool = False) -> None:
     """Refuse an observer the run cannot protect against, before anything is released."""
+    budget, method = run.budget, run.method
     if budget.epsilon is None or (method.shares_nothing and observer != Observer.PUBLIC.value):
         return
-    covered = {o.value for o in observers(budget, method, own_units)}
+    covered = {o.value for o in observers(method, run, own_units)}
     if observer not in covered:
-        if own_units and observer in method.also_protects(budget):
+        if own_units and observer in method.disclosure(run.public, run.plan).observers:
             raise OptionError(
                 f"method {method.name!r} protects against {observer!r} only where no task scales by its own statistics: a "
                 "published model would show them. Declare the ranges of all features and of the target (bounds=, --bounds), or "
@@ -80,37 +83,37 @@ def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) 
     """The certificate of a private search that kept this run: its one charged event, and what a plain run states beside it."""
     assert record.search is not None
     plan, randomness = record.search
+    said = method.disclosure(record.public, record.plan)
     return build_certificate(
         f"search over {method.name}",
         plan,
         randomness,
         public=prepared.known(),
-        assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *method.assumptions(record.public, record.plan)],
-        not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *method.not_protected(record.public, record.plan)],
+        assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *said.assumptions],
+        not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *said.not_protected],
     )
 
 
 def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
-    plan = record.plan
+    plan, said = record.plan, method.disclosure(record.public, record.plan)
     executed = replace(plan, releases=tuple(record.executed)) if plan.budget.epsilon is not None else plan
     made = build_certificate(
         method.name,
         executed,
         randomness,
         public=prepared.known(),
-        assumptions=[*assumptions(plan.budget, prepared), *method.assumptions(record.public, plan), *prior_words(record)],
+        assumptions=[*assumptions(plan.budget, prepared), *said.assumptions, *prior_words(record)],
         not_protected=[
             *([CANARIES_SHOW] if record.canaries else []),
-            *not_protected(plan.budget, method, prepared),
-            *method.not_protected(record.public, plan),
+            *not_protected(method, record, prepared),
+            *said.not_protected,
         ],
-        observers=observers(plan.budget, method, prepared.own_units),
+        observers=observers(method, record, prepared.own_units),
         task_names=prepared.task_names,
     )
-    reasons = method.refutations(record.public, plan)
-    if not reasons:
+    if not said.refutations:
         return made
-    false = tuple(replace(s, holds=False, reason=s.reason or "; ".join(reasons)) for s in made.statements)
+    false = tuple(replace(s, holds=False, reason=s.reason or "; ".join(said.refutations)) for s in made.statements)
     return replace(made, statements=false)
 
 
@@ -133,12 +136,13 @@ def assumptions(budget: Budget, prepared: PublicPart) -> list[str]:
     return said
 
 
-def not_protected(budget: Budget, method: Method, prepared: PublicPart) -> list[str]:
+def not_protected(method: Method, record: RunRecord, prepared: PublicPart) -> list[str]:
     """What no statement covers."""
+    budget = record.plan.budget
     if budget.epsilon is None:
         return []
     said = [] if method.shares_nothing else large_delta(budget, prepared)
-    if method.shares_nothing or Observer.PUBLIC in observers(budget, method, prepared.own_units):
+    if method.shares_nothing or Observer.PUBLIC in observers(method, record, prepared.own_units):
         return said
     return [OWN_MODEL, *said]
 

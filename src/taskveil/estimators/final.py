@@ -18,7 +18,7 @@ def settle(method: Method, scaling: Scaling, block: TaskBlock, record: RunRecord
     budget = record.plan.budget
     private = budget.epsilon is not None and budget.variant == "sound"
     # for the public nothing but releases may enter a model
-    public = "public" in certify.observers(method=method, budget=budget, own_units=scaling.data_dependent)
+    public = "public" in certify.observers(method, record, scaling.data_dependent)
     settled = method.chooses(budget) or method.shares_nothing or public or record.rounds == 0
     if private and method.linear and not settled:
         record.models = keep_the_better(method, block, record)

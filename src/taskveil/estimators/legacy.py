@@ -79,8 +79,8 @@ def _looked_at_rows(about: dict[str, Any]) -> bool:
 
 def _chose_by_smallest_task(method: Method, record: RunRecord) -> bool:
     """Whether the estimator chose for the tasks after the run (methods that choose by themselves used their own rules)."""
-    budget = record.plan.budget
-    settled = method.chooses(budget) or method.shares_nothing or "public" in method.also_protects(budget)
+    public = "public" in method.disclosure(record.public, record.plan).observers
+    settled = method.chooses(record.plan.budget) or method.shares_nothing or public
     return method.linear and not settled and record.rounds > 0
 
 

@@ -163,6 +163,8 @@ def merge_states(old: State, new: State, active: np.ndarray) -> State:
 class ServerSide:
     """What the server makes of noisy sums. It sees releases and public sizes only."""
 
+    settled = 1  # rounds after which names, shapes and types on the billboard stay the same
+
     def start(self) -> tuple[State, Billboard]:
         """The server's state and the first billboard, before any data."""
         raise NotImplementedError
@@ -172,12 +174,41 @@ class ServerSide:
         raise NotImplementedError
 
 
+class ArrivalServer(ServerSide):
+    """A server of an asynchronous method: it moves with every message, and can be asked how far it is."""
+
+    def final(self, state: State) -> Billboard:
+        """The last billboard, after the last message."""
+        raise NotImplementedError
+
+    def residual(self, state: State) -> float:
+        """How far the last messages would still move the models; without privacy a run stops where it is small."""
+        raise NotImplementedError
+
+    def statistics(self, state: State) -> dict[str, float]:
+        """Figures of the run for its record."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What the certificate of one run says beyond what it says of every run; all of it follows from public sizes and the plan."""
+
+    assumptions: tuple[str, ...] = ()  # what the guarantee rests on
+    not_protected: tuple[str, ...] = ()  # what it does not cover
+    refutations: tuple[str, ...] = ()  # why the claim is false, beyond what its mechanisms say; empty where it holds
+    observers: tuple[str, ...] = ()  # covered beyond those of the aggregation, because of where the method adds its noise
+
+
 ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
 ANY_KIND = ("regression", "classification", "survival")
 
 
 class Method(WithOptions):
-    """Base of every method. Constructor arguments are stored as they are, so grid searches and clones work."""
+    """Base of every method: traits, three verbs and a check. The rest has an answer that most methods leave as it is.
+
+    Options are fields of a dataclass and stored as they are, so grid searches and clones work.
+    """
 
     name: ClassVar[str] = ""
     variants: ClassVar[tuple[str, ...]] = ("sound",)  # what this class itself computes
@@ -192,16 +223,12 @@ class Method(WithOptions):
     shares_nothing: ClassVar[bool] = False  # no message ever leaves a task
     common_units: ClassVar[bool] = False  # messages add up in common units only: bought, where none are declared
     linear: ClassVar[bool] = True  # models are coef and intercept
+    raw_rows: ClassVar[bool] = False  # rows without declared ranges are used as they come (images), not scaled by each task
+    fixed_cohort: ClassVar[int | None] = None  # most tasks of a round where a paper fixes it; None: Poisson, or everybody
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
 
-    def weighs_prior(self, budget: Budget) -> bool:
-        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
-        return False
-
-    def adjust(self, budget: Budget) -> Budget:
-        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
-        return budget
+    # ------------------------------------------------------ what a method does
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """The sums this method will ask for, from public sizes only."""
@@ -214,86 +241,6 @@ class Method(WithOptions):
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         """What the server does."""
         raise NotImplementedError
-
-    @property
-    def raw_rows(self) -> bool:
-        """Whether rows without declared ranges are used as they come (images), not scaled by each task."""
-        return False
-
-    def cohort_size(self, public: PublicInfo) -> int | None:
-        """Tasks per round where a paper's cohorts have a fixed size; None: Poisson cohorts, or everybody."""
-        return None
-
-    def under(self, unit: str, variant: str = "sound") -> Method:
-        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
-        method = self
-        for wanted in (str(unit), str(variant)):
-            if wanted in method.forms:
-                module, _, name = method.forms[wanted].partition(":")
-                kind = getattr(import_module(module, __package__), name)
-                method = method if isinstance(method, kind) else kind.of(method)
-        return method
-
-    @classmethod
-    def of(cls, method: Method) -> Self:
-        """This form of another method, with its options."""
-        return cls(**method.get_params())
-
-    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
-        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
-        return self.common_units
-
-    def in_own_units(self) -> Method:
-        """The method for tasks that have no units in common."""
-        return self
-
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
-        """What the certificate rests on, beyond what every run states."""
-        return []
-
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        """What this method's certificate does not cover, beyond what every run states."""
-        return []
-
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        """Why a claim of this variant is false, beyond what its mechanisms say; empty where the claim holds."""
-        return []
-
-    def also_protects(self, budget: Budget) -> tuple[str, ...]:
-        """Observers covered beyond those of the aggregation, because of where this method adds its noise."""
-        return ()
-
-    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
-        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
-        return None
-
-    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
-        raise NotImplementedError
-
-    def chooses(self, budget: Budget) -> bool:
-        """Whether finish() already picks shared or alone for each task in such a run."""
-        return self.chooses_locally
-
-    def rounds_until_settled(self, plan: Plan) -> int:
-        """After how many rounds the names, shapes and types on the billboard stay the same."""
-        return 1
-
-    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
-        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
-        return {}
-
-    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
-        """Whether a block of `n_tasks` tasks sends one clipped sum instead of a message for each task."""
-        return False
-
-    def keeps_history(self, plan: Plan) -> bool:
-        """Whether new tasks need every billboard (True) or only the last one."""
-        return True
-
-    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
-        """The billboards a new task or a held-out fold walks through, first to last."""
-        return billboards
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
@@ -314,6 +261,87 @@ class Method(WithOptions):
             )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
             raise OptionError(f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}")
+
+    # ----------------------------------- which method is meant, in which units
+
+    def under(self, unit: str, variant: str = "sound") -> Method:
+        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
+        method = self
+        for wanted in (str(unit), str(variant)):
+            if wanted in method.forms:
+                module, _, name = method.forms[wanted].partition(":")
+                kind = getattr(import_module(module, __package__), name)
+                method = method if isinstance(method, kind) else kind.of(method)
+        return method
+
+    @classmethod
+    def of(cls, method: Method) -> Self:
+        """This form of another method, with its options."""
+        return cls(**method.get_params())
+
+    def adjust(self, budget: Budget) -> Budget:
+        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
+        return budget
+
+    def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
+        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
+        return self.common_units
+
+    def in_own_units(self) -> Method:
+        """The method for tasks that have no units in common."""
+        return self
+
+    # ------------------------------------ what others are told, and may expect
+
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        """What the certificate says of this method, beyond what every run states."""
+        return Disclosure()
+
+    def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
+        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
+        return {}
+
+    def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
+        """Whether a block of `n_tasks` tasks sends one clipped sum instead of a message for each task."""
+        return False
+
+    # ------------------------------------------ models, and who gets one later
+
+    def chooses(self, budget: Budget) -> bool:
+        """Whether finish() already picks shared or alone for each task in such a run."""
+        return self.chooses_locally
+
+    def weighs_prior(self, budget: Budget) -> bool:
+        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
+        return False
+
+    def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
+        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
+        return None
+
+    def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
+        raise NotImplementedError
+
+    def keeps_history(self, plan: Plan) -> bool:
+        """Whether new tasks need every billboard (True) or only the last one."""
+        return True
+
+    def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
+        """The billboards a new task or a held-out fold walks through, first to last."""
+        return billboards
+
+
+class Asynchronous(Method):
+    """A method whose server moves with every message (runtime/virtual_clock.py, runtime/arrivals.py)."""
+
+    schedule = "asynchronous"
+    budgets: Sequence[float] | None = None  # epsilon of each node where they differ
+    delays: tuple[str, float] | None = None  # (kind, scale in seconds) of the virtual clock
+    tol: float = 0.0  # without privacy: stop when no message moves its column by more than this
+
+    def server_side(self, public: PublicInfo, plan: Plan) -> ArrivalServer:
+        raise NotImplementedError
 
 
 def instead(public: PublicInfo) -> str:

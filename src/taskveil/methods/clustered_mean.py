@@ -11,6 +11,7 @@ learned from data is not public: see method `relationship`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from taskveil.methods.neural import NeuralMethod
 from taskveil.privacy.plan import Budget
 
 
+@dataclass(eq=False, repr=False)
 class ClusteredMean(NeuralMethod):
     __doc__ = "Mean-regularised within public groups. " + (NeuralMethod.__doc__ or "")
 
@@ -28,38 +30,8 @@ class ClusteredMean(NeuralMethod):
     forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:ClusteredMean"}
     weighs_tasks = False
 
-    def __init__(
-        self,
-        clusters: Any = None,
-        relationship: Any = None,
-        model: Any = "softmax",
-        features: Any = None,
-        rounds: int | None = None,
-        rate: float | None = None,
-        clip: float = 1.0,
-        strength: float = 1.0,
-        local_steps: int = 5,
-        batch_size: int | None = 16,
-        learning_rate: float = 0.1,
-        server_rate: float = 1.0,
-        shrink: bool = True,
-        personalise: str | None = None,
-        options: Any = None,
-        tune_steps: int = 50,
-        tune_rate: float | None = None,
-        tune_batch: int | None = 16,
-        alone_steps: int | None = None,
-        decay: float = 0.0,
-        folds: int = 2,
-        participations: int | None = None,
-    ):
-        super().__init__(
-            model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
-            personalise, options, tune_steps, tune_rate, tune_batch, alone_steps, decay, folds,
-            participations=participations,
-        )  # fmt: skip
-        self.clusters = clusters
-        self.relationship = relationship
+    clusters: Any = None
+    relationship: Any = None
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)

@@ -25,6 +25,7 @@ from taskveil.errors import OptionError
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import (
     Billboard,
+    Disclosure,
     Message,
     Method,
     Models,
@@ -107,28 +108,18 @@ class CommonScale(Method):
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         return self.inner.shared_model(public, own_plan(plan), own_board(billboard, units_for(plan.budget).rounds))
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
         bought = [p.name for p in plan.releases if p.round <= units_for(plan.budget).rounds]
         else_ = "a task uses its own, which is never sent" if plan.budget.unit is Unit.TASK else "its declared range is used"
         what = "features and target" if public.number_target else "features"
-        return [
+        said = (
             f"{what} are scaled by a centre and a scale common to all tasks, released and charged like every release "
-            f"({', '.join(bought)}); where none was found {else_}",
-            *self.inner.assumptions(public, own_plan(plan)),
-        ]
-
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return self.inner.not_protected(public, own_plan(plan))
-
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return self.inner.refutations(public, own_plan(plan))
-
-    def also_protects(self, budget: Budget) -> tuple[str, ...]:
-        own_units = budget.unit is Unit.TASK  # may be in a finished model, which therefore is no release
-        return tuple(o for o in self.inner.also_protects(budget) if not (own_units and o == "public"))
-
-    def rounds_until_settled(self, plan: Plan) -> int:
-        return units_for(plan.budget).rounds + self.inner.rounds_until_settled(own_plan(plan))
+            f"({', '.join(bought)}); where none was found {else_}"
+        )
+        inner = self.inner.disclosure(public, own_plan(plan))
+        own_units = plan.budget.unit is Unit.TASK  # may be in a finished model, which therefore is no release
+        observers = tuple(o for o in inner.observers if not (own_units and o == "public"))
+        return replace(inner, assumptions=(said, *inner.assumptions), observers=observers)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self.inner.ranges(public)
@@ -217,6 +208,7 @@ class CommonScaleServer(ServerSide):
 
     def __init__(self, inner: ServerSide, public: PublicInfo, plan: Plan):
         self.inner, self.public, self.plan, self.units = inner, public, plan, units_for(plan.budget)
+        self.settled = self.units.rounds + inner.settled
 
     def start(self) -> tuple[State, Billboard]:
         values = self.units.nothing(self.public)

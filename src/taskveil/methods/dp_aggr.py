@@ -7,6 +7,7 @@ Release     sum_i w_i of regularised local models, every message clipped to K: l
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +23,7 @@ from taskveil.tasks.block import TaskBlock
 RELEASE = "models"
 
 
+@dataclass(eq=False, repr=False)
 class DpAggr(Method):
     """The average of all local models.
 
@@ -34,11 +36,10 @@ class DpAggr(Method):
     forms: ClassVar[dict[str, str]] = {"paper": ".papers.pathak_2010:DpAggr"}
     reference = "Pathak, Rane & Raj 2010; MP-MTL sections 4.6 and 5.1"
 
-    def __init__(self, penalty: float | None = None, clip: float = 1.0, n_min: int | None = None, n_max: int | None = None):
-        self.penalty = penalty
-        self.clip = clip
-        self.n_min = n_min
-        self.n_max = n_max
+    penalty: float | None = None
+    clip: float = 1.0
+    n_min: int | None = None
+    n_max: int | None = None
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         bound = self.clip if budget.epsilon is not None else Contribution.unbounded

@@ -12,6 +12,7 @@ Messages are clipped to K, so that noise for 2K (replace-one) is enough whatever
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ MODELS = "models"
 FLOOR = 0.05  # share of the uniform covariance mixed into Omega, so that it can be inverted
 
 
+@dataclass(eq=False, repr=False)
 class DpMtrl(Method):
     """Relationships from noisy models.
 
@@ -41,11 +43,10 @@ class DpMtrl(Method):
     aggregations = ("curator", "local")
     reference = "Gupta, Rana & Venkatesh 2016; MP-MTL section 5.1"
 
-    def __init__(self, rounds: int = 3, penalty: float = 0.01, ridge: float = 0.01, clip: float = 1.0):
-        self.rounds = rounds
-        self.penalty = penalty
-        self.ridge = ridge
-        self.clip = clip
+    rounds: int = 3
+    penalty: float = 0.01
+    ridge: float = 0.01
+    clip: float = 1.0
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         bound = self.clip if budget.epsilon is not None else Contribution.unbounded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 
 
+@dataclass(eq=False, repr=False)
 class Local(Method):
     """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
 
@@ -35,9 +37,8 @@ class Local(Method):
     units = ("task", "record")
     shares_nothing = True
 
-    def __init__(self, penalty: str = "l2", strength: float | None = None):
-        self.penalty = penalty
-        self.strength = strength
+    penalty: str = "l2"
+    strength: float | None = None
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         return []

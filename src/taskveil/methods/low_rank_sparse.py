@@ -10,6 +10,7 @@ It starts at P = W0, Q = 0 with step 1/(2L), because (P, Q) has twice the curvat
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 
 
+@dataclass(eq=False, repr=False)
 class LowRankSparse(ProximalMethod):
     """Shared part `shared` ("trace_norm", "group_sparse") plus own part `own` ("l1", "l12", "squared_frobenius").
 
@@ -36,27 +38,10 @@ class LowRankSparse(ProximalMethod):
     forms: ClassVar[dict[str, str]] = dict.fromkeys(("paper", "preprint"), ".papers.liang_2020:LowRankSparse")
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 4 and Remark 4"
 
-    def __init__(
-        self,
-        shared: str = "trace_norm",
-        own: str = "l1",
-        own_penalty: float | None = None,
-        rounds: int | None = None,
-        penalty: float | None = None,
-        clip: float = 1.0,
-        step: float | None = None,
-        local_steps: int | None = None,
-        momentum: str = "accelerated",
-        strong_convexity: float = 0.0,
-        allocation: str = "uniform",
-        exponent: float = 0.0,
-        start: str = "alone",
-        tol: float = 1e-10,
-    ):
-        super().__init__(rounds, penalty, clip, step, local_steps, momentum, strong_convexity, allocation, exponent, start, tol)
-        self.shared = shared
-        self.own = own
-        self.own_penalty = own_penalty
+    clip: float | None = 1.0
+    shared: str = "trace_norm"
+    own: str = "l1"
+    own_penalty: float | None = None
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -63,6 +64,7 @@ MOST_ROUNDS = 5
 NOISE_PER_ROUND = 0.15  # rounds = this over the noise of one release, norm over number of tasks
 
 
+@dataclass(eq=False, repr=False)
 class Mean(Method):
     """Personal models around a common mean.
 
@@ -80,22 +82,12 @@ class Mean(Method):
     chooses_locally = True
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        strength: float | None = None,
-        rate: float | None = None,
-        clip: float | None = None,
-        *,
-        personalise: bool = True,
-        tol: float = 1e-10,
-    ):
-        self.rounds = rounds
-        self.strength = strength
-        self.rate = rate
-        self.clip = clip
-        self.personalise = personalise
-        self.tol = tol
+    rounds: int | None = None
+    strength: float | None = None
+    rate: float | None = None
+    clip: float | None = None
+    personalise: bool = True
+    tol: float = 1e-10
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)

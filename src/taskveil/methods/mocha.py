@@ -17,8 +17,9 @@ certificate says "none". With epsilon, private_mocha.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,8 +27,8 @@ from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
 from taskveil.methods.base import (
     Billboard,
+    Disclosure,
     Message,
-    Method,
     Models,
     PublicInfo,
     ServerSide,
@@ -36,7 +37,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
-from taskveil.methods.svm.method import NO_GUARANTEE, Svm
+from taskveil.methods.svm.margins import NO_GUARANTEE, MarginMethod
 from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
@@ -47,53 +48,23 @@ COLUMNS = "columns"
 DUAL_TERMS = "dual-terms"
 
 
-class Mocha(Method):
-    """Options as in `svm`, and
+@dataclass(eq=False, repr=False)
+class Mocha(MarginMethod):
+    """Options as in `MarginMethod` (svm/margins.py), and
 
     relationship    "mean" (fixed) or "learned"
     update_every    rounds between two updates of a learned relationship
     local_passes    passes over a participant's rows in one round
-    clip            norm to which a private personal part is clipped
     """
 
     name = "mocha"
     rules: ClassVar[dict[str, Rule]] = {"relationship": Choice("mean", "learned")}
     reference = "Smith, Chiang, Sanjabi, Talwalkar 2017, Federated Multi-Task Learning, Alg. 1"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        C1: float = 1.0,
-        C2: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-3,
-        insensitivity: float = 0.1,
-        class_weight: Any = None,
-        relationship: str = "learned",
-        update_every: int = 10,
-        local_passes: int = 1,
-        clip: float = 1.0,
-    ):
-        self.rounds = rounds
-        self.C1 = C1
-        self.C2 = C2
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.insensitivity = insensitivity
-        self.class_weight = class_weight
-        self.relationship = relationship
-        self.update_every = update_every
-        self.local_passes = local_passes
-        self.clip = clip
-
-    # what it shares with `svm`: the loss, the intercept, the class weights
-    has_intercept: Callable[..., bool] = Svm.has_intercept
-    loss_of = Svm.loss_of
-    class_factors = Svm.class_factors
-    mask = None
-    mask_seed = None
-    mask_mode = "consistent"
-    step = None
+    tol: float = 1e-3
+    relationship: str = "learned"
+    update_every: int = 10
+    local_passes: int = 1
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         private = budget.epsilon is not None
@@ -119,8 +90,8 @@ class Mocha(Method):
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"position": (0, public.n_tasks - 1)}
 
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return [NO_GUARANTEE] if plan.budget.epsilon is None else []
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        return Disclosure(not_protected=(NO_GUARANTEE,) if plan.budget.epsilon is None else ())
 
 
 class MochaTasks(TaskSide):
@@ -128,7 +99,7 @@ class MochaTasks(TaskSide):
 
     def __init__(self, method: Mocha, block: TaskBlock, public: PublicInfo) -> None:
         self.method, self.block, self.public = method, block, public
-        self.problems = make_problems(method, block, public)  # type: ignore[arg-type]
+        self.problems = make_problems(method, block, public)
         self.position = np.arange(block.n_rows) - np.repeat(block.offsets[:-1], block.sizes)
         self.size = block.n_features + method.has_intercept(public)
         self.work = np.zeros(block.n_tasks, dtype=np.int64)

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import LARGEST, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import SampledGaussianEvent
@@ -39,6 +40,7 @@ MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
 
 
+@dataclass(eq=False, repr=False)
 class NeuralMethod(Method):
     """Options of the neural methods.
 
@@ -74,51 +76,27 @@ class NeuralMethod(Method):
     uses_strength: ClassVar[bool] = True
     default_personalise: ClassVar[str] = "choose"
 
-    def __init__(
-        self,
-        model: Any = "softmax",
-        features: Any = None,
-        rounds: int | None = None,
-        rate: float | None = None,
-        clip: float = 1.0,
-        strength: float = 1.0,
-        local_steps: int = 5,
-        batch_size: int | None = 16,
-        learning_rate: float = 0.1,
-        server_rate: float = 1.0,
-        shrink: bool = True,
-        personalise: str | None = None,
-        options: Any = None,
-        tune_steps: int = 50,
-        tune_rate: float | None = None,
-        tune_batch: int | None = 16,
-        alone_steps: int | None = None,
-        decay: float = 0.0,
-        folds: int = 2,
-        adaptive_clip: float | None = None,
-        participations: int | None = None,
-    ):
-        self.model = model
-        self.features = features
-        self.rounds = rounds
-        self.rate = rate
-        self.clip = clip
-        self.strength = strength
-        self.local_steps = local_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.server_rate = server_rate
-        self.shrink = shrink
-        self.personalise = personalise
-        self.options = options
-        self.tune_steps = tune_steps
-        self.tune_rate = tune_rate
-        self.tune_batch = tune_batch
-        self.alone_steps = alone_steps
-        self.decay = decay
-        self.folds = folds
-        self.adaptive_clip = adaptive_clip
-        self.participations = participations
+    model: Any = "softmax"
+    features: Any = None
+    rounds: int | None = None
+    rate: float | None = None
+    clip: float = 1.0
+    strength: float = 1.0
+    local_steps: int = 5
+    batch_size: int | None = 16
+    learning_rate: float = 0.1
+    server_rate: float = 1.0
+    shrink: bool = True
+    personalise: str | None = None
+    options: Any = None
+    tune_steps: int = 50
+    tune_rate: float | None = None
+    tune_batch: int | None = 16
+    alone_steps: int | None = None
+    decay: float = 0.0
+    folds: int = 2
+    adaptive_clip: float | None = None
+    participations: int | None = None
 
     # ------------------------------------------------------------------ plan
 
@@ -185,7 +163,7 @@ class NeuralMethod(Method):
         return False
 
     @property
-    def raw_rows(self) -> bool:
+    def raw_rows(self) -> bool:  # type: ignore[override]
         name = self.model.get("name") if isinstance(self.model, dict) else self.model
         return name == "cnn" or self.features is not None
 
@@ -258,9 +236,9 @@ class NeuralMethod(Method):
 
     # ------------------------------------------------------------ certificate
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
         if plan.budget.epsilon is None:
-            return []
+            return Disclosure()
         said = ["the model's first parameters, its features and all step sizes are independent of the data"]
         if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
             said.append(POISSON)
@@ -269,4 +247,4 @@ class NeuralMethod(Method):
                 f"no task takes part in more than {plan.most_participations} of the {len(plan.releases)} rounds; whoever runs "
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
-        return said
+        return Disclosure(tuple(said))

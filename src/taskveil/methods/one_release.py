@@ -15,10 +15,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from taskveil.methods import moment_structure
-from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Billboard, Message, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import ProximalMethod
 from taskveil.methods.proximal_sides import RELEASE, first_models
-from taskveil.methods.shared_prior import RANGES, published_priors, unit_messages, weighed_models
+from taskveil.methods.shared_prior import RANGES, WeighingTasks, unit_messages
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.tasks.block import TaskBlock
 
@@ -46,19 +46,6 @@ class OneReleaseMethod(ProximalMethod):
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         return billboards[-1:] if self.chooses(plan.budget) else super().replayed(billboards, plan)
-
-
-class WeighingTasks(TaskSide):
-    """Keeps no state: messages and models follow from the rows and the last billboard."""
-
-    def __init__(self, block: TaskBlock, public: PublicInfo):
-        self.block, self.public = block, public
-
-    def start(self) -> State:
-        return {}
-
-    def finish(self, state: State, view: View) -> Models:
-        return weighed_models(self.block, self.public, published_priors(view, self.public))
 
 
 class OneReleaseTasks(WeighingTasks):

@@ -74,7 +74,10 @@ OPTIONS: dict[str, Rule] = {
 
 
 class WithOptions:
-    """Constructor arguments that can be read, set and cloned as scikit-learn does, without a second spent importing it."""
+    """Constructor arguments that can be read, set and cloned as scikit-learn does, without a second spent importing it.
+
+    A method declares its options once, as fields of a dataclass, and a method built on it adds its own.
+    """
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:

@@ -16,7 +16,7 @@ In a private run the shared weights are learnt by noisy rounds, see methods/mean
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -49,6 +49,7 @@ ROUNDS = 12  # but for squared loss
 LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
 
+@dataclass(eq=False, repr=False)
 class Pooled(Method):
     """One common weight vector for all tasks, and a level of its own for each.
 
@@ -61,8 +62,7 @@ class Pooled(Method):
     common_units = True
     reference = "the pooled baseline of all five papers"
 
-    def __init__(self, rounds: int | None = None):
-        self.rounds = rounds
+    rounds: int | None = None
 
     def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
         """Without noise they cost nothing; with it directions are sent, which need none."""

@@ -20,6 +20,7 @@ one release (one_release.py) is better, and the default where one release says a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 
 
+@dataclass(eq=False, repr=False)
 class ProximalMethod(Method):
     """Options of the proximal family.
 
@@ -51,33 +53,19 @@ class ProximalMethod(Method):
     tasks: ClassVar[type[ProximalTasks]] = ProximalTasks
     server: ClassVar[type[ProximalServer]] = ProximalServer
     usual_rounds: ClassVar[int] = 5  # with noise
-    structure: Structure
+    structure: ClassVar[Structure]
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        penalty: float | None = None,
-        clip: float | None = None,
-        step: float | None = None,
-        local_steps: int | None = None,
-        momentum: str = "accelerated",
-        strong_convexity: float = 0.0,
-        allocation: str = "uniform",
-        exponent: float = 0.0,
-        start: str = "alone",
-        tol: float = 1e-10,
-    ):
-        self.rounds = rounds
-        self.penalty = penalty
-        self.clip = clip
-        self.step = step
-        self.local_steps = local_steps
-        self.momentum = momentum
-        self.strong_convexity = strong_convexity
-        self.allocation = allocation
-        self.exponent = exponent
-        self.start = start
-        self.tol = tol
+    rounds: int | None = None
+    penalty: float | None = None
+    clip: float | None = None
+    step: float | None = None
+    local_steps: int | None = None
+    momentum: str = "accelerated"
+    strong_convexity: float = 0.0
+    allocation: str = "uniform"
+    exponent: float = 0.0
+    start: str = "alone"
+    tol: float = 1e-10
 
     @property
     def bound(self) -> float:

@@ -58,7 +58,7 @@ class Published:
         if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
             return found
         everybody = np.ones(self.public.n_tasks, dtype=bool)
-        for _, releases in self.plan.rounds()[: self.method.rounds_until_settled(self.plan)]:
+        for _, releases in self.plan.rounds()[: self._server.settled]:
             zeros = {p.name: np.zeros(p.contribution.total_shape) for p in releases}
             state, board = self._server.step(state, zeros, everybody)
             found.append(_shown(board, self._ranges))

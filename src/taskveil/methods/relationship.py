@@ -17,6 +17,7 @@ with Omega minimised out (structures/relationship.py), and reaches its optimum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -37,6 +38,7 @@ from taskveil.tasks.block import TaskBlock
 MODELS, GRAM = "models", "gram"
 
 
+@dataclass(eq=False, repr=False)
 class Relationship(Method):
     """Learn how tasks relate and borrow strength accordingly.
 
@@ -52,19 +54,11 @@ class Relationship(Method):
     aggregations = ("curator", "local")
     reference = "Zhang & Yeung 2010; Liang et al., Model-Protected Multi-Task Learning, Algorithm 1 (W'W)"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        penalty: float | None = None,
-        clip: float = 1.0,
-        covariance: str = "models",
-        tol: float = 1e-9,
-    ):
-        self.rounds = rounds
-        self.penalty = penalty
-        self.clip = clip
-        self.covariance = covariance
-        self.tol = tol
+    rounds: int | None = None
+    penalty: float | None = None
+    clip: float = 1.0
+    covariance: str = "models"
+    tol: float = 1e-9
 
     def released(self, budget: Budget) -> str:
         """Without noise the models themselves."""

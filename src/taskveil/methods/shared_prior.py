@@ -22,7 +22,7 @@ from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
 from taskveil.methods.alone import best_intercepts, tells_little
-from taskveil.methods.base import Models, PublicInfo, View
+from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
 from taskveil.privacy.mechanisms.base import gaussian_tail
 from taskveil.privacy.plan import PlannedRelease
@@ -207,6 +207,19 @@ def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *
         W, weights = np.where(few[:, None, None], alone, W), np.where(few[:, None], np.eye(len(options))[0], weights)
     b = best_intercepts(block, W, LOSSES.get(public.loss), public.fit_intercept)
     return Models(W, b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
+
+
+class WeighingTasks(TaskSide):
+    """Keeps no state: messages and models follow from the rows and the last billboard."""
+
+    def __init__(self, block: TaskBlock, public: PublicInfo):
+        self.block, self.public = block, public
+
+    def start(self) -> State:
+        return {}
+
+    def finish(self, state: State, view: View) -> Models:
+        return weighed_models(self.block, self.public, published_priors(view, self.public))
 
 
 def unit_messages(W: np.ndarray) -> np.ndarray:

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -55,9 +56,9 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.one_release import WeighingTasks
 from taskveil.methods.shared_prior import (
     RANGES,
+    WeighingTasks,
     common_directions,
     common_features,
     noise_deviation,
@@ -81,6 +82,7 @@ FEW_ROUNDS, MANY_ROUNDS = 1, 3
 SMALL_NOISE = 0.04  # spectral norm of the second moment's noise over the number of tasks
 
 
+@dataclass(eq=False, repr=False)
 class Subspace(Method):
     """A shared centre and shared directions, found privately; each task weighs them against learning alone.
 
@@ -93,9 +95,8 @@ class Subspace(Method):
     chooses_locally = True
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
-    def __init__(self, rounds: int | None = None, mean_share: float = 0.25):
-        self.rounds = rounds
-        self.mean_share = mean_share
+    rounds: int | None = None
+    mean_share: float = 0.25
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)

@@ -154,9 +154,9 @@ def released(
 
 def fixed_cohort(method: Method, public: PublicInfo, plan: Plan) -> int | None:
     """Size of the cohorts where a paper fixes it; refused where the plan accounts for Poisson cohorts and claims to hold."""
-    size = method.cohort_size(public)
+    size = None if method.fixed_cohort is None else min(public.n_tasks, method.fixed_cohort)
     sampled = any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases)
-    if size is not None and sampled and not method.refutations(public, plan):
+    if size is not None and sampled and not method.disclosure(public, plan).refutations:
         raise OptionError(
             f"cohorts of exactly {size} tasks cannot be accounted as Poisson samples: tasks that count their own "
             "participations learn who was drawn. Use Poisson cohorts, or charge every round in full."

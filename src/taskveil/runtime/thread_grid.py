@@ -57,7 +57,7 @@ def run(run: Run, block: TaskBlock, *, schedule: Sequence[int] | None = None, ru
         _one_state(states),
     )  # fmt: skip
     record.extra = {"refusals": driver.refusals, "messages_per_task": done.sent}
-    if hasattr(driver.server, "statistics"):
+    if run.method.schedule == "asynchronous":
         record.extra |= driver.server.statistics(done.state)
     return record
 
@@ -77,7 +77,7 @@ def make_sites(run: Run, block: TaskBlock) -> list[Site]:
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
     if plan.budget.secure is not None and plan.budget.secure.site_sizes is not None:
         parts = np.split(np.arange(block.n_tasks), np.cumsum(plan.budget.secure.site_sizes)[:-1])
-    limits = message_limits(plan, getattr(method, "budgets", None), block.n_tasks)
+    limits = message_limits(plan, method, block.n_tasks)
     memberships = _memberships(len(parts)) if plan.budget.aggregation == "secure" else None
     sites = [
         Site(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.methods.base import ArrivalServer, Asynchronous, Billboard, Method, Models, PublicInfo, State
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.delays import PAPER, Delays
@@ -98,7 +98,7 @@ class Nodes:
         self.sides = [run.method.task_side(block.take([t]), run.public, run.plan) for t in range(block.n_tasks)]
         self.states = [side.start() for side in self.sides]
         self.sent = np.zeros(block.n_tasks, dtype=np.int64)
-        self.limits = message_limits(run.plan, getattr(run.method, "budgets", None), block.n_tasks)
+        self.limits = message_limits(run.plan, run.method, block.n_tasks)
         self.executed: list[PlannedRelease] = []
         self.charged = 0  # messages of the node that is furthest
 
@@ -129,8 +129,9 @@ class Nodes:
         return noisy
 
 
-def message_limits(plan: Plan, budgets: Sequence[float] | None, n_tasks: int) -> np.ndarray:
+def message_limits(plan: Plan, method: Method, n_tasks: int) -> np.ndarray:
     """How many messages each node may send: the longest prefix of the plan within its own epsilon (same delta)."""
+    budgets = method.budgets if isinstance(method, Asynchronous) else None
     rounds = [releases for _, releases in plan.rounds()]
     limits = np.full(n_tasks, len(rounds), dtype=np.int64)
     if budgets is None or plan.budget.epsilon is None:
@@ -159,7 +160,7 @@ def stack_models(parts: Sequence[Models]) -> Models:
 
 
 def _virtual(nodes: Nodes, method: Method, public: PublicInfo, synchronous: bool) -> Iterator[tuple[float, list[int]]]:
-    kind, scale = getattr(method, "delays", None) or PAPER
+    kind, scale = (method.delays if isinstance(method, Asynchronous) else None) or PAPER
     delays = Delays(len(nodes.sent), kind, scale, seed=public.seed or 0)
     if synchronous:
         yield from _rounds(nodes, delays)
@@ -190,10 +191,10 @@ def _delay(state: State, task: int) -> int:
     return int(state["version"][0] - state["read_at"][task])
 
 
-def _settled(server: Any, state: State, method: Method, arrivals: int) -> bool:
+def _settled(server: ArrivalServer, state: State, method: Method, arrivals: int) -> bool:
     """Without privacy: every task was heard and no message moved its column any more."""
     n = len(state["read_at"])
     if arrivals % n:
         return False
     scale = 1.0 + float(np.square(state["shared"]).sum() + np.square(state["own"]).sum())
-    return bool(server.residual(state) <= (getattr(method, "tol", 0.0) ** 2) * scale)
+    return isinstance(method, Asynchronous) and bool(server.residual(state) <= method.tol**2 * scale)

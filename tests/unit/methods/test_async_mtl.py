@@ -215,7 +215,7 @@ def test_the_paper_variant_prints_the_true_epsilon_over_ten_thousand_messages():
     method = AsyncMTL(rounds=10_000)
     plan = plan_of(method, public, epsilon=0.5, variant="paper", neighbours="replace-one")
     assert plan.budget.epsilon == pytest.approx(5000.0)
-    (first, *_) = method.under("record", "paper").refutations(public, plan)
+    (first, *_) = method.under("record", "paper").disclosure(public, plan).refutations
     assert "10000 messages" in first and "5000" in first
     noise = plan.releases[1]
     assert noise.mechanism.scale == pytest.approx(2 * noise.contribution.bound / 0.25, rel=1e-6)
@@ -264,4 +264,4 @@ def test_record_level_runs_refuse_scaling_by_own_statistics():
 
 def test_limits_are_the_whole_plan_without_private_budgets():
     plan = plan_of(AsyncMTL(rounds=5), public_of(make_block()), epsilon=1.0)
-    assert message_limits(plan, None, 3).tolist() == [5, 5, 5]
+    assert message_limits(plan, AsyncMTL(), 3).tolist() == [5, 5, 5]

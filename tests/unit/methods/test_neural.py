@@ -12,7 +12,7 @@ import taskveil as tv
 from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
-from taskveil.methods.base import PublicInfo
+from taskveil.methods.base import Disclosure, PublicInfo
 from taskveil.methods.neural_sides import ADAPTATION, BIT_SHARE, RELEASE
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
@@ -152,8 +152,8 @@ def test_fixed_size_cohorts_are_never_accounted_as_poisson():
     paper = Budget(epsilon=2.0, delta=1e-3, neighbours="add-remove", variant="paper")
 
     class Hopeful(hu_2023.Mean):
-        def refutations(self, public, plan):
-            return []
+        def disclosure(self, public, plan):
+            return Disclosure()
 
     for kind, refused in ((Hopeful, True), (hu_2023.Mean, False)):
         method = kind(**FAST)

@@ -73,7 +73,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
         facts = [client.submit(rounds.about, own, journalled, pure=False) for own in owns]
     found = gathered(client, facts)
     _note_aside(estimator, [name for aside, _ in found for name in aside])
-    account, source = estimator._account(plan, method), estimator._source()
+    account, source = estimator._account(plan, method.disclosure(public, plan).observers), estimator._source()
     data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
     checkpoint = Checkpoint(estimator.run_dir, plan, public, data) if journalled else None
     journal = account if checkpoint is None else checkpoint.account(account)

@@ -32,7 +32,7 @@ from taskveil.losses import LOSSES
 from taskveil.methods.async_mtl.presets import PRESETS, Penalties
 from taskveil.methods.async_mtl.server import AsyncServer
 from taskveil.methods.async_mtl.tasks import AsyncTasks
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo
+from taskveil.methods.base import Asynchronous, Billboard, Disclosure, Models, PublicInfo
 from taskveil.privacy.contributions import Contribution, RowSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
@@ -67,7 +67,8 @@ class Form:
         return ("gradient",)
 
 
-class AsyncMTL(Method):
+@dataclass(eq=False, repr=False)
+class AsyncMTL(Asynchronous):
     """Shared and own parts, learnt from noisy gradients in any order of arrival.
 
     Parameters
@@ -93,46 +94,25 @@ class AsyncMTL(Method):
     forms: ClassVar[dict[str, str]] = {"paper": ".papers.xie_2017:AsyncMTL"}
     units: ClassVar[tuple[str, ...]] = ("record", "task")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local")
-    schedule: ClassVar[str] = "asynchronous"
     reference: ClassVar[str] = "Xie, Lin, Baytas & Zhou 2017, Algorithm 1"
 
-    def __init__(
-        self,
-        preset: str = "aso",
-        shared_penalty: float = 0.05,
-        own_penalty: float = 0.1,
-        rounds: int | None = None,
-        row_rate: float = 0.5,
-        clip: float | None = None,
-        step: float | None = None,
-        relaxation: str | float = "safeguarded",
-        noises: int = 1,
-        first_share: float = 0.5,
-        semi_exact: bool | None = None,
-        refine: bool = True,
-        budgets: Sequence[float] | None = None,
-        delays: tuple[str, float] | None = None,
-        row_bound: float = 1.0,
-        model_bound: float = 1.0,
-        tol: float = 1e-5,
-    ) -> None:
-        self.preset = preset
-        self.shared_penalty = shared_penalty
-        self.own_penalty = own_penalty
-        self.rounds = rounds
-        self.row_rate = row_rate
-        self.clip = clip
-        self.step = step
-        self.relaxation = relaxation
-        self.noises = noises
-        self.first_share = first_share
-        self.semi_exact = semi_exact
-        self.refine = refine
-        self.budgets = budgets
-        self.delays = delays
-        self.row_bound = row_bound
-        self.model_bound = model_bound
-        self.tol = tol
+    preset: str = "aso"
+    shared_penalty: float = 0.05
+    own_penalty: float = 0.1
+    rounds: int | None = None
+    row_rate: float = 0.5
+    clip: float | None = None
+    step: float | None = None
+    relaxation: str | float = "safeguarded"
+    noises: int = 1
+    first_share: float = 0.5
+    semi_exact: bool | None = None
+    refine: bool = True
+    budgets: Sequence[float] | None = None
+    delays: tuple[str, float] | None = None
+    row_bound: float = 1.0
+    model_bound: float = 1.0
+    tol: float = 1e-5
 
     def penalties(self) -> Penalties:
         return PRESETS.get(self.preset)
@@ -205,29 +185,23 @@ class AsyncMTL(Method):
         """The average of the shared parts."""
         return Models(billboard.values["shared"].mean(axis=0)[None], billboard.values["intercept"].mean(axis=0)[None])
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        """Un-refined models are post-processing of releases, so the public may see them."""
         form = self.form(plan.budget)
         if not form.private:
-            return []
+            return Disclosure()
         notes = ["a node's events are its own messages only: tasks hold different units and compose in parallel"]
         if form.rows:
             notes.append("which rows are drawn for a message is secret")
-        if self.refine and not form.own_at_task:
+        if not self.refine:
+            return Disclosure(tuple(notes), observers=() if form.own_at_task else ("public",))
+        if not form.own_at_task:
             notes.append(
                 "before the final local refinement a task's model is computed from releases alone: it stays protected "
                 "by the statements above even if it is published"
             )
-        return notes
-
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if not (self.refine and self.form(plan.budget).private):
-            return []
-        return ["the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"]
-
-    def also_protects(self, budget: Budget) -> tuple[str, ...]:
-        """Un-refined models are post-processing of releases, so the public may see them."""
-        form = self.form(budget)
-        return ("public",) if form.private and not self.refine and not form.own_at_task else ()
+        refitted = "the refined models, which were refitted on a task's rows without noise: only while their owner keeps them"
+        return Disclosure(tuple(notes), (refitted,))
 
     def _contribution(self, name: str, form: Form, public: PublicInfo) -> Contribution:
         shape = (public.n_outputs, public.n_features + int(public.fit_intercept))

@@ -20,13 +20,13 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.methods.async_mtl.relaxation import Relaxation
-from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
+from taskveil.methods.base import ArrivalServer, Billboard, PublicInfo, State
 
 if TYPE_CHECKING:
     from taskveil.methods.async_mtl.method import AsyncMTL, Form
 
 
-class AsyncServer(ServerSide):
+class AsyncServer(ArrivalServer):
     """Arrivals in any order; `accepted` says whose messages the releases hold (axis 0 runs over those tasks)."""
 
     shown: ClassVar[tuple[str, ...]] = ("shared", "own", "intercept")

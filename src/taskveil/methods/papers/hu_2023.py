@@ -16,15 +16,13 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.methods import clustered_mean, fedavg, fedprox, neural_mean
-from taskveil.methods.base import PublicInfo, State
+from taskveil.methods.base import Disclosure, PublicInfo, State
 from taskveil.methods.neural import POISSON, NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.units import Neighbours
-
-COHORT = 100
 
 
 class PrintedTasks(NeuralTasks):
@@ -47,6 +45,7 @@ class Printed(NeuralMethod):
     """Cohorts of a fixed size."""
 
     variants = ("paper",)
+    fixed_cohort = 100
     tasks, server = PrintedTasks, PrintedServer
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
@@ -54,27 +53,23 @@ class Printed(NeuralMethod):
         if self.participations is not None:
             raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
 
-    def cohort_size(self, public: PublicInfo) -> int:
-        return min(public.n_tasks, COHORT)
-
     def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
-        return self.cohort_size(public) / public.n_tasks
+        return min(public.n_tasks, self.fixed_cohort) / public.n_tasks
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
         return replace(super().work(plan, public), explicit=True)
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return [said for said in super().assumptions(public, plan) if said != POISSON]
-
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if not any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
-            return []
-        true, _ = true_epsilon_of_fixed_cohorts(plan)
-        return [
-            f"the claim treats cohorts of exactly {self.cohort_size(public)} tasks as Poisson samples; colluding tasks that "
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        said = super().disclosure(public, plan)
+        if POISSON not in said.assumptions:
+            return said
+        true, size = true_epsilon_of_fixed_cohorts(plan)[0], min(public.n_tasks, self.fixed_cohort)
+        wrong = (
+            f"the claim treats cohorts of exactly {size} tasks as Poisson samples; colluding tasks that "
             f"count their own participations learn who was drawn, so nothing is amplified: the same noise gives epsilon "
             f"{true:.3g} at delta {plan.budget.delta:.3g} for a task that takes part in every round"
-        ]
+        )
+        return replace(said, assumptions=tuple(s for s in said.assumptions if s != POISSON), refutations=(wrong,))
 
 
 class Mean(Printed, neural_mean.NeuralMean):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.methods.async_mtl import method, server, tasks
-from taskveil.methods.base import Billboard, PublicInfo, State, View
+from taskveil.methods.base import Billboard, Disclosure, PublicInfo, State, View
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.plan import Budget, Plan
@@ -58,9 +58,10 @@ class AsyncMTL(method.AsyncMTL):
     def initial_step(self, public: PublicInfo, form: method.Form) -> float:
         return self.step_for(method.typical_curvature(public))
 
-    def refutations(self, public: PublicInfo, plan: Plan) -> list[str]:
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        said = super().disclosure(public, plan)
         if plan.budget.epsilon is None:
-            return []
+            return said
         n = self.messages(plan.budget)
         reasons = [
             f"the paper states epsilon {plan.budget.epsilon / n:g} for one message and composes nothing (its section 3.4 says "
@@ -71,7 +72,7 @@ class AsyncMTL(method.AsyncMTL):
         ]
         if public.kind == "regression":
             reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
-        return reasons
+        return replace(said, refutations=tuple(reasons))
 
     def _rate(self, form: method.Form) -> float | None:
         return None

@@ -11,50 +11,40 @@ are clipped and summed with Gaussian noise (private.py), per task.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
-from taskveil.losses.base import Loss
-from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
-from taskveil.losses.hinge import Hinge
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import Billboard, Disclosure, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.local import SilentServer
 from taskveil.methods.svm.central import CentralTasks
 from taskveil.methods.svm.coordinator import SvmServer
+from taskveil.methods.svm.margins import NO_GUARANTEE, MarginMethod
 from taskveil.methods.svm.masks import MODES as MASK_MODES
 from taskveil.methods.svm.masks import Mask, parse_mask
 from taskveil.methods.svm.private import PrivateServer, private_rounds
 from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.svm_problem import SCOPES, balanced_factors
+from taskveil.solvers.svm_problem import SCOPES
 from taskveil.tasks.block import TaskBlock
 
 MOST_ROUNDS = 1000
-NO_GUARANTEE = (
-    "un-noised updates of w: a curious server finds out which rows a participant holds. Random masks do not change that "
-    "(docs/svm_masks.md); train with epsilon for a guarantee"
-)
 
 
-class Svm(Method):
-    """Options (C1, C2, fit_intercept, tol and rounds keep their names).
+@dataclass(eq=False, repr=False)
+class Svm(MarginMethod):
+    """Options of `svm`.
 
-    rounds         communication rounds; None: until `tol` (at most 1000) without privacy, from public sizes with it
-    C1, C2         cost of a loss, weight of the personal parts; both positive
-    fit_intercept  an appended constant feature, regularised like the others
-    tol            relative duality gap at which a run without privacy stops
-    insensitivity  half width of the free band of regression, in units of the scaled target
-    class_weight   None, "balanced" (per task, from its own labels) or {-1: a, 1: b}
+    rounds, C1, C2, fit_intercept, tol, insensitivity, class_weight, clip   see `MarginMethod`
     scope          "joint"; "local" (w = 0: single SVMs of cost C1/C2) and "pooled" (v = 0) are the baselines
     mode           "federated" rounds, or "sequential": all rows in one process, w updated at once (no privacy)
     coordinator    "auto", "quasi-newton" or "safe" (see coordinator.py)
     local_passes   passes over a participant's rows per round of the safe coordinator; None: 50, or 1 with masks
     mask, mask_share, mask_mode, mask_seed   see masks.py; never a privacy guarantee
-    clip           gamma, the norm to which a private personal part is clipped (outputs and intercept together)
     step           eta of the private server; None: 1/(1 + K C2)
     """
 
@@ -66,43 +56,15 @@ class Svm(Method):
     forms: ClassVar[dict[str, str]] = {"paper": ".papers.ponomarenko_2023:Svm"}
     reference = "Ponomarenko-Timofeev et al., Multi-Task Model Personalization for Federated Supervised SVM"
 
-    def __init__(
-        self,
-        rounds: int | None = None,
-        C1: float = 1.0,
-        C2: float = 1.0,
-        fit_intercept: bool = True,
-        tol: float = 1e-6,
-        insensitivity: float = 0.1,
-        class_weight: Any = None,
-        scope: str = "joint",
-        mode: str = "federated",
-        coordinator: str = "auto",
-        local_passes: int | None = None,
-        mask: Any = None,
-        mask_share: float = 1.0,
-        mask_mode: str = "consistent",
-        mask_seed: int | None = None,
-        clip: float = 1.0,
-        step: float | None = None,
-    ):
-        self.rounds = rounds
-        self.C1 = C1
-        self.C2 = C2
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.insensitivity = insensitivity
-        self.class_weight = class_weight
-        self.scope = scope
-        self.mode = mode
-        self.coordinator = coordinator
-        self.local_passes = local_passes
-        self.mask = mask
-        self.mask_share = mask_share
-        self.mask_mode = mask_mode
-        self.mask_seed = mask_seed
-        self.clip = clip
-        self.step = step
+    scope: str = "joint"
+    mode: str = "federated"
+    coordinator: str = "auto"
+    local_passes: int | None = None
+    mask: Any = None
+    mask_share: float = 1.0
+    mask_mode: str = "consistent"
+    mask_seed: int | None = None
+    step: float | None = None
 
     # ------------------------------------------------------------- plan
 
@@ -176,24 +138,16 @@ class Svm(Method):
 
     # ---------------------------------------------------------- wording
 
-    def assumptions(self, public: PublicInfo, plan: Plan) -> list[str]:
-        if plan.budget.epsilon is None or self.central:
-            return []
-        return [
+    def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
+        if plan.budget.epsilon is None:
+            return Disclosure(not_protected=() if self.shares_nothing else (NO_GUARANTEE,))
+        said = (
             f"every personal part v_k is clipped to norm {self.clip:g} before it is summed; the number of rounds "
             f"({len(plan.rounds())}), C1, C2 and the step are public and fixed beforehand"
-        ]
-
-    def not_protected(self, public: PublicInfo, plan: Plan) -> list[str]:
-        return [NO_GUARANTEE] if plan.budget.epsilon is None and self.scope != "local" else []
+        )
+        return Disclosure(() if self.central else (said,))
 
     # ------------------------------------------------------------ pieces
-
-    def has_intercept(self, public: PublicInfo) -> bool:
-        return bool(self.fit_intercept and public.fit_intercept)
-
-    def loss_of(self, public: PublicInfo) -> Loss:
-        return EpsilonInsensitive(self.insensitivity) if public.kind == "regression" else Hinge()
 
     def parsed_mask(self) -> Mask | None:
         return parse_mask(self.mask, self.mask_share)
@@ -202,19 +156,3 @@ class Svm(Method):
         """Local work of one round under the safe coordinator."""
         passes = self.local_passes or (1 if self.mask is not None else 50)
         return {"cycles": 1, "passes": passes, "shrink": 0.1, "precision": 0.0}
-
-    def class_factors(self, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-        """What multiplies C1, per row."""
-        if self.class_weight is None:
-            return np.ones(y.size)
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            return balanced_factors(y, offsets)
-        try:
-            low, high = float(self.class_weight[-1]), float(self.class_weight[1])
-        except (KeyError, TypeError, ValueError, IndexError):
-            raise OptionError(
-                f"class_weight must be None, 'balanced' or {{-1: weight, 1: weight}}; got {self.class_weight!r}"
-            ) from None
-        if not (low > 0 and high > 0):
-            raise OptionError("class weights must be positive")
-        return np.where(y > 0, high, low)

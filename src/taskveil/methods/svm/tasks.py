@@ -29,6 +29,7 @@ from taskveil.solvers.svm_problem import EMPTY, SvmProblem, make_problem
 from taskveil.tasks.block import TaskBlock
 
 if TYPE_CHECKING:
+    from taskveil.methods.svm.margins import MarginMethod
     from taskveil.methods.svm.method import Svm
 
 UPDATE, FIGURES, PERSONAL = "update", "figures", "personal"
@@ -36,7 +37,7 @@ REFRESH = 20  # rounds after which sums are added up afresh, so that rounding do
 EXACT = {"cycles": 60, "passes": 200, "shrink": 0.1, "precision": 1e-3}
 
 
-def make_problems(method: Svm, block: TaskBlock, public: PublicInfo) -> list[SvmProblem]:
+def make_problems(method: MarginMethod, block: TaskBlock, public: PublicInfo) -> list[SvmProblem]:
     """One problem per output. Held-out rows (weight 0) get an empty box and so drop out."""
     if block.kind == "classification" and not np.isin(block.y, (-1.0, 1.0)).all():
         raise DataError("a classification SVM needs labels of two classes, or one column -1/+1 per class")

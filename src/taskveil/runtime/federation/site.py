@@ -210,7 +210,7 @@ def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Fed
     if plan.budget.epsilon is None or not plan.releases:
         return None
     observer = observer_of(federation, plan)
-    also = [observer, *federation.method().also_protects(plan.budget)]
+    also = [observer, *federation.method().disclosure(federation.public(), plan).observers]
     url, name = ledger_of(file)
     book = Book(url)
     if "ledger" in file.limit:
