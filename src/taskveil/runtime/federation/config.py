@@ -20,10 +20,10 @@ from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Budget, Plan
-from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
+from taskveil.runtime.federation.server.driver import Rules
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.run import assemble, budget_for
-from taskveil.runtime.site import NOISE_AT_SITE
 from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds

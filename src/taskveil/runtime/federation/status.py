@@ -20,8 +20,8 @@ from taskveil.privacy.ledger import Book
 from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
+from taskveil.runtime.federation.server.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
 from taskveil.runtime.federation.status_page import page
-from taskveil.runtime.federation.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
 from taskveil.saved import read_json
 
 STALE = 20.0  # seconds after which a status that should be fresh says that nobody writes it any more

@@ -25,10 +25,21 @@ from taskveil.methods.published import published
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
-from taskveil.runtime.replies import LOST, LYING, REFUSING, SILENT, SLOW, Late, Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.federation.server.replies import (
+    LOST,
+    LYING,
+    REFUSING,
+    SILENT,
+    SLOW,
+    Late,
+    Refused,
+    checked_arrays,
+    combined,
+    noisy_total,
+)
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.round import Position, Round, released
 from taskveil.runtime.run import Run
-from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
 
 log = logging.getLogger("taskveil.federation")
@@ -100,7 +111,7 @@ class Driver:
             )
         self.program.account.reserve(self.plan)
         if self.method.schedule == "asynchronous":
-            from taskveil.runtime.arrivals import run_arrivals
+            from taskveil.runtime.federation.server.arrivals import run_arrivals
 
             run_arrivals(self, position, schedule)
         else:
@@ -133,7 +144,7 @@ class Driver:
         """The noisy sums of a round and the sites that are in them."""
         aggregation = self.plan.budget.aggregation
         if aggregation == "secure":  # every site takes part, some with an empty message: noise shares do not vary
-            from taskveil.runtime.secure.rounds import secure_round
+            from taskveil.runtime.federation.server.secure_round import secure_round
 
             return secure_round(self, billboard, number, releases, active)
         asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]

@@ -19,14 +19,14 @@ from taskveil.errors import SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
-from taskveil.runtime.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
+from taskveil.runtime.federation.server.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
 from taskveil.runtime.secure import messages
 from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
 from taskveil.runtime.wire import Packet
 
 if TYPE_CHECKING:
-    from taskveil.runtime.driver import Driver
+    from taskveil.runtime.federation.server.driver import Driver
 
 log = logging.getLogger("taskveil.federation")
 

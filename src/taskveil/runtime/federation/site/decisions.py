@@ -14,16 +14,16 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.runtime import wire
-from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
-from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
+from taskveil.runtime.federation.site.answer_clock import on_the_clock
+from taskveil.runtime.federation.site.limits import lower_limits, set_limits, wanted
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, plan_digest
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.shared_account import SharedAccount
-from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
-from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.labels import label_set

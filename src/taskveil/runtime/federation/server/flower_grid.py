@@ -24,7 +24,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from taskveil.runtime.flower_client import content, data_of
+from taskveil.runtime.federation.site.flower_app import content, data_of
 
 DAY = 24 * 3600.0  # a message lives for at least that long: as long as clocks may differ, and never shorter than the deadline
 POLL = 0.5
@@ -221,7 +221,7 @@ class ThreadCarrier(GridCarrier):
 
 def thread_carrier(answers: Sequence[Callable[[bytes], bytes]], workers: int = 4) -> ThreadCarrier:
     """A carrier to sites given as functions from bytes to bytes."""
-    from taskveil.runtime.flower_client import client_app
+    from taskveil.runtime.federation.site.flower_app import client_app
 
     def app_for(answer: Callable[[bytes], bytes]) -> ClientApp:
         return client_app(lambda context: answer)
@@ -236,7 +236,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What `taskveil serve` runs inside Flower: find the federation's folder and train."""
-    from taskveil.runtime.federation.server import train
+    from taskveil.runtime.federation.server.training import train
 
     folder = str(context.run_config["folder"])
     train(
