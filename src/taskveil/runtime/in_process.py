@@ -150,8 +150,8 @@ def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | Non
         active = rounds.cohort(at, releases)  # 1
         state, noisy = tasks.released(rounds, at, releases, active, made)  # 2, 3
         at.executed += releases
-        asked = None if active is None else np.flatnonzero(active)
-        rounds.published(at, noisy, rounds.accepted(everybody, active), asked)  # 4, 5
+        cohort = None if active is None else np.flatnonzero(active)
+        rounds.published(at, noisy, rounds.accepted(everybody, active), cohort)  # 4, 5
         at.tasks = state
         if checkpoint is not None:
             checkpoint.save(replace(at, tasks=tasks.stored(state)))

@@ -90,13 +90,13 @@ class Round:
             bits[some] = True
         return bits if active is None else bits & active
 
-    def published(self, at: Position, noisy: Mapping[str, np.ndarray], accepted: np.ndarray, asked: Any) -> Billboard:
+    def published(self, at: Position, noisy: Mapping[str, np.ndarray], accepted: np.ndarray, cohort: Any) -> Billboard:
         """Step 5: the next billboard."""
         at.state, billboard = self.server.step(at.state, noisy, accepted)
         if self._forgets:
             del at.billboards[1:]
         at.billboards.append(billboard if self.inside is None else self.inside(billboard))
-        at.schedule.append(asked)
+        at.schedule.append(cohort)
         return at.billboards[-1]
 
 

@@ -135,8 +135,8 @@ def message_limits(plan: Plan, budgets: Sequence[float] | None, n_tasks: int) ->
     limits = np.full(n_tasks, len(rounds), dtype=np.int64)
     if budgets is None or plan.budget.epsilon is None:
         return limits
-    found = {float(e): longest_prefix(plan, rounds, float(e)) for e in set(budgets)}
-    return np.array([found[float(e)] for e in budgets], dtype=np.int64)
+    prefixes = {float(e): longest_prefix(plan, rounds, float(e)) for e in set(budgets)}
+    return np.array([prefixes[float(e)] for e in budgets], dtype=np.int64)
 
 
 def longest_prefix(plan: Plan, rounds: list[list[PlannedRelease]], epsilon: float) -> int:

@@ -34,8 +34,8 @@ def connect(client: Any = None) -> Any:
     try:
         return with_workers(distributed.Client(client, timeout=PATIENCE))
     except (OSError, ValueError, TimeoutError):
-        said = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
-        raise EnvironmentMissing(said) from None
+        sentence = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
+        raise EnvironmentMissing(sentence) from None
 
 
 def with_workers(client: Any) -> Any:

@@ -74,8 +74,8 @@ class Federation:
         for member in self.members:
             if member.name == site:
                 return member
-        known = ", ".join(m.name for m in self.members)
-        raise OptionError(f"the federation has no site {site!r}; it has {known}")
+        names = ", ".join(m.name for m in self.members)
+        raise OptionError(f"the federation has no site {site!r}; it has {names}")
 
     def method(self) -> Method:
         method = methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))

@@ -147,8 +147,8 @@ class Driver:
             from taskveil.runtime.federation.server.secure_round import secure_round
 
             return secure_round(self, billboard, number, releases, active)
-        asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
-        answers = self._ask(billboard, number, releases, active, asked, secret=active is not None)
+        cohort = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
+        answers = self._ask(billboard, number, releases, active, cohort, secret=active is not None)
         parts = {p.name: {site: arrays[p.name] for site, arrays in answers.items()} for p in releases}
         if aggregation in NOISE_AT_SITE:
             sizes = [int(self.units[m].sum()) for m in self.members]
@@ -164,7 +164,7 @@ class Driver:
         number: int,
         releases: list[PlannedRelease],
         active: np.ndarray | None,
-        asked: list[int],
+        cohort: list[int],
         secret: bool,
     ) -> dict[int, dict[str, np.ndarray]]:
         """Valid answers by site. Asks again, up to `attempts` times, while too few have answered."""
@@ -172,13 +172,13 @@ class Driver:
         for attempt in range(self.rules.attempts):
             if attempt:
                 time.sleep(self.rules.wait_before(attempt))
-            missing = [s for s in asked if s not in answers]
+            missing = [s for s in cohort if s not in answers]
             for site in missing:
                 self.carrier.send(site, self._question(site, billboard, number, active))
             answers |= self._collect(set(missing), number, releases)
-            if len(answers) == len(asked) or secret or len(answers) >= self.rules.min_sites:
+            if len(answers) == len(cohort) or secret or len(answers) >= self.rules.min_sites:
                 return answers
-            log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(asked))
+            log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(cohort))
         raise EnvironmentMissing(
             f"round {number}: {len(answers)} site(s) answered, at least {self.rules.min_sites} are needed. "
             "Nothing was released in this round; start `taskveil serve` again to resume."

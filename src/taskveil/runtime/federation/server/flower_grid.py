@@ -159,8 +159,8 @@ class ThreadGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         with self._lock:
-            found = [m for m in message_ids if m in self._replies]
-            return [self._replies.pop(m) for m in found]
+            ready = [m for m in message_ids if m in self._replies]
+            return [self._replies.pop(m) for m in ready]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         waiting, replies = set(self.push_messages(messages)), []

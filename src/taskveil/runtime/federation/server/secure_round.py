@@ -66,11 +66,11 @@ def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: i
                 arrays |= _view_arrays(driver, site, billboard, active)
             driver.carrier.send(site, wire.encode(Packet(kind, fields, arrays), driver.rules.max_bytes))
         replies = _collect(driver, set(outgoing), number)
-        known = set(server.excluded)
+        before = set(server.excluded)
         try:
             outgoing, kind = server.step(replies), "secure"
         finally:
-            for site in set(server.excluded) - known:
+            for site in set(server.excluded) - before:
                 driver.refuse(site, server.excluded[site], LYING)
 
 

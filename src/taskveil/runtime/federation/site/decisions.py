@@ -69,8 +69,8 @@ def prepare(site_path: str | Path, data: Any, agree: Callable[[Agreement], bool]
     agreement = _agreement(plan, federation, messages, wanted(file.limit, plan.budget.unit)[0])
     if not agree(agreement):
         return None
-    known, digest = state.agreed(), plan_digest(plan, public)
-    run = known["ledger_run"] if known else uuid.uuid4().hex
+    earlier, digest = state.agreed(), plan_digest(plan, public)
+    run = earlier["ledger_run"] if earlier else uuid.uuid4().hex
     about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages, "federation": federation.digest}
     state.check_same(about)  # before anything of another run is reserved or written here
     account = ledger_account(file, state, plan, federation, run)

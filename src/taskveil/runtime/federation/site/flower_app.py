@@ -1,7 +1,7 @@
 """The site's end of Flower: a ClientApp that hands bytes to a `Site` and hands its bytes back. One of two files that import flwr.
 
-Every answer comes from a `Site` (owner.py), which checks the run and the plan first; this file only wraps and unwraps. The installed
-`app` finds its site in the node configuration (`site="/path/site.toml"`), as `taskveil join` starts it.
+Every answer comes from a `Site` (owner.py), which checks the run and the plan first; this file only wraps and unwraps. The
+installed `app` finds its site in the node configuration (`site="/path/site.toml"`), as `taskveil join` starts it.
 """
 
 from __future__ import annotations
