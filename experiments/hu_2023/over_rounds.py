@@ -38,25 +38,19 @@ def over_rounds(data: str, sigma: float, gamma: float, seed: int, quick: bool) -
     """Accuracy on test rows and loss on training rows, each (rounds looked at, splits)."""
     import jax
 
-    from experiments.hu_2023.simulate import Rows, Shape, accuracy, loss, train
+    from experiments.hu_2023.simulate import Rows, onward
 
     stored, n_tasks = splits(data, quick), QUICK_TASKS if quick else TASKS[data]
     knobs = jax.tree.map(lambda a: a[0], grid.knobs(PRINTED, "mean", [SETTING | {"clip": gamma}], [sigma * PAPER_COHORT]))
-
-    @jax.jit
-    def onward(rows: Any, judged: Any, state: Any, first: Any, last: Any, key: Any) -> Any:
-        shape = Shape(last, STEPS, min(PAPER_COHORT, n_tasks))
-        own, anchor = train("steps", rows, CLASSES[data], shape, knobs, key, state, first)
-        return (own, anchor), accuracy(own, judged), loss(own, rows)
-
     found = []
     for number in range(len(stored["test_folds"])):
         rows, judged = (Rows(*(stored[f"test{part}_{a}"][number] for a in ("X", "y", "weight"))) for part in ("", "_judged"))
         width = rows.X.shape[2]
         state: Any = np.zeros((n_tasks, width, CLASSES[data]), np.float32), np.zeros((width, CLASSES[data]), np.float32)
-        seen, done = [], 0
+        key, seen, done = jax.random.key(1000 * seed + number), [], 0
         for t in looked_at(quick):
-            state, right, off = onward(rows, judged, state, np.int32(done), np.int32(t), jax.random.key(1000 * seed + number))
+            last = np.int32(t), np.int32(STEPS)
+            state, right, off = onward(rows, judged, state, np.int32(done), last, min(PAPER_COHORT, n_tasks), knobs, key)
             seen.append((float(right), float(off)))
             done = t
         found.append(seen)

@@ -43,7 +43,7 @@ What the paper has and this page has not, and why:
 * CelebA's panels of Fig. 3 and 7 (images are not available; readers for the originals: `experiments.hu_2023.originals`).
 * Fig. 2 and 4 to 6 were made with one split, one draw and 100 rounds: claims about accuracy there stay open. Their items now run 400 rounds and
   six runs, with epsilon panels and a curve without noise.
-* Private training with a fixed general Omega (eq. 1, Corollary 2): only the mean and public clusters are built (`mean`, `clustered-mean`).
+* A figure with a fixed general Omega (eq. 1, Corollary 2): the paper has none. The library trains with any public one (`fixed-relationship`).
 """
 
 

@@ -230,3 +230,10 @@ def scores(
         return accuracy(jnp.broadcast_to(published(kind, own, anchor, k), own.shape), test)[None]
 
     return jax.vmap(run)(which, k, keys)
+
+
+@partial(jax.jit, static_argnames=("cohort",))
+def onward(rows: Rows, judged: Rows, state: Any, first: Any, last: tuple[Any, Any], cohort: int, k: Knobs, key: Any) -> Any:
+    """From round `first` to `last` (rounds, local steps): the state, accuracy on judged rows, training loss. Compiled once for a shape."""
+    own, anchor = train("steps", rows, state[1].shape[1], Shape(*last, cohort), k, key, state, first)
+    return (own, anchor), accuracy(own, judged), loss(own, rows)

@@ -29,6 +29,7 @@ PRINTED = {LOW_RANK: "low-rank", GROUP: "group-sparse", MTRL: "dp-mtrl", AGGR: "
 EVERY_EPSILON = (0.1, 0.3, 1.0, 3.0, 10.0)
 QUICK_EPSILONS = (0.1, 1.0, 10.0)
 CERTAIN = "share of runs in which LR as printed shows for certain that a task is absent"
+PLAIN_FOLDS = 2  # of five, for penalties without privacy: nothing is noisy there
 RIVALS = 0.1  # "rivals": within ten per cent
 
 Scores = dict[str, dict[Any, list[float]]]  # name -> epsilon (None: without a budget) -> one score per replication
@@ -101,6 +102,7 @@ def tune(setting: Setting, tuning_draw: int) -> None:
             setting.options.setdefault(name, {})[f"{epsilon:g}"] = chosen
             if name == LOW_RANK:
                 setting.certain[f"{epsilon:g}"] = runs.certain_of_absence(chosen, extra.n_tasks, epsilon)
+    common = tuning_draw, setting.metric, min(setting.folds, PLAIN_FOLDS)
     if setting.references:
         setting.options[MTL] = kept(data, f"chosen/{MTL}", "none", partial(runs.plain_options, extra, *common, setting.quick))
     single = partial(runs.single_task_options, extra, *common, setting.single)

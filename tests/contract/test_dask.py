@@ -273,7 +273,7 @@ def short_wait():
         yield
 
 
-def test_a_scheduler_without_workers_is_one_line_and_nothing_is_read(short_wait, folder):
+def test_a_scheduler_without_workers_is_one_line(short_wait, folder):
     with cluster(n_workers=0, processes=False, protocol="tcp://") as empty:
         tasks = lazy(folder)
         for client in (empty, empty.scheduler.address):

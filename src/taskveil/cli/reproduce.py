@@ -6,6 +6,9 @@ import inspect
 import json
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 @click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:
-    """Reproduce NAME ('list' for all names, 'all' for everything, one after the other, each kept when it is done)."""
+    """Reproduce NAME ('list' for all names, 'all' for everything, each kept when done; with --quick papers side by side)."""
     registry = experiments()
     if name == "list":
         print_json(sorted(registry.ITEMS)) if as_json else click.echo("\n".join(registry.ITEMS))
@@ -38,22 +41,38 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool
         fixed = [n for n in chosen if "repeats" not in inspect.signature(registry.get(n)).parameters]
         if fixed:
             raise OptionError(f"{fixed[0]} has no number of replications to set; leave --repeats out")
-    documents, missing = [], []
-    for number, n in enumerate(chosen, start=1):
-        below = str(Path(out) / registry.folder_of(n)) if out and name == "all" else out  # papers share names of figures
-        click.echo(f"[{'#' * (20 * number // len(chosen)):<20}] {number}/{len(chosen)} {n} ...", err=True)
-        try:
-            known = done(registry, n, quick, seed, repeats, below) if resume else None
-            documents.append(known or one(registry, n, quick, seed, repeats, below, as_json))
-        except EnvironmentMissing as problem:
-            if name != "all":
-                raise
-            missing.append(n)
-            click.echo(f"{n} left out: {problem}", err=True)
+    run = partial(several, quick=quick, seed=seed, repeats=repeats, resume=resume, out=out, every=name == "all", quiet=as_json)
+    if name == "all" and quick:
+        papers = [[n for n in chosen if registry.folder_of(n) == folder] for folder in registry.FOLDERS.values()]
+        with ProcessPoolExecutor(min(len(papers), os.cpu_count() or 1), get_context("spawn")) as pool:
+            parts = list(pool.map(run, papers))
+    else:
+        parts = [run(chosen)]
+    documents, missing = ([item for part in side for item in part] for side in zip(*parts, strict=True))
     if as_json:
         print_json(documents if name == "all" else documents[0])
     if missing:
         raise EnvironmentMissing(f"{len(missing)} of {len(chosen)} items could not run here: {', '.join(missing)}")
+
+
+def several(
+    names: list[str], quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, every: bool, quiet: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """One item after the other: their documents, and the names of those that this machine lacks something for."""
+    registry = experiments()
+    documents, missing = [], []
+    for number, n in enumerate(names, start=1):
+        below = str(Path(out) / registry.folder_of(n)) if out and every else out  # papers share names of figures
+        click.echo(f"[{'#' * (20 * number // len(names)):<20}] {number}/{len(names)} {n} ...", err=True)
+        try:
+            known = done(registry, n, quick, seed, repeats, below) if resume else None
+            documents.append(known or one(registry, n, quick, seed, repeats, below, quiet))
+        except EnvironmentMissing as problem:
+            if not every:
+                raise
+            missing.append(n)
+            click.echo(f"{n} left out: {problem}", err=True)
+    return documents, missing
 
 
 def complete_items(context: Any, option: Any, begun: str) -> list[str]:

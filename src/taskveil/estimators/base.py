@@ -160,7 +160,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         if self.strict and self.warnings_:
             raise DataError("strict: " + "; ".join(self.warnings_))
         if self.runtime == "dask":
-            fit_partitions(self, lazy, tasks, run, scaling)
+            fit_partitions(self, lazy, tasks, run)
         else:
             with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
                 record = self._run(run, block)

@@ -14,7 +14,6 @@ from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules
 from taskveil.tasks.prepare.unusable import usable_counts
 from taskveil.tasks.task import TaskSet, exposed_bounds
@@ -55,11 +54,12 @@ def _lazy_tasks(est: Any, X: Any, given: tuple[Any, ...]) -> Any:
     return partitioned.lazy_tasks(est, X, given)
 
 
-def fit_partitions(est: Any, lazy: Any, tasks: TaskSet, run: Run, scaling: Scaling) -> None:
+def fit_partitions(est: Any, lazy: Any, tasks: TaskSet, run: Run) -> None:
     """The run over partitions on a cluster; tasks in memory are cut into some."""
     from taskveil.estimators.partitioned import fit as partitioned
+    from taskveil.tasks.lazy.tasks import lazy_from_tasks
 
-    partitioned.fit(est, partitioned.in_memory(tasks) if lazy is None else lazy, run, scaling)
+    partitioned.fit(est, lazy_from_tasks(tasks) if lazy is None else lazy, run)
 
 
 def checkpoint_of(est: Any, plan: Plan, public: PublicInfo, block: TaskBlock | str) -> Any:

@@ -301,11 +301,14 @@ def _opendp_noise(law: str, scale: float, size: int) -> FloatArray:
 
 def exact_measurement(law: str, scale: float, size: int) -> Any:
     """The OpenDP measurement behind an exact draw; its `.map` gives rho (gaussian) or epsilon (laplace)."""
-    import opendp.prelude as dp
+    from opendp.domains import atom_domain, vector_domain  # not opendp.prelude: it imports polars and scikit-learn
+    from opendp.measurements import make_gaussian, make_laplace
+    from opendp.metrics import l1_distance, l2_distance
+    from opendp.mod import enable_features
 
-    dp.enable_features("contrib")
-    domain = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=size)
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T="f64", nan=False), size=size)
     k = math.frexp(grid(scale))[1] - 1
     if law == "gaussian":
-        return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale, k=k)
-    return dp.m.make_laplace(domain, dp.l1_distance(T="f64"), scale=scale, k=k)
+        return make_gaussian(domain, l2_distance(T="f64"), scale=scale, k=k)
+    return make_laplace(domain, l1_distance(T="f64"), scale=scale, k=k)

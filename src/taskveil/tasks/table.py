@@ -107,7 +107,8 @@ class _Rows:
 
 def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     """Group a table by its task column; or, with `targets`, make one task of every target column."""
-    _check_table(frame)
+    if len(frame) == 0:
+        raise DataError("the table has no rows; at least one row is needed.")
     check_columns(list(frame.columns), layout)
     if layout.targets is not None:
         rows, taken, target = _wide_rows(frame, layout)
@@ -118,7 +119,11 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
 
 
 def check_columns(have: Sequence[str], layout: Layout) -> None:
-    """Refuse a layout that names columns which are not there; needs the column names only."""
+    """Refuse names that stand there twice, and a layout that names columns which are not there; needs the column names only."""
+    columns = [str(c) for c in have]
+    twice = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
+    if twice is not None:
+        raise DataError(f"the table has two columns called {twice!r}; column names must be unique. Rename one of them.")
     task, target = layout.task_columns(have), layout.target_columns(have)
     if layout.event is not None and layout.event in (*task, *target):
         raise OptionError(f"the column {layout.event!r} cannot be the event and the task or target too.")
@@ -246,15 +251,6 @@ def _picker(order: np.ndarray | None, kept: np.ndarray | None) -> Callable[[np.n
         return values if kept is None else values[kept]
 
     return pick
-
-
-def _check_table(frame: pd.DataFrame) -> None:
-    columns = [str(c) for c in frame.columns]
-    twice = next((c for i, c in enumerate(columns) if c in columns[:i]), None)
-    if twice is not None:
-        raise DataError(f"the table has two columns called {twice!r}; column names must be unique. Rename one of them.")
-    if len(frame) == 0:
-        raise DataError("the table has no rows; at least one row is needed.")
 
 
 def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:

@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from experiments import readme, registry
+from experiments import registry, readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
 from experiments.svg import write_chart
 
@@ -99,6 +99,14 @@ def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
     before = (tmp_path / "prop1-quick.json").stat().st_mtime_ns
     assert call(*asked, "--resume") == 0 and (tmp_path / "prop1-quick.json").stat().st_mtime_ns == before
     assert "1/1 mp-mtl-prop1" in capsys.readouterr().err
+
+
+def test_papers_run_side_by_side_and_nothing_is_lost(tmp_path, capsys, monkeypatch):
+    """Two items that cost nothing, of two papers, in processes of their own; both documents come back, in the order of the list."""
+    monkeypatch.setattr(registry, "ITEMS", {n: registry.ITEMS[n] for n in ("mp-mtl-prop1", "svm-complexity")})
+    assert call("reproduce", "all", "--quick", "--json", "-o", tmp_path) == 0
+    assert [d["name"] for d in json.loads(capsys.readouterr().out)] == ["prop1", "complexity"]
+    assert {f.parent.name for f in tmp_path.glob("*/*-quick.json")} == {"liang_2020", "ponomarenko_2023"}
 
 
 def test_results_of_quick_runs_are_not_committed():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.partitions import FEATURES, table, written
 from tests.support.require import require
@@ -128,6 +130,38 @@ def test_a_folder_without_tables_and_an_unknown_address_are_refused(tmp_path):
         tv.load_tasks(tmp_path, **COLUMNS, lazy=True)
     with pytest.raises(EnvironmentMissing, match="cannot reach"):
         tv.load_tasks("nowhere://bucket/x", **COLUMNS, lazy=True)
+
+
+def test_files_that_differ_in_what_may_be_empty_are_alike(tmp_path):
+    """Writers disagree about it; the twin of "other types" above."""
+    frame = table()
+    path = written(frame, tmp_path) / "part-1.parquet"
+    rows = pq.read_table(path)
+    pq.write_table(rows.cast(pa.schema([f.with_nullable(False) for f in rows.schema])), path)
+    same(tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=3), tv.load_tasks(frame, **COLUMNS))
+
+
+def test_a_column_that_stands_there_twice_is_refused(tmp_path):
+    rows = pa.Table.from_pandas(table(), preserve_index=False)
+    pq.write_table(rows.append_column("x1", rows.column("x1")), tmp_path / "part-0.parquet")
+    with pytest.raises(DataError, match="x1"):
+        read_here(tv.load_tasks(tmp_path, **COLUMNS, lazy=True))
+
+
+def test_an_address_is_read_with_its_question_mark_and_shown_without(tmp_path):
+    """What follows it is often a key, and so is what stands before an @."""
+    import fsspec
+
+    frame, address = table(), "memory://tables/rows.parquet?key=s3cret"
+    with fsspec.open(address, "wb") as file:
+        frame.to_parquet(file, index=False)
+    same(tv.load_tasks(address, **COLUMNS, lazy=True, partitions=3), tv.load_tasks(frame, **COLUMNS))
+    with fsspec.open(address, "wb") as file:
+        file.write(b"PAR1")
+    for place in (address, "memory://me:s3cret@host/none.parquet?key=s3cret", "nowhere://me:s3cret@host/x?key=s3cret"):
+        with pytest.raises((DataError, EnvironmentMissing)) as caught:
+            tv.load_tasks(place, **COLUMNS, lazy=True)
+        assert "s3cret" not in str(caught.value)
 
 
 def test_lazy_tasks_are_refused_where_rows_are_needed(tmp_path):

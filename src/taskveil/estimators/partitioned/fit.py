@@ -18,10 +18,10 @@ from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import Checkpoint
 from taskveil.runtime.dask import worker as rounds
 from taskveil.runtime.dask.cluster import cluster_errors, connect, gathered, wait
-from taskveil.runtime.dask.partitions import Partitions, read_partitions
+from taskveil.runtime.dask.partitions import Partitions, read_partitions, same
 from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
-from taskveil.tasks.lazy.tasks import LazyTasks, lazy_from_tasks
+from taskveil.tasks.lazy.tasks import LazyTasks
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 
@@ -60,7 +60,7 @@ def lazy_tasks(estimator: Any, X: Any, given: tuple[Any, ...]) -> LazyTasks | No
     return X
 
 
-def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
+def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     """Run the plan over the partitions and keep what came of it as fitted attributes."""
     client, journalled = connect(estimator.client), estimator.run_dir is not None
     method, public, plan = run.method, run.public, run.plan
@@ -81,7 +81,7 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run, scaling: Scaling) -> None:
     partitions = Partitions(client, owns, tasks.cuts, common, None if bar is None else bar.answered)
     record = run_rounds(run.paid_by(journal, source, bar), partitions, checkpoint)
     record.charged = getattr(account, "charged", None)
-    boards = client.submit(_same, record.billboards, pure=False)
+    boards = client.submit(same, record.billboards, pure=False)
     made: Any = record.models  # a future for each partition
     each = zip(owns, made, partitions.first, strict=True)
     parts = [client.submit(worker.settle, own, m, partitions.common, boards, first, pure=False) for own, m, first in each]
@@ -168,15 +168,6 @@ def _note_aside(estimator: Any, names: list[str]) -> None:
     estimator.task_warnings_ = dict.fromkeys(names, (SET_ASIDE,))
     if names:
         estimator.warnings_.append(f"{len(names)} task(s): {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}: {SET_ASIDE}")
-
-
-def in_memory(X: Any, n_partitions: int | None = None) -> LazyTasks:
-    """Tasks of this process for a cluster."""
-    return lazy_from_tasks(X, n_partitions)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _read_file(part: Any) -> Any:

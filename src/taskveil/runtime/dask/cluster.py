@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from taskveil.checks import shown
 from taskveil.errors import EnvironmentMissing, OptionError
 
 FAILURES = 30  # deaths of workers that a partition survives: most tell nothing about its rows, so many that it is too large
@@ -30,22 +31,12 @@ def connect(client: Any = None) -> Any:
     if not isinstance(client, str):
         if not (hasattr(client, "submit") and hasattr(client, "gather")):
             raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
-        return with_workers(client)
+        return client
     try:
-        return with_workers(distributed.Client(client, timeout=PATIENCE))
+        return distributed.Client(client, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError):
         sentence = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
         raise EnvironmentMissing(sentence) from None
-
-
-def with_workers(client: Any) -> Any:
-    """The client, once its scheduler has a worker."""
-    with cluster_errors():
-        absent = Absence()
-        while not _has_workers(client):
-            absent.goes_on()
-            time.sleep(LOOK)
-    return client
 
 
 def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:
@@ -78,9 +69,15 @@ class Absence:
     """For how long no worker has been there; no longer than was allowed."""
 
     def __init__(self) -> None:
-        import dask
+        from dask import config, utils
 
-        self.since, self.most = time.monotonic(), float(dask.config.get(WAIT, USUAL_WAIT))
+        given = config.get(WAIT, USUAL_WAIT)
+        try:
+            self.since, self.most = time.monotonic(), float(utils.parse_timedelta(given, default="s"))
+        except (TypeError, ValueError, KeyError):
+            raise OptionError(
+                f"{WAIT} in Dask's configuration must be seconds or a time like '2 min'; got {shown(given)}"
+            ) from None
 
     def goes_on(self) -> Absence:
         if time.monotonic() - self.since > self.most:

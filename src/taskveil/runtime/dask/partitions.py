@@ -53,7 +53,7 @@ class Partitions:
         self.tick = tick
         self.client, self.blocks = client, blocks
         self.first, self.ends, self.n_tasks = [int(c) for c in cuts[:-1]], [int(c) for c in cuts[1:]], int(cuts[-1])
-        self.common = client.submit(_same, common, pure=False)
+        self.common = client.submit(same, common, pure=False)
 
     def start(self) -> list[Any]:
         return [None] * len(self.blocks)
@@ -92,7 +92,7 @@ class Partitions:
         return states, [seal_partials(planned.contribution, [total]) for (planned, _), total in zip(wanted, totals, strict=True)]
 
     def finish(self, state: Any, board: Billboard) -> list[Any]:
-        shown = self._submit(_same, board)
+        shown = self._submit(same, board)
         each = zip(self.blocks, state, self.first, strict=True)
         return [self._submit(worker.finish, block, own, self.common, shown, first) for block, own, first in each]
 
@@ -100,7 +100,7 @@ class Partitions:
         return [self._submit(worker.alone, block, self.common) for block in self.blocks]
 
     def _asked(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
-        shown, answers = self._submit(_same, board), []
+        shown, answers = self._submit(same, board), []
         for block, own, first, end in zip(self.blocks, states, self.first, self.ends, strict=True):
             cohort = None if active is None else active[first:end]
             answers.append(self._submit(worker.step, block, own, self.common, shown, cohort, wanted, first))
@@ -110,5 +110,6 @@ class Partitions:
         return self.client.submit(work, *given, pure=False)
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """On a worker, to be shared by many tasks there."""
     return value

@@ -96,7 +96,7 @@ def step(
 
 
 def _stepped(side: TaskSide, state: State, view: View) -> tuple[State, Message]:
-    """task_step; sides that compute elsewhere add up there. Their states come back as arrays of this process, and change copies."""
+    """task_step; sides that add up themselves work on copies of their states, which come back as arrays of this process."""
     if not side.adds_up:
         return task_step(side, state, view)
     new, wait = side.begin({name: np.array(value) for name, value in state.items()}, view)

@@ -164,7 +164,7 @@ class Reader:
         """The tasks of the partition; every name keeps its place, whether it has usable rows or not."""
         import pyarrow as pa
 
-        frame = pa.concat_tables(tables).to_pandas(split_blocks=True, self_destruct=True)
+        frame = pa.concat_tables(tables, promote_options="default").to_pandas(split_blocks=True, self_destruct=True)
         made = tasks_from_frame(frame, self.layout)
         if self.classes is not None:
             made = replace(made, classes=self.classes)
