@@ -159,7 +159,9 @@ def origins(found: list[Found]) -> str:
     by_version: dict[str, list[Found]] = {}
     for f in found:
         by_version.setdefault(f.document["run"]["versions"]["taskveil"], []).append(f)
-    rows = [f"| {version} | {', '.join(f'`{f.name}`' for f in made)} |" for version, made in sorted(by_version.items(), reverse=True)]
+    rows = [
+        f"| {version} | {', '.join(f'`{f.name}`' for f in made)} |" for version, made in sorted(by_version.items(), reverse=True)
+    ]
     return (
         "## Which code the figures come from\n\nItems of an older version were not run again: their algorithms, settings and neighbours are those "
         "of that version (on each paper's page), and their verdicts come from p values instead of intervals.\n\n"

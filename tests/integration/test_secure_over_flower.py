@@ -18,7 +18,7 @@ from tests.support.small import related_tasks
 
 from taskveil.privacy.certificate import Certificate
 from taskveil.runtime.federation.processes import free_port
-from taskveil.runtime.federation.server.training import serve
+from taskveil.runtime.federation.server import serve
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(660)]
 

@@ -15,9 +15,8 @@ from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.alongside import released_alongside
-from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord
-from taskveil.runtime.round import Position, Round, released, task_step
+from taskveil.runtime.round import ClippedShare, Position, Round, released, task_step
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
 

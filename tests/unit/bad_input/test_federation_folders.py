@@ -18,9 +18,9 @@ from tests.support.wrong import one_line
 from taskveil.cli.status import words
 from taskveil.errors import CheckFailed, InputError
 from taskveil.runtime.federation import status
-from taskveil.runtime.federation.server.training import run_folder, serve
+from taskveil.runtime.federation.server import run_folder, serve
 from taskveil.runtime.federation.server.watch import Watch
-from taskveil.runtime.federation.site.decisions import join
+from taskveil.runtime.federation.site import join
 
 ROWS = "x0,x1,x2,y,task\n" + "\n".join(f"{i / 10},{i * 7 % 10 / 10},{i * 3 % 10 / 10},{i / 5},north" for i in range(12)) + "\n"
 OWN = "sites/north/site.toml"

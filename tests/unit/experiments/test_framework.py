@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from experiments import registry, readme, registry
+from experiments import readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
 from experiments.svg import write_chart
 

@@ -105,7 +105,7 @@ def bad_messages(rng):
 @pytest.mark.parametrize("aggregation", ["curator", "local"])
 def test_a_hundred_bad_messages_leave_the_server_up_and_the_result_within_the_bound(aggregation, monkeypatch):
     """Round by round the noisy sum with one bad site differs from the honest one by no more than that site's share."""
-    from taskveil.runtime.federation.server.training import driver as module
+    from taskveil.runtime.federation.server import driver as module
 
     rng = np.random.default_rng(0)
     stream = bad_messages(rng)
@@ -145,7 +145,7 @@ def test_a_hundred_bad_messages_leave_the_server_up_and_the_result_within_the_bo
 def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypatch):
     """The twin: without the second clipping one site moves the sum a thousand times further than its share."""
     from taskveil.privacy.bounds import _seal
-    from taskveil.runtime.federation.server.training import replies
+    from taskveil.runtime.federation.server import replies
 
     parts = setting()
     planned = parts[2].releases[0]
@@ -189,7 +189,7 @@ def test_asynchronous_arrivals_survive_bad_messages(kind):
 
 def test_a_missing_site_changes_neither_the_noise_nor_the_other_messages(monkeypatch):
     """With one site silent the release is the honest one minus that site's clipped message, noise included."""
-    from taskveil.runtime.federation.server.training import driver as module
+    from taskveil.runtime.federation.server import driver as module
 
     seen = {}
     for tag, spoil in (("all", None), ("without", lambda reply: [])):

@@ -21,7 +21,7 @@ from taskveil.methods.published import published
 from taskveil.privacy.ledger import Book, Key, open_account
 from taskveil.privacy.randomness import system_noise
 from taskveil.runtime import wire
-from taskveil.runtime.federation.site.decisions import answer_clock
+from taskveil.runtime.federation.site import answer_clock
 from taskveil.runtime.federation.site.owner import Site, plan_digest
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.secure import SecureServer, messages

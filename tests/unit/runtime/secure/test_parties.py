@@ -226,7 +226,7 @@ def test_one_lying_site_is_left_out_over_the_network_and_the_run_ends_well(monke
 
 def test_a_huge_message_inside_a_secure_sum_is_not_published(monkeypatch):
     """One site adds what no clipped message can hold; version 0.1.0 published the poisoned total."""
-    from taskveil.runtime.federation.site.decisions import owner as site_module
+    from taskveil.runtime.federation.site import owner as site_module
 
     honest = site_module.site_message
 
