@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.runtime.stragglers import agreed_waiting_time
+from taskveil.runtime.federation.server.waiting_time import agreed_waiting_time
 
 SHARES = (0.10, 0.20, 0.25, 0.45, 0.75, 1.0)
 LEAST_SHARE_OF_MEAN = 0.05  # a Gaussian time is cut off here: no computation takes no time

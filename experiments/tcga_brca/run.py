@@ -18,8 +18,7 @@ import pandas as pd
 
 import taskveil as tv
 from taskveil import methods
-from taskveil.estimators.concordance import concordance
-from taskveil.estimators.metrics import over_tasks
+from taskveil.estimators.metrics import concordance, over_tasks
 
 RESULTS = Path(__file__).parent / "results.json"
 BOUNDS = {

@@ -11,7 +11,8 @@ from taskveil import methods
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.estimators.gain import keep_the_better
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.runtime import thread_grid, virtual_clock
+from taskveil.runtime import virtual_clock
+from taskveil.runtime.federation import threads as thread_grid
 from taskveil.runtime.run import Run
 
 SEED = 3
@@ -84,11 +85,11 @@ def _short(name: str):
 def test_a_planted_change_in_one_message_is_noticed(monkeypatch):
     """The check above rejects a runtime that loses one site's message."""
     require("flower")
-    from taskveil.runtime.site import Site
+    from taskveil.runtime.federation.site.owner import Site
 
     whole = Site.handle
     monkeypatch.setattr(Site, "handle", lambda self, data: b"" if self.name == "site-1" else whole(self, data))
-    from taskveil.runtime.driver import Rules
+    from taskveil.runtime.federation.server.driver import Rules
 
     here = fitted("subspace")
     record = here.record_

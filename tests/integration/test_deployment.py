@@ -19,7 +19,7 @@ import importlib.abc, importlib.machinery, os, sys, time
 
 class AfterImport(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "taskveil.runtime.federation.site":
+        if name != "taskveil.runtime.federation.site.decisions":
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)

@@ -1,10 +1,11 @@
-"""Real processes on loopback: TLS, registered nodes, three sites. One short run here; all of it in `make test-network`."""
+"""Real processes on loopback: TLS, registered nodes, two or three sites. One short run here; all of it in `make test-network`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -35,11 +36,11 @@ def planned(trial: Trial) -> int:
     return len(load_federation(trial.folder / "federation.toml").plan().releases)
 
 
-def check_results(trial: Trial) -> dict:
+def check_results(trial: Trial, sites: Sequence[str] = SITES) -> dict:
     certificate = Certificate.from_json((trial.folder / "results" / "certificate.json").read_text())
     certificate.verify().require()
     assert check_folder(trial.folder / "results").problems == ()
-    for site in SITES:
+    for site in sites:
         with np.load(trial.state(site) / "models.npz") as models:
             assert models["coef"].shape == (1, 1, 3) and np.isfinite(models["coef"]).all()
     trial.wait(lambda: trial.left_running() == [], 20)  # a killed process may take a moment to vanish
@@ -48,17 +49,18 @@ def check_results(trial: Trial) -> dict:
 
 @pytest.mark.flower
 @pytest.mark.timeout(420)
-def test_three_sites_train_over_tls_and_nothing_is_left_running(tmp_path):
+@pytest.mark.parametrize("sites", [SITES[:2], pytest.param(SITES, marks=pytest.mark.network)], ids=len)
+def test_sites_train_over_tls_and_nothing_is_left_running(sites, tmp_path):
     require("flower")
-    with Trial(tmp_path, SUBSPACE) as trial:
+    with Trial(tmp_path, SUBSPACE, sites=sites, min_sites=len(sites)) as trial:
         trial.serve()
         trial.wait(lambda: "run started" in trial.words("serve"), 120)  # sites that come too early only try again
-        for site in SITES:
+        for site in sites:
             trial.join(site)
         trial.finish(250)
-        run = check_results(trial)
+        run = check_results(trial, sites)
         assert run["refusals"] == []
-        assert [committed(trial, site) for site in SITES] == [planned(trial)] * 3
+        assert [committed(trial, site) for site in sites] == [planned(trial)] * len(sites)
 
 
 @pytest.mark.network

@@ -29,9 +29,9 @@ def parts():
 
 def answer_of(context):
     from taskveil.privacy.randomness import insecure_seeded_noise
+    from taskveil.runtime.federation.site.owner import Site
     from taskveil.runtime.run import Run
     from taskveil.runtime.shared_account import SharedAccount
-    from taskveil.runtime.site import Site
 
     method, block, public, plan = parts()
     task = int(context.node_config["partition-id"])
@@ -49,9 +49,9 @@ def test_a_ray_simulation_gives_the_billboard_of_the_in_process_run():
 
     from taskveil.privacy.randomness import insecure_seeded_noise
     from taskveil.runtime import in_process
-    from taskveil.runtime.driver import Driver
-    from taskveil.runtime.flower_client import client_app
-    from taskveil.runtime.flower_server import GridCarrier, ServerApp
+    from taskveil.runtime.federation.server.driver import Driver
+    from taskveil.runtime.federation.server.flower_grid import GridCarrier, ServerApp
+    from taskveil.runtime.federation.site.flower_app import client_app
     from taskveil.runtime.run import Run
 
     method, block, public, plan = parts()

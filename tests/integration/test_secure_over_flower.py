@@ -17,8 +17,8 @@ import pytest
 from tests.support.small import related_tasks
 
 from taskveil.privacy.certificate import Certificate
-from taskveil.runtime.federation import serve
 from taskveil.runtime.federation.processes import free_port
+from taskveil.runtime.federation.server import serve
 
 pytestmark = [pytest.mark.network, pytest.mark.timeout(660)]
 

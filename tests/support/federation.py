@@ -36,7 +36,7 @@ class Trial:
         min_sites: int = 3,
         sites: Sequence[str] = SITES,
     ) -> None:
-        from taskveil.runtime.federation import serve
+        from taskveil.runtime.federation.server import serve
 
         self.folder, self.port, self.sites = folder / "trial", free_port(), tuple(sites)
         self.processes: dict[str, subprocess.Popen] = {}

@@ -12,9 +12,10 @@ from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime import thread_grid, wire
+from taskveil.runtime import wire
+from taskveil.runtime.federation import threads as thread_grid
+from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.run import Run
-from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
 from tests.support import views
 

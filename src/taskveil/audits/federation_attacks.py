@@ -27,8 +27,8 @@ from taskveil.privacy.plan import Budget
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
+from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.run import assemble
-from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
 

@@ -21,7 +21,7 @@ from taskveil.errors import OptionError
 @json_option
 def command(folder: str | None, name: str | None, config: str | None, data: str | None, ask: bool, as_json: bool) -> None:
     """Join a federation: rows stay on this machine, only bounded messages leave it."""
-    from taskveil.runtime.federation import join
+    from taskveil.runtime.federation.site import join
 
     def say(text: str) -> None:
         click.echo(text, err=True)

@@ -51,7 +51,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Run the server of a federation (or create its files with --init)."""
-    from taskveil.runtime.federation import serve
+    from taskveil.runtime.federation.server import serve
 
     def say(text: str) -> None:
         click.echo(text, err=True)

@@ -260,7 +260,7 @@ class TaskEstimator(Scoring, BaseEstimator):
                 run = replace(run, account=checkpoint.account(account))
             record = in_process.run(run, block, checkpoint)
         elif self.runtime == "flower":
-            from taskveil.runtime import thread_grid
+            from taskveil.runtime.federation import threads as thread_grid
 
             record = thread_grid.run(run, block)
         else:

@@ -67,7 +67,7 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
 
 def _check_results(folder: Path, ledger: str | None) -> Checked:
     """The results of a federation's server: its certificate follows from run.json and federation.toml."""
-    from taskveil.runtime.federation.server import certificate_again
+    from taskveil.runtime.federation.server.training import certificate_again
 
     if ledger is not None:
         raise OptionError("the server of a federation keeps no ledger: every site checks its own, with `taskveil ledger verify`")

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from taskveil.errors import OptionError
-from taskveil.estimators.concordance import concordance
+from taskveil.estimators.metrics import concordance
 from taskveil.losses import LOSSES
 from taskveil.methods.base import USUAL_LOSS, Method, Models
 from taskveil.runtime.in_process import replay

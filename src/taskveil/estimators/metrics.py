@@ -15,6 +15,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.tasks.task import TaskSet
 
+PAIRED = 1000  # rows compared with all others at a time
 REGRESSION = ("nmse", "mse", "rmse", "r2")
 CLASSIFICATION = ("log-loss", "auc", "accuracy", "balanced-accuracy", "error-rate")
 SURVIVAL = ("concordance",)
@@ -116,3 +117,20 @@ def rank_auc(positive: np.ndarray, scores: np.ndarray) -> float:
         return float("nan")
     ranks = rankdata(scores)
     return float((ranks[positive].sum() - n_pos * (n_pos + 1) / 2) / (n_pos * n_neg))
+
+
+def concordance(risk: np.ndarray, y: np.ndarray) -> float:
+    """Harrell's: of two rows of which one had its event first, how often it had the higher risk. Ties count half.
+
+    For signed times y (N,), negative where censored; NaN where no two rows can be compared.
+    Rows can be compared where the shorter time is an event; of two equal times, where one is an event and the other is not.
+    """
+    time, event = np.abs(y), y > 0.0
+    first = np.flatnonzero(event)
+    agree = pairs = 0.0
+    for start in range(0, first.size, PAIRED):
+        i = first[start : start + PAIRED, None]
+        later = (time[None] > time[i]) | ((time[None] == time[i]) & ~event[None])
+        agree += float((later & (risk[None] < risk[i])).sum()) + 0.5 * float((later & (risk[None] == risk[i])).sum())
+        pairs += float(later.sum())
+    return agree / pairs if pairs else float("nan")

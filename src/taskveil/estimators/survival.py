@@ -11,8 +11,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.baselines import StepFunction, own_curves
-from taskveil.estimators.concordance import concordance
-from taskveil.estimators.metrics import over_tasks
+from taskveil.estimators.metrics import concordance, over_tasks
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.task import TaskSet

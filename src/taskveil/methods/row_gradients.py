@@ -2,7 +2,7 @@
 
 A task side that protects records may not sum its rows itself: which rows take part is decided by secret coins of the
 one randomness source, each row is clipped, and only then they are summed. The task side hands over this object; the
-runtime does the three steps at the site, in `runtime.rows.bounded_rows`.
+runtime does the three steps at the site, in `runtime.round.bounded_rows`.
 """
 
 from __future__ import annotations

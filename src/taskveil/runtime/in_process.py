@@ -15,9 +15,8 @@ from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.alongside import released_alongside
-from taskveil.runtime.clipped import ClippedShare
 from taskveil.runtime.record import RunRecord
-from taskveil.runtime.round import Position, Round, released, task_step
+from taskveil.runtime.round import ClippedShare, Position, Round, released, task_step
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
 
@@ -150,8 +149,8 @@ def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | Non
         active = rounds.cohort(at, releases)  # 1
         state, noisy = tasks.released(rounds, at, releases, active, made)  # 2, 3
         at.executed += releases
-        asked = None if active is None else np.flatnonzero(active)
-        rounds.published(at, noisy, rounds.accepted(everybody, active), asked)  # 4, 5
+        cohort = None if active is None else np.flatnonzero(active)
+        rounds.published(at, noisy, rounds.accepted(everybody, active), cohort)  # 4, 5
         at.tasks = state
         if checkpoint is not None:
             checkpoint.save(replace(at, tasks=tasks.stored(state)))

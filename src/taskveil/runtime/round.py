@@ -25,14 +25,15 @@ from taskveil.faults import point
 from taskveil.methods.base import Billboard, Message, Method, PublicInfo, State, TaskSide, View, merge_states
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
 from taskveil.privacy.release import release_together
 from taskveil.privacy.units import Unit
-from taskveil.runtime.clipped import ClippedShare
-from taskveil.runtime.rows import bounded_rows
 from taskveil.runtime.run import Run
+
+ROUNDING = 1e-9  # what the clip takes from a message of just its bound's length
 
 
 @dataclass
@@ -90,13 +91,13 @@ class Round:
             bits[some] = True
         return bits if active is None else bits & active
 
-    def published(self, at: Position, noisy: Mapping[str, np.ndarray], accepted: np.ndarray, asked: Any) -> Billboard:
+    def published(self, at: Position, noisy: Mapping[str, np.ndarray], accepted: np.ndarray, cohort: Any) -> Billboard:
         """Step 5: the next billboard."""
         at.state, billboard = self.server.step(at.state, noisy, accepted)
         if self._forgets:
             del at.billboards[1:]
         at.billboards.append(billboard if self.inside is None else self.inside(billboard))
-        at.schedule.append(asked)
+        at.schedule.append(cohort)
         return at.billboards[-1]
 
 
@@ -123,6 +124,54 @@ def bounded(
     if active is not None:
         raw = np.where(active.reshape((-1,) + (1,) * (raw.ndim - 1)), raw, 0.0)
     return planned.contribution.clip(raw)
+
+
+def bounded_rows(planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]) -> Bounded:
+    """Step 2 for row gradients: the clipped sum of the drawn rows of each task; `tasks` names them (keys of seeded test coins).
+
+    Rows that are not drawn are set to zero rather than removed, so that neither shapes nor timing show how many were.
+    """
+    if not isinstance(planned.contribution, RowSum):
+        raise OptionError(f"release {planned.id!r} is not a sum of rows; the method must send whole messages")
+    slopes = rows.slopes
+    if planned.rate is not None and planned.rate < 1:
+        slopes = slopes * _drawn_rows(planned, rows, source, tasks)[:, None]
+    return planned.contribution.sum_factored_rows(rows.X, slopes, rows.offsets)
+
+
+def _drawn_rows(planned: PlannedRelease, rows: RowGradients, source: NoiseSource, tasks: Sequence[str | int]) -> np.ndarray:
+    drawn, rate = np.zeros(len(rows.slopes)), float(planned.rate or 1.0)
+    for position, task in enumerate(tasks):
+        own = slice(int(rows.offsets[position]), int(rows.offsets[position + 1]))
+        coins = source.at(planned.round, f"{planned.name}/rows", task)
+        drawn[own] = coins.bernoulli(rate, own.stop - own.start)
+    return drawn
+
+
+class ClippedShare:
+    """Mean share of a message's length that was cut off, per task, over all messages it sent: the bias of what is shared.
+
+    A figure for the task's owner, or for whoever simulates with all rows; never for a page that travels.
+    """
+
+    def __init__(self, n_tasks: int):
+        self._lost, self._sent = np.zeros(n_tasks), np.zeros(n_tasks)
+
+    def note(self, raw: Any, bounded: Bounded, active: np.ndarray | None) -> None:
+        """One release: messages before and after clipping. Sums of rows, which are clipped row by row, are left out."""
+        kept = np.asarray(bounded.value)
+        if not isinstance(raw, np.ndarray) or raw.shape != kept.shape or len(raw) != len(self._lost):
+            return
+        with np.errstate(all="ignore"):
+            before, after = (np.linalg.norm(m.reshape(len(m), -1), axis=1) for m in (raw, kept))
+            sent = (before > 0) & np.isfinite(before) & (True if active is None else active)
+            lost = np.clip(1.0 - after / before, 0.0, 1.0)
+            self._lost += np.where(sent & (lost > ROUNDING), lost, 0.0)
+        self._sent += sent
+
+    def shares(self) -> np.ndarray:
+        """(tasks,), zero for a task that sent nothing."""
+        return self._lost / np.maximum(self._sent, 1.0)
 
 
 def released(
@@ -169,7 +218,7 @@ def draw_cohort(
 ) -> np.ndarray | None:
     """Poisson cohort of a round, from the one randomness source; None when everybody is asked; `size` fixes how many.
 
-    Where the unit is the record, the coins are drawn for rows inside every task instead (runtime/rows.py).
+    Where the unit is the record, the coins are drawn for rows inside every task instead (`bounded_rows`).
     """
     if size is not None:
         drawn = np.argsort(source.at(number, "cohort").uniform(n_tasks), kind="stable")[:size]

@@ -19,16 +19,19 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.errors import OptionError
 from taskveil.methods.base import ArrivalServer, Asynchronous, Billboard, Method, Models, PublicInfo, State
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.runtime.delays import PAPER, Delays
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.round import Round, released
 from taskveil.runtime.run import Run
 from taskveil.runtime.shared_account import SharedAccount
 from taskveil.tasks.block import TaskBlock
 
+KINDS = ("uniform", "pareto", "constant")
+PAPER = ("uniform", 0.015)
+TAIL = 1.1
 Watcher = Callable[[float, int, Any, State], bool | None]  # (virtual time, arrivals, server side, state); True stops
 
 
@@ -40,6 +43,32 @@ class Arrival:
     number: int  # which of this node's messages, from 0
     at: float  # virtual seconds
     delay: int  # updates by others between reading and writing
+
+
+class Delays:
+    """An endless sequence of delays for every node: how long it takes from receiving its column to delivering a message.
+
+        uniform   0 to `scale` seconds, as in Xie et al. 2017, section 4.1 (0-15 ms)
+        pareto    scale * (1 + Pareto(1.1)): heavy tails, infinite variance; a few messages take hundreds of times the median
+        constant  always `scale`
+
+    Part of a simulation, not of a guarantee: they come from an ordinary seeded generator keyed by (seed, node), so that a
+    node's delays do not depend on the order of arrivals.
+    """
+
+    def __init__(self, n_nodes: int, kind: str = "uniform", scale: float = 0.015, seed: int = 0) -> None:
+        if kind not in KINDS or not scale >= 0:
+            raise OptionError(f"delays are ({' | '.join(KINDS)}, seconds >= 0); got {kind!r}, {scale!r}")
+        self.kind, self.scale = kind, float(scale)
+        self._generators = [np.random.default_rng([seed, node]) for node in range(n_nodes)]
+
+    def next(self, node: int) -> float:
+        rng = self._generators[node]
+        if self.kind == "uniform":
+            return float(rng.uniform(0.0, self.scale))
+        if self.kind == "pareto":
+            return float(self.scale * (1.0 + rng.pareto(TAIL)))
+        return self.scale
 
 
 def run(
@@ -136,8 +165,8 @@ def message_limits(plan: Plan, method: Method, n_tasks: int) -> np.ndarray:
     limits = np.full(n_tasks, len(rounds), dtype=np.int64)
     if budgets is None or plan.budget.epsilon is None:
         return limits
-    found = {float(e): longest_prefix(plan, rounds, float(e)) for e in set(budgets)}
-    return np.array([found[float(e)] for e in budgets], dtype=np.int64)
+    prefixes = {float(e): longest_prefix(plan, rounds, float(e)) for e in set(budgets)}
+    return np.array([prefixes[float(e)] for e in budgets], dtype=np.int64)
 
 
 def longest_prefix(plan: Plan, rounds: list[list[PlannedRelease]], epsilon: float) -> int:

@@ -65,7 +65,7 @@ def change_answers(change) -> None:
 
         module.answer_for = answer_for
 
-    After("taskveil.runtime.federation.site", changed)
+    After("taskveil.runtime.federation.site.decisions", changed)
 
 
 def liar() -> None:
@@ -87,7 +87,7 @@ def slow() -> None:
 
 
 def lying_server() -> None:
-    After("taskveil.runtime.flower_server", lie)
+    After("taskveil.runtime.federation.server.flower_grid", lie)
 
 
 def lie(flower_server) -> None:

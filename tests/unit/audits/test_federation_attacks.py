@@ -8,8 +8,8 @@ from tests.support.eigenvalues import fail_as_lapack
 
 from taskveil.audits import federation_attacks as attacks
 from taskveil.errors import CheckFailed
-from taskveil.runtime import site as module
 from taskveil.runtime import wire
+from taskveil.runtime.federation.site import owner as module
 from taskveil.solvers import posterior
 
 

@@ -17,8 +17,10 @@ from tests.support.wrong import one_line
 
 from taskveil.cli.status import words
 from taskveil.errors import CheckFailed, InputError
-from taskveil.runtime.federation import join, run_folder, serve, status
-from taskveil.runtime.federation.watch import Watch
+from taskveil.runtime.federation import status
+from taskveil.runtime.federation.server import run_folder, serve
+from taskveil.runtime.federation.server.watch import Watch
+from taskveil.runtime.federation.site import join
 
 ROWS = "x0,x1,x2,y,task\n" + "\n".join(f"{i / 10},{i * 7 % 10 / 10},{i * 3 % 10 / 10},{i / 5},north" for i in range(12)) + "\n"
 OWN = "sites/north/site.toml"
@@ -260,7 +262,7 @@ def test_a_whole_status_is_read_and_control_characters_never_reach_a_terminal(tm
 
 def test_locks_never_shorten_the_file_behind_a_link(tmp_path):
     from taskveil.runtime.federation.locks import only_one
-    from taskveil.runtime.site_state import SiteState
+    from taskveil.runtime.federation.site.state import SiteState
 
     for name in ("lock", "answer.lock"):
         (tmp_path / f"behind-{name}").write_text("kept")

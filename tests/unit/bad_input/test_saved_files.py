@@ -278,7 +278,7 @@ def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"PK\x03\x04" + bytes(40)])
 def test_a_sites_damaged_memory_is_refused(content, tmp_path):
-    from taskveil.runtime.site_state import SiteState
+    from taskveil.runtime.federation.site.state import SiteState
 
     state = SiteState(tmp_path / "state")
     for name, read in (("run.json", state.agreed), ("rows.npz", state.rows), ("last.npz", state.load)):

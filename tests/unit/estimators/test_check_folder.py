@@ -17,7 +17,7 @@ from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.randomness import system_noise
 from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.federation.config import load_federation
-from taskveil.runtime.federation.server import write_results
+from taskveil.runtime.federation.server.training import write_results
 from taskveil.runtime.round import Position
 
 OBSERVERS = ("other-tasks", "server", "public")

@@ -8,8 +8,7 @@ from sklearn.metrics import log_loss
 
 import taskveil as tv
 from taskveil import methods
-from taskveil.estimators.compare import compare
-from taskveil.estimators.constant import Constant
+from taskveil.estimators.compare import Constant, compare
 from taskveil.estimators.metrics import evaluate
 from taskveil.estimators.recommend import recommendation
 from taskveil.tasks.split import split_rows

@@ -9,7 +9,7 @@ import pytest
 
 from taskveil.estimators.partitioned.worker import Part, part_bytes, read_part
 from taskveil.methods.base import Models
-from taskveil.runtime.site_state import SiteState
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
 

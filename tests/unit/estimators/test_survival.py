@@ -14,7 +14,7 @@ from sksurv.util import Surv
 import taskveil as tv
 from taskveil import methods
 from taskveil.errors import DataError, OptionError
-from taskveil.estimators.concordance import concordance
+from taskveil.estimators.metrics import concordance
 from taskveil.report.audience import Audience, cut
 from taskveil.report.charts import charts
 from taskveil.report.records import from_estimator

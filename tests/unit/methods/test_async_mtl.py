@@ -141,7 +141,7 @@ def test_one_record_moves_a_message_by_at_most_the_clipping_norm():
     method = AsyncMTL(rounds=1, row_rate=1.0)
     plan = plan_of(method, public_of(block), epsilon=1.0)
     bound = plan.releases[0].contribution.bound
-    from taskveil.runtime.rows import bounded_rows
+    from taskveil.runtime.round import bounded_rows
 
     sums = []
     for rows in (block, block.with_rows(X)):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.support.proximal_gradient import minimise
 from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.losses import LOSSES
 from taskveil.methods.base import View
 from taskveil.solvers.block_gradient import mean_gradients
-from taskveil.solvers.proximal_gradient import minimise
 from taskveil.structures import STRUCTURES
 
 KINDS = {"regression": tv.TaskRegressor, "classification": tv.TaskClassifier}

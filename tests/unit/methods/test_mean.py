@@ -15,7 +15,7 @@ from taskveil.methods.mean_rounds import extrapolated
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.runtime.rows import bounded_rows
+from taskveil.runtime.round import bounded_rows
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.synthetic import get_synthetic

@@ -121,7 +121,7 @@ def test_a_release_made_again_is_charged_in_full(tmp_path):
 
 def test_a_site_does_not_agree_to_a_cap_it_cannot_check():
     from taskveil.errors import BudgetExceeded
-    from taskveil.runtime.federation.site import allowed_messages
+    from taskveil.runtime.federation.site.decisions import allowed_messages
 
     with pytest.raises(BudgetExceeded, match="cannot check"):
         allowed_messages(planned(), None, None)

@@ -17,7 +17,7 @@ from taskveil.report.by_size import bands_by_group, bands_by_size, median_with_i
 from taskveil.report.records import Run
 from taskveil.report.words import CLIPPING_NOT_MEASURED, clipping_words
 from taskveil.report.write import write_report
-from taskveil.runtime.clipped import ClippedShare
+from taskveil.runtime.round import ClippedShare
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 

@@ -12,8 +12,8 @@ from tests.support.sites import kind_of
 from taskveil.errors import DataError, OptionError
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import load_federation
-from taskveil.runtime.federation.site import answer_for, prepare
-from taskveil.runtime.site import SPENT, plan_digest
+from taskveil.runtime.federation.site.decisions import answer_for, prepare
+from taskveil.runtime.federation.site.owner import SPENT, plan_digest
 from taskveil.runtime.wire import Packet
 
 RUN = 'method = "subspace"\nepsilon = 5.0\naggregation = "local"'

@@ -14,11 +14,11 @@ from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process, wire
-from taskveil.runtime.driver import Driver, Rules
-from taskveil.runtime.replies import longest_noisy
+from taskveil.runtime.federation.server.driver import Driver, Rules
+from taskveil.runtime.federation.server.replies import longest_noisy
+from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.run import Run
 from taskveil.runtime.shared_account import SharedAccount
-from taskveil.runtime.site import Site
 from taskveil.runtime.wire import Packet
 
 N_TASKS = 6
@@ -105,7 +105,7 @@ def bad_messages(rng):
 @pytest.mark.parametrize("aggregation", ["curator", "local"])
 def test_a_hundred_bad_messages_leave_the_server_up_and_the_result_within_the_bound(aggregation, monkeypatch):
     """Round by round the noisy sum with one bad site differs from the honest one by no more than that site's share."""
-    from taskveil.runtime import driver as module
+    from taskveil.runtime.federation.server import driver as module
 
     rng = np.random.default_rng(0)
     stream = bad_messages(rng)
@@ -145,7 +145,7 @@ def test_a_hundred_bad_messages_leave_the_server_up_and_the_result_within_the_bo
 def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypatch):
     """The twin: without the second clipping one site moves the sum a thousand times further than its share."""
     from taskveil.privacy.bounds import _seal
-    from taskveil.runtime import replies
+    from taskveil.runtime.federation.server import replies
 
     parts = setting()
     planned = parts[2].releases[0]
@@ -160,7 +160,7 @@ def test_a_poisoned_message_that_is_not_clipped_again_would_be_noticed(monkeypat
 def test_a_site_that_sends_a_sum_neither_crashes_the_server_nor_silences_the_others():
     from taskveil.privacy.contributions import VectorSum
     from taskveil.privacy.plan import Request
-    from taskveil.runtime.replies import Refused, checked_arrays, combined
+    from taskveil.runtime.federation.server.replies import Refused, checked_arrays, combined
 
     budget = Budget(1.0, 1e-5, "task", neighbours="add-remove")
     planned = make_plan([Request("v", 1, VectorSum((3,), 1.0))], budget).releases[0]
@@ -189,7 +189,7 @@ def test_asynchronous_arrivals_survive_bad_messages(kind):
 
 def test_a_missing_site_changes_neither_the_noise_nor_the_other_messages(monkeypatch):
     """With one site silent the release is the honest one minus that site's clipped message, noise included."""
-    from taskveil.runtime import driver as module
+    from taskveil.runtime.federation.server import driver as module
 
     seen = {}
     for tag, spoil in (("all", None), ("without", lambda reply: [])):
@@ -297,7 +297,7 @@ def test_a_refusal_never_carries_words_of_an_error_that_depends_on_rows():
     from tests.support.require import require
 
     require("flower")
-    from taskveil.runtime.flower_server import thread_carrier
+    from taskveil.runtime.federation.server.flower_grid import thread_carrier
 
     def fails(data: bytes) -> bytes:
         raise ValueError("row 17 has value 42.4242")

@@ -7,8 +7,8 @@ import pytest
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime.federation.config import load_federation, load_site
-from taskveil.runtime.federation.server import make_driver
-from taskveil.runtime.federation.site import answer_for, own_tasks, prepare
+from taskveil.runtime.federation.server.training import make_driver
+from taskveil.runtime.federation.site.decisions import answer_for, own_tasks, prepare
 from taskveil.tasks.prepare.step import prepare_tasks
 
 TARGET = "target = [-3, 3]\n"

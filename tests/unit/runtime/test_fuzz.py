@@ -19,10 +19,11 @@ from taskveil.errors import SecureSumRefused
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
-from taskveil.runtime.driver import Driver, Rules
-from taskveil.runtime.replies import Refused
+from taskveil.runtime.federation.server import secure_round as rounds
+from taskveil.runtime.federation.server.driver import Driver, Rules
+from taskveil.runtime.federation.server.replies import Refused
 from taskveil.runtime.run import Run
-from taskveil.runtime.secure import SecureServer, messages, rounds
+from taskveil.runtime.secure import SecureServer, messages
 from taskveil.runtime.secure.parties import party_settings
 from taskveil.runtime.wire import Packet
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from taskveil.methods.base import Billboard
-from taskveil.runtime.federation import join, server
 from taskveil.runtime.federation.processes import Child, environment
+from taskveil.runtime.federation.server import training as server
+from taskveil.runtime.federation.site import join
 from taskveil.runtime.round import Position
 
 
@@ -56,7 +57,7 @@ def test_a_node_that_has_died_keeps_nobody(node, listener):
 
 
 def test_a_site_waits_as_long_as_the_deadline(tmp_path, monkeypatch):
-    from taskveil.runtime.federation import serve
+    from taskveil.runtime.federation.server import serve
 
     serve.init(tmp_path / "trial", ["north"], ["127.0.0.1"], 9931, "trial")
     config, data = tmp_path / "trial" / "sites" / "north" / "site.toml", tmp_path / "rows.csv"

@@ -10,7 +10,7 @@ from tests.support.sites import N_TASKS, make_site, run_of
 
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime.driver import Driver, Rules
+from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.run import Run
 
 SHORT = 0.05  # seconds until a lost message is sent again
@@ -39,8 +39,8 @@ class Lossy:
 def federation():
     """(driver, sites) over threads that behave like Flower's processes: a failing one is reported, not explained."""
     require("flower")
-    from taskveil.runtime.flower_client import client_app
-    from taskveil.runtime.flower_server import GridCarrier, ThreadGrid
+    from taskveil.runtime.federation.server.flower_grid import GridCarrier, ThreadGrid
+    from taskveil.runtime.federation.site.flower_app import client_app
 
     class Processes(ThreadGrid):
         def _deliver(self, message) -> None:

@@ -20,11 +20,12 @@ from taskveil.methods.base import Models
 from taskveil.methods.published import published
 from taskveil.privacy.ledger import Book, Key, open_account
 from taskveil.privacy.randomness import system_noise
-from taskveil.runtime import answer_clock, wire
+from taskveil.runtime import wire
+from taskveil.runtime.federation.site import answer_clock
+from taskveil.runtime.federation.site.owner import Site, plan_digest
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.secure import SecureServer, messages
 from taskveil.runtime.secure.parties import party_settings
-from taskveil.runtime.site import Site, plan_digest
-from taskveil.runtime.site_state import SiteState
 from taskveil.tasks.prepare.scaling import Scaling
 
 ONES = np.ones((1, views.FEATURES))
@@ -142,7 +143,7 @@ def test_kind_and_size_of_an_answer_are_the_same_for_any_rows(case):
 
 def test_a_release_that_was_not_paid_with_its_message_cannot_be_noised():
     from taskveil.errors import BudgetExceeded
-    from taskveil.runtime.site import Paid
+    from taskveil.runtime.federation.site.owner import Paid
 
     site = make_site(run_of())
     paid = Paid(site.account, site.rounds[0])
@@ -399,7 +400,7 @@ def test_errors_wait_for_the_clock_too_and_without_one_nobody_waits(monkeypatch)
 def test_the_certificate_says_whether_time_is_covered(tmp_path):
     from taskveil.privacy.randomness import insecure_seeded_noise
     from taskveil.runtime.federation.config import load_federation
-    from taskveil.runtime.federation.server import certificate_of
+    from taskveil.runtime.federation.server.training import certificate_of
 
     text = (
         '[federation]\nname = "t"\n[data]\nkind = "regression"\nfeatures = ["a"]\ntarget = "y"\n'

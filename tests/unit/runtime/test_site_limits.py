@@ -7,10 +7,10 @@ import pytest
 
 from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.ledger import Book, Key
-from taskveil.runtime.federation import site as federation_site
 from taskveil.runtime.federation.config import load_federation, load_site
-from taskveil.runtime.federation.site import ledger_account, prepare
-from taskveil.runtime.site_state import SiteState
+from taskveil.runtime.federation.site import decisions as federation_site
+from taskveil.runtime.federation.site.decisions import ledger_account, prepare
+from taskveil.runtime.federation.site.state import SiteState
 
 ROWS = 12
 RUNS = {

@@ -16,9 +16,9 @@ from taskveil.errors import CheckFailed, InputError
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
+from taskveil.runtime.federation.site.owner import Site
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.run import Run
-from taskveil.runtime.site import Site
-from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.prepare.scaling import Scaling
 

@@ -16,8 +16,8 @@ from tests.support.svm_runs import related_block, run
 
 from taskveil.errors import OptionError
 from taskveil.methods.svm.method import Svm
+from taskveil.runtime.federation.server.waiting_time import agreed_waiting_time, benchmark_seconds
 from taskveil.runtime.run import Run
-from taskveil.runtime.stragglers import agreed_waiting_time, benchmark_seconds
 
 ROWS = np.linspace(100, 300, 20)
 

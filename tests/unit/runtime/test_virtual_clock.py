@@ -8,7 +8,7 @@ from tests.support.async_reference import make_block, plan_of, public_of, run
 
 from taskveil.errors import OptionError
 from taskveil.methods.async_mtl import AsyncMTL
-from taskveil.runtime.delays import Delays
+from taskveil.runtime.virtual_clock import Delays
 
 
 def test_a_recorded_schedule_replays_to_the_same_models():

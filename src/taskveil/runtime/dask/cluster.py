@@ -35,8 +35,8 @@ def connect(client: Any = None) -> Any:
     try:
         return distributed.Client(client, timeout=PATIENCE)
     except (OSError, ValueError, TimeoutError):
-        said = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
-        raise EnvironmentMissing(said) from None
+        sentence = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
+        raise EnvironmentMissing(sentence) from None
 
 
 def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:

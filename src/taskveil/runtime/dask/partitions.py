@@ -102,8 +102,8 @@ class Partitions:
     def _asked(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
         shown, answers = self._submit(same, board), []
         for block, own, first, end in zip(self.blocks, states, self.first, self.ends, strict=True):
-            asked = None if active is None else active[first:end]
-            answers.append(self._submit(worker.step, block, own, self.common, shown, asked, wanted, first))
+            cohort = None if active is None else active[first:end]
+            answers.append(self._submit(worker.step, block, own, self.common, shown, cohort, wanted, first))
         return [self._submit(worker.state_of, a) for a in answers], [self._submit(worker.sums_of, a) for a in answers]
 
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:

@@ -20,10 +20,10 @@ from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Budget, Plan
-from taskveil.runtime.driver import Rules
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
+from taskveil.runtime.federation.server.driver import Rules
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.run import assemble, budget_for
-from taskveil.runtime.site import NOISE_AT_SITE
 from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
@@ -74,8 +74,8 @@ class Federation:
         for member in self.members:
             if member.name == site:
                 return member
-        known = ", ".join(m.name for m in self.members)
-        raise OptionError(f"the federation has no site {site!r}; it has {known}")
+        names = ", ".join(m.name for m in self.members)
+        raise OptionError(f"the federation has no site {site!r}; it has {names}")
 
     def method(self) -> Method:
         method = methods.get(self.run.get("method", "subspace"), **self.run.get("options", {}))

@@ -123,6 +123,6 @@ def check_file(
         if section not in sections and section not in extra:
             raise DataError(f"{name}: unknown section [{section}]; allowed: {', '.join((*sections, *extra))}")
     for section, rules in sections.items():
-        asked = required.get(section, ())
-        if section in content or asked:
-            check_table(content.get(section, {}), rules, f"{name}: [{section}]", DataError, asked)
+        compulsory = required.get(section, ())
+        if section in content or compulsory:
+            check_table(content.get(section, {}), rules, f"{name}: [{section}]", DataError, compulsory)

@@ -93,10 +93,10 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 def tool(name: str) -> str:
     """A Flower program beside this Python."""
-    found = Path(sys.executable).parent / name
-    if not found.exists():
+    program = Path(sys.executable).parent / name
+    if not program.exists():
         raise EnvironmentMissing(f"{name} is not installed; pip install 'taskveil[federated]'")
-    return str(found)
+    return str(program)
 
 
 def speakable(path: Path) -> None:
@@ -141,12 +141,12 @@ def _die_with_parent() -> None:
 
 def _descendants(pid: int) -> list[int]:
     """Ids of all processes below `pid`, from /proc; empty where there is none."""
-    found, queue = [], [pid]
+    descendants, queue = [], [pid]
     while queue:
         parent = queue.pop()
         for path in Path("/proc").glob(f"{parent}/task/*/children"):
             with contextlib.suppress(OSError):
                 children = [int(c) for c in path.read_text().split()]
-                found += children
+                descendants += children
                 queue += children
-    return found
+    return descendants

@@ -20,8 +20,8 @@ from taskveil.privacy.ledger import Book
 from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
+from taskveil.runtime.federation.server.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
 from taskveil.runtime.federation.status_page import page
-from taskveil.runtime.federation.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
 from taskveil.saved import read_json
 
 STALE = 20.0  # seconds after which a status that should be fresh says that nobody writes it any more
@@ -173,14 +173,14 @@ def _check(content: Any, where: str) -> None:
 
 def alarms(content: dict[str, Any]) -> list[str]:
     """What somebody should look at, one line each."""
-    found = [
+    lines = [
         f"site {s.get('name')} {ALARMS[s['state']]}" + (f" ({s['reason']})" if s.get("reason") else "")
         for s in content["sites"]
         if s.get("state") in ALARMS
     ]
     if content["phase"] == "refused":
-        found.append(f"the run was refused: {content.get('reason') or 'see the log'}")
+        lines.append(f"the run was refused: {content.get('reason') or 'see the log'}")
     if content.get("fresh") is False:
-        found.append("nobody has written this status for a while: the process that should is not running")
-    found += [f"account {a['account']} ({a['unit']}) has nothing left" for a in content["accounts"] if a.get("left") == 0]
-    return found
+        lines.append("nobody has written this status for a while: the process that should is not running")
+    lines += [f"account {a['account']} ({a['unit']}) has nothing left" for a in content["accounts"] if a.get("left") == 0]
+    return lines

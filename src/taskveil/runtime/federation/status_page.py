@@ -97,8 +97,8 @@ def _facts(status: dict[str, Any]) -> str:
 
 
 def _alarms(status: dict[str, Any]) -> str:
-    found = "".join(f"<p class=alarm>{escape(text)}</p>" for text in status["alarms"])
-    return found or "<p class=fine>Nothing to look at.</p>"
+    alarms = "".join(f"<p class=alarm>{escape(text)}</p>" for text in status["alarms"])
+    return alarms or "<p class=fine>Nothing to look at.</p>"
 
 
 def _sites(status: dict[str, Any]) -> str:

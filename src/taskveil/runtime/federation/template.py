@@ -27,8 +27,8 @@ packages = ["."]
 publisher = "taskveil"
 
 [tool.flwr.app.components]
-serverapp = "taskveil.runtime.flower_server:app"
-clientapp = "taskveil.runtime.flower_client:app"
+serverapp = "taskveil.runtime.federation.server.flower_grid:app"
+clientapp = "taskveil.runtime.federation.site.flower_app:app"
 
 [tool.flwr.app.config]
 folder = ""

@@ -47,10 +47,10 @@ def fitting(
     weights = np.stack([_weights(challenge, secret.shape[1]) for challenge in challenges])
     claimed = field.reduce(np.stack([np.frombuffer(proof, dtype="<u8").reshape(threshold, -1) for proof in proofs], axis=1))
     expected = shamir.evaluate(claimed.reshape(threshold, -1), [point]).reshape(len(shares), shamir.CHECKS)
-    found = blind
+    sums = blind
     for limb in range(secret.shape[1]):
-        found = field.add(found, field.multiply(secret[:, limb, None], weights[:, limb]))
-    return [bool(same) for same in (found == expected).all(axis=1)]
+        sums = field.add(sums, field.multiply(secret[:, limb, None], weights[:, limb]))
+    return [bool(same) for same in (sums == expected).all(axis=1)]
 
 
 def _weights(challenge: bytes, limbs: int) -> np.ndarray:

@@ -22,10 +22,10 @@ def smallest_cover(disputes: Sequence[tuple[int, int]], most: int) -> frozenset[
     counts, accused = Counter(site for pair in disputes for site in pair), Counter(dealer for dealer, _ in disputes)
     site = max(counts, key=lambda s: (counts[s], accused[s]))
     rest = smallest_cover([pair for pair in disputes if site not in pair], most - 1)
-    found = None if rest is None else rest | {site}
+    cover = None if rest is None else rest | {site}
     near = {other for pair in disputes if site in pair for other in pair} - {site}
-    most = most if found is None else len(found) - 1
+    most = most if cover is None else len(cover) - 1
     if 1 < len(near) <= most <= SEARCHED:  # or the site is right and all those are wrong
         rest = smallest_cover([pair for pair in disputes if not near & set(pair)], most - len(near))
-        found = found if rest is None else rest | near
-    return found
+        cover = cover if rest is None else rest | near
+    return cover

@@ -67,9 +67,9 @@ class SecureServer:
         if len(self.transcript) >= len(stages):
             raise SecureSumRefused("this round is over; start a new one")
         expected, handler = stages[len(self.transcript)]
-        asked = {site: reply for site, reply in sorted(replies.items()) if site in self._asked}
+        answers = {site: reply for site, reply in sorted(replies.items()) if site in self._asked}
         valid = self._keep(
-            asked, lambda site, reply: isinstance(reply, expected) and self._belongs(site, reply), "not an answer to this step"
+            answers, lambda site, reply: isinstance(reply, expected) and self._belongs(site, reply), "not an answer to this step"
         )
         self.transcript.append(valid)
         outgoing = handler(valid)

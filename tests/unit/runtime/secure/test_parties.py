@@ -16,12 +16,13 @@ from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.privacy.spending import MemoryAccount
-from taskveil.runtime import in_process, thread_grid
-from taskveil.runtime.driver import Rules
+from taskveil.runtime import in_process
+from taskveil.runtime.federation import threads as thread_grid
+from taskveil.runtime.federation.server.driver import Rules
+from taskveil.runtime.federation.site.owner import Volatile
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure import Identity, SecureServer, keys, messages, storage
 from taskveil.runtime.secure.parties import Membership, SecureParty, noisy_totals, party_settings
-from taskveil.runtime.site import Volatile
 from taskveil.tasks.prepare.scaling import fit_scaling
 
 
@@ -192,7 +193,7 @@ def test_the_network_path_gives_the_same_models_as_one_process():
 
 
 def test_a_silent_site_beyond_the_tolerance_ends_the_run_with_nothing_released(monkeypatch):
-    from taskveil.runtime.site import Site
+    from taskveil.runtime.federation.site.owner import Site
 
     answered = Site.handle
 
@@ -225,7 +226,7 @@ def test_one_lying_site_is_left_out_over_the_network_and_the_run_ends_well(monke
 
 def test_a_huge_message_inside_a_secure_sum_is_not_published(monkeypatch):
     """One site adds what no clipped message can hold; version 0.1.0 published the poisoned total."""
-    from taskveil.runtime import site as site_module
+    from taskveil.runtime.federation.site import owner as site_module
 
     honest = site_module.site_message
 

@@ -37,17 +37,17 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, system_noise
 from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.units import Observer
-from taskveil.runtime.answer_clock import COVERED, NOT_COVERED
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
-from taskveil.runtime.driver import Driver
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.run_folder import keep_refusal, read_nodes
-from taskveil.runtime.federation.watch import Watch, WatchedCarrier
+from taskveil.runtime.federation.server.driver import Driver
+from taskveil.runtime.federation.server.run_folder import keep_refusal, read_nodes
+from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier
+from taskveil.runtime.federation.site.answer_clock import COVERED, NOT_COVERED
+from taskveil.runtime.federation.site.owner import plan_digest
 from taskveil.runtime.record import executed_releases
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run
-from taskveil.runtime.site import plan_digest
 from taskveil.saved import read_arrays, total
 
 log = logging.getLogger("taskveil.federation")

@@ -40,11 +40,11 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import release
 from taskveil.privacy.spending import Account
 from taskveil.runtime import wire
+from taskveil.runtime.federation.site.memory import Last, Memory, Volatile
+from taskveil.runtime.federation.site.views import checked_view
 from taskveil.runtime.round import bounded, task_step
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.parties import Membership, SecureParty
-from taskveil.runtime.site_memory import Last, Memory, Volatile
-from taskveil.runtime.views import checked_view
 from taskveil.runtime.wire import Packet
 from taskveil.tasks.block import TaskBlock
 

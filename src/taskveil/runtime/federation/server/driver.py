@@ -25,10 +25,21 @@ from taskveil.methods.published import published
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
-from taskveil.runtime.replies import LOST, LYING, REFUSING, SILENT, SLOW, Late, Refused, checked_arrays, combined, noisy_total
+from taskveil.runtime.federation.server.replies import (
+    LOST,
+    LYING,
+    REFUSING,
+    SILENT,
+    SLOW,
+    Late,
+    Refused,
+    checked_arrays,
+    combined,
+    noisy_total,
+)
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.round import Position, Round, released
 from taskveil.runtime.run import Run
-from taskveil.runtime.site import NOISE_AT_SITE, plan_digest
 from taskveil.runtime.wire import Packet
 
 log = logging.getLogger("taskveil.federation")
@@ -100,7 +111,7 @@ class Driver:
             )
         self.program.account.reserve(self.plan)
         if self.method.schedule == "asynchronous":
-            from taskveil.runtime.arrivals import run_arrivals
+            from taskveil.runtime.federation.server.arrivals import run_arrivals
 
             run_arrivals(self, position, schedule)
         else:
@@ -133,11 +144,11 @@ class Driver:
         """The noisy sums of a round and the sites that are in them."""
         aggregation = self.plan.budget.aggregation
         if aggregation == "secure":  # every site takes part, some with an empty message: noise shares do not vary
-            from taskveil.runtime.secure.rounds import secure_round
+            from taskveil.runtime.federation.server.secure_round import secure_round
 
             return secure_round(self, billboard, number, releases, active)
-        asked = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
-        answers = self._ask(billboard, number, releases, active, asked, secret=active is not None)
+        cohort = [s for s, tasks in enumerate(self.members) if active is None or active[tasks].any()]
+        answers = self._ask(billboard, number, releases, active, cohort, secret=active is not None)
         parts = {p.name: {site: arrays[p.name] for site, arrays in answers.items()} for p in releases}
         if aggregation in NOISE_AT_SITE:
             sizes = [int(self.units[m].sum()) for m in self.members]
@@ -153,7 +164,7 @@ class Driver:
         number: int,
         releases: list[PlannedRelease],
         active: np.ndarray | None,
-        asked: list[int],
+        cohort: list[int],
         secret: bool,
     ) -> dict[int, dict[str, np.ndarray]]:
         """Valid answers by site. Asks again, up to `attempts` times, while too few have answered."""
@@ -161,13 +172,13 @@ class Driver:
         for attempt in range(self.rules.attempts):
             if attempt:
                 time.sleep(self.rules.wait_before(attempt))
-            missing = [s for s in asked if s not in answers]
+            missing = [s for s in cohort if s not in answers]
             for site in missing:
                 self.carrier.send(site, self._question(site, billboard, number, active))
             answers |= self._collect(set(missing), number, releases)
-            if len(answers) == len(asked) or secret or len(answers) >= self.rules.min_sites:
+            if len(answers) == len(cohort) or secret or len(answers) >= self.rules.min_sites:
                 return answers
-            log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(asked))
+            log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(cohort))
         raise EnvironmentMissing(
             f"round {number}: {len(answers)} site(s) answered, at least {self.rules.min_sites} are needed. "
             "Nothing was released in this round; start `taskveil serve` again to resume."

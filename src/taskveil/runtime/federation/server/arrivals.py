@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.privacy.units import Unit
-from taskveil.runtime.replies import SILENT, SLOW, longest_noisy, shortened
+from taskveil.runtime.federation.server.replies import SILENT, SLOW, longest_noisy, shortened
 
 if TYPE_CHECKING:
-    from taskveil.runtime.driver import Driver
+    from taskveil.runtime.federation.server.driver import Driver
     from taskveil.runtime.round import Position
 
 

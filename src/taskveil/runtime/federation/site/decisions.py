@@ -14,16 +14,16 @@ from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
 from taskveil.runtime import wire
-from taskveil.runtime.answer_clock import on_the_clock
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
-from taskveil.runtime.federation.limits import lower_limits, set_limits, wanted
+from taskveil.runtime.federation.site.answer_clock import on_the_clock
+from taskveil.runtime.federation.site.limits import lower_limits, set_limits, wanted
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, plan_digest
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.shared_account import SharedAccount
-from taskveil.runtime.site import NOISE_AT_SITE, Site, plan_digest
-from taskveil.runtime.site_state import SiteState
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.labels import label_set
@@ -69,8 +69,8 @@ def prepare(site_path: str | Path, data: Any, agree: Callable[[Agreement], bool]
     agreement = _agreement(plan, federation, messages, wanted(file.limit, plan.budget.unit)[0])
     if not agree(agreement):
         return None
-    known, digest = state.agreed(), plan_digest(plan, public)
-    run = known["ledger_run"] if known else uuid.uuid4().hex
+    earlier, digest = state.agreed(), plan_digest(plan, public)
+    run = earlier["ledger_run"] if earlier else uuid.uuid4().hex
     about = {"digest": digest, "ledger_run": run, "plan": plan.to_dict(), "messages": messages, "federation": federation.digest}
     state.check_same(about)  # before anything of another run is reserved or written here
     account = ledger_account(file, state, plan, federation, run)

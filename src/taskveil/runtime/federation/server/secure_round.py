@@ -19,14 +19,14 @@ from taskveil.errors import SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
-from taskveil.runtime.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
+from taskveil.runtime.federation.server.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
 from taskveil.runtime.secure import messages
 from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
 from taskveil.runtime.wire import Packet
 
 if TYPE_CHECKING:
-    from taskveil.runtime.driver import Driver
+    from taskveil.runtime.federation.server.driver import Driver
 
 log = logging.getLogger("taskveil.federation")
 
@@ -66,11 +66,11 @@ def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: i
                 arrays |= _view_arrays(driver, site, billboard, active)
             driver.carrier.send(site, wire.encode(Packet(kind, fields, arrays), driver.rules.max_bytes))
         replies = _collect(driver, set(outgoing), number)
-        known = set(server.excluded)
+        before = set(server.excluded)
         try:
             outgoing, kind = server.step(replies), "secure"
         finally:
-            for site in set(server.excluded) - known:
+            for site in set(server.excluded) - before:
                 driver.refuse(site, server.excluded[site], LYING)
 
 

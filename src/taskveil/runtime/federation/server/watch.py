@@ -17,8 +17,8 @@ from typing import Any
 from taskveil.checks import Entries, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
 from taskveil.runtime.checkpoint import write_atomically
-from taskveil.runtime.driver import Carrier
-from taskveil.runtime.replies import LYING, REFUSING
+from taskveil.runtime.federation.server.driver import Carrier
+from taskveil.runtime.federation.server.replies import LYING, REFUSING
 from taskveil.saved import read_json
 
 SLOW = 0.5  # share of the deadline after which an answer counts as slow

@@ -18,11 +18,11 @@ import numpy as np
 from taskveil.errors import EnvironmentMissing
 from taskveil.methods.base import State
 from taskveil.methods.published import published
-from taskveil.runtime.driver import Driver, Rules
+from taskveil.runtime.federation.server.driver import Driver, Rules
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, Volatile
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.run import Run
 from taskveil.runtime.shared_account import SharedAccount
-from taskveil.runtime.site import NOISE_AT_SITE, Site, Volatile
 from taskveil.runtime.virtual_clock import message_limits, stack_models
 from taskveil.tasks.block import TaskBlock
 
@@ -35,7 +35,7 @@ MANY = 64  # more tasks than this share sites
 def run(run: Run, block: TaskBlock, *, schedule: Sequence[int] | None = None, rules: Rules | None = None) -> RunRecord:
     """Train all tasks of the block over threads; the same record as `in_process.run`."""
     try:
-        from taskveil.runtime.flower_server import thread_carrier
+        from taskveil.runtime.federation.server.flower_grid import thread_carrier
     except ImportError:
         raise EnvironmentMissing("runtime 'flower' needs Flower: pip install 'taskveil[federated]'") from None
     started = time.perf_counter()

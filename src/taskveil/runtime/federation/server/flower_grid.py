@@ -24,7 +24,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from taskveil.runtime.flower_client import content, data_of
+from taskveil.runtime.federation.site.flower_app import content, data_of
 
 DAY = 24 * 3600.0  # a message lives for at least that long: as long as clocks may differ, and never shorter than the deadline
 POLL = 0.5
@@ -159,8 +159,8 @@ class ThreadGrid(Grid):
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         with self._lock:
-            found = [m for m in message_ids if m in self._replies]
-            return [self._replies.pop(m) for m in found]
+            ready = [m for m in message_ids if m in self._replies]
+            return [self._replies.pop(m) for m in ready]
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         waiting, replies = set(self.push_messages(messages)), []
@@ -221,7 +221,7 @@ class ThreadCarrier(GridCarrier):
 
 def thread_carrier(answers: Sequence[Callable[[bytes], bytes]], workers: int = 4) -> ThreadCarrier:
     """A carrier to sites given as functions from bytes to bytes."""
-    from taskveil.runtime.flower_client import client_app
+    from taskveil.runtime.federation.site.flower_app import client_app
 
     def app_for(answer: Callable[[bytes], bytes]) -> ClientApp:
         return client_app(lambda context: answer)
@@ -236,7 +236,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """What `taskveil serve` runs inside Flower: find the federation's folder and train."""
-    from taskveil.runtime.federation.server import train
+    from taskveil.runtime.federation.server.training import train
 
     folder = str(context.run_config["folder"])
     train(

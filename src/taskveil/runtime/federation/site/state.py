@@ -55,9 +55,9 @@ class SiteState:
 
     def check_same(self, about: dict[str, Any]) -> None:
         """Another plan needs another folder."""
-        known = self.agreed()
-        known_too = {"digest", "federation"} & (known or {}).keys() & about.keys()
-        if known is not None and any(known[name] != about[name] for name in known_too):
+        agreement = self.agreed()
+        common = {"digest", "federation"} & (agreement or {}).keys() & about.keys()
+        if agreement is not None and any(agreement[name] != about[name] for name in common):
             raise DataError(f"{self.folder} belongs to a run with another plan; use a new state folder for a new run")
 
     def agree(self, about: dict[str, Any]) -> None:

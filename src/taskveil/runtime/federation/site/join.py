@@ -12,9 +12,9 @@ from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
 from taskveil.runtime.federation.locks import only_one
 from taskveil.runtime.federation.processes import Child, environment, free_port, listening, speakable, tool
-from taskveil.runtime.federation.site import Agreement, ledger_of, membership, prepare
+from taskveil.runtime.federation.site.decisions import Agreement, ledger_of, membership, prepare
+from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import StatusFile, of_site
-from taskveil.runtime.site_state import SiteState
 
 Say = Callable[[str], None]
 LOOK_EVERY = 2.0  # seconds between two looks at the ledger, for the status

@@ -1,7 +1,7 @@
 """The site's end of Flower: a ClientApp that hands bytes to a `Site` and hands its bytes back. One of two files that import flwr.
 
-Every answer comes from `runtime.site`, which checks the run and the plan first; this file only wraps and unwraps. The installed
-`app` finds its site in the node configuration (`site="/path/site.toml"`), as `taskveil join` starts it.
+Every answer comes from a `Site` (owner.py), which checks the run and the plan first; this file only wraps and unwraps. The
+installed `app` finds its site in the node configuration (`site="/path/site.toml"`), as `taskveil join` starts it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from taskveil.runtime import wire
-from taskveil.runtime.site import note_at_site
+from taskveil.runtime.federation.site.owner import note_at_site
 from taskveil.runtime.wire import Packet, WireError
 
 STYPE = "taskveil.packet"
@@ -61,7 +61,7 @@ def client_app(find_answer: Callable[[Context], Answer]) -> ClientApp:
 
 
 def _installed_site(context: Context) -> Answer:
-    from taskveil.runtime.federation.site import answer_for
+    from taskveil.runtime.federation.site.decisions import answer_for
 
     return answer_for(str(context.node_config["site"]))
 

@@ -25,8 +25,8 @@ def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> K
     for unit in Unit:
         key, before = Key(name, unit.value, neighbours), [row for row in rows if row.unit == unit]
         now = [(row.epsilon, row.delta) for row in before if Key.of(row) == key]
-        asked, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
-        chosen = asked[0] or other[0], other[1] if asked[1] is None else asked[1]  # a delta of 0 is a limit too
+        own, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
+        chosen = own[0] or other[0], other[1] if own[1] is None else own[1]  # a delta of 0 is a limit too
         if now != [chosen]:
             book.set_limit(key, *chosen)
     return Key(name, plan.budget.unit.value, neighbours)
@@ -49,6 +49,6 @@ def lower_limits(book: Book, name: str, limit: Mapping[str, Any]) -> None:
 def wanted(limit: Mapping[str, Any], unit: Unit) -> tuple[float | None, float | None]:
     """(epsilon, delta) of site.toml for a unit; what is said for records only comes before what is said for both."""
     prefix = "record_" if unit is Unit.RECORD else ""
-    found = (limit.get(f"{prefix}{part}", limit.get(part)) for part in ("epsilon", "delta"))
-    epsilon, delta = (None if value is None else float(value) for value in found)
+    values = (limit.get(f"{prefix}{part}", limit.get(part)) for part in ("epsilon", "delta"))
+    epsilon, delta = (None if value is None else float(value) for value in values)
     return epsilon, delta
