@@ -22,7 +22,7 @@ def main() -> None:
         for path in sorted(Path(folder).glob("*.html")):
             page.goto(path.as_uri())
             page.wait_for_selector(".main-svg")
-            page.locator("#picture").screenshot(path=PICTURES / f"{path.stem}.png")
+            page.locator("figure").screenshot(path=PICTURES / f"{path.stem}.png")
             print("wrote", PICTURES / f"{path.stem}.png")
         browser.close()
 

@@ -159,7 +159,7 @@ def table(result: dict[str, Any]) -> str:
     for r in rows:
         epsilon = "-" if r["epsilon"] is None else f"{r['epsilon']:g}"
         holds = "-" if not r["statements"] else "yes" if all(s["holds"] for s in r["statements"]) else "NO"
-        score = f"{r['mean']:.4f} +- {r['std']:.4f}"
+        score = f"{r['mean']:.4f}" + (f" +- {r['std']:.4f}" if result["repeats"] > 1 else "")
         others = "".join(f"{'-' if r['also'][name] is None else format(r['also'][name], '.4g'):>10}" for name in also)
         lines.append(f"{r['method']:<18}{r['variant']:<10}{epsilon:>8}  {score:>18}{others}  {holds:<6}")
     return head + "\n".join(lines) + f"\n{explained(result)}\n\n{result['recommendation']}\n{result['cost']}"
@@ -171,9 +171,10 @@ def explained(result: dict[str, Any]) -> str:
 
     metric = result["metric"]
     better = "lower" if metric in LOWER_IS_BETTER else "higher"
-    repeats = "1 repeat" if result["repeats"] == 1 else f"{result['repeats']} repeats"
+    several = result["repeats"] > 1
+    spread = f"mean +- spread over {result['repeats']} repeats" if several else "one repeat, so how it varies is not known"
     return (
-        f"{metric}: {METRICS.get(metric, metric)}, {better} is better; mean +- spread over {repeats}.\n"
+        f"{metric}: {METRICS.get(metric, metric)}, {better} is better; {spread}.\n"
         "constant: every task predicts its own mean or its own share of every class.\n"
         "epsilon '-': no noise. holds: whether the privacy claim is true ('-': none is made; learning alone shares nothing)."
     )

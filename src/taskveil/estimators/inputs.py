@@ -71,12 +71,16 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
         raise DataError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if task is None:
         task = np.full(X.shape[0], ONE_TASK)
-    if isinstance(task, str):
-        raise DataError(f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}")
+    _check_task(task)
     task = np.asarray(task)
     if task.ndim != 1 or task.shape[0] != X.shape[0]:
         raise DataError(f"task must hold one identifier per row: expected {X.shape[0]}, got shape {task.shape}")
     return Rows(X, task, names)
+
+
+def _check_task(task: Any) -> None:
+    if isinstance(task, str):
+        raise DataError(f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}")
 
 
 def need_tasks(X: Any, task: Any, task_column: Any) -> None:
@@ -135,6 +139,7 @@ def tasks_of(
         return _unskipped(_checked_kind(load_tasks(X, kind=kind, bounds=declared, **reading), kind, None))
     if y is None:
         raise DataError("this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)")
+    _check_task(task)
     labelled = declared is not None and declared.classes is not None
     column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled, bad_rows)
     levels = () if declared is None else declared.levels

@@ -82,10 +82,6 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         What predict does for a task it has not seen: use what is public, with a warning, where that fits; or refuse.
     strict : bool, default=False
         Refuse to train where there would be a warning, for example about a task with a single row.
-    missing : {"error", "impute-own", "impute-bounds"}, default="error"
-        What to do with empty cells: refuse, fill from the task's own rows, or from the middle of declared ranges.
-    class_weight : dict, "balanced" or None, default=None
-        Weights of classes, for classifiers.
     seed : int or None, default=None
         Initialisation and splits. Never noise.
     random_state : int or None, default=None

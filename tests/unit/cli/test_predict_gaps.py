@@ -54,8 +54,9 @@ def test_rows_left_out_are_counted_by_predict_and_compare(table, capsys):
     text = "1 with text in the numeric column 'dose'"
     assert f"1 of 160 rows were left out: {text}" in called("predict m bad.csv -o p.csv", capsys)[2]
     assert "1 of 159 rows were left out for an empty cell" in called("predict m bad.csv --missing drop -o p.csv", capsys)[2]
-    said = called(f"compare bad.csv {READ} --methods local --repeats 1", capsys)[2]
+    _, table, said = called(f"compare bad.csv {READ} --methods local --repeats 1", capsys)
     assert text in said and "2 without a target ('days')" in said
+    assert "+-" not in table and "one repeat, so how it varies is not known" in table
 
 
 @pytest.mark.parametrize("unit", ["task", "record"])
