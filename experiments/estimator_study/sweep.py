@@ -63,7 +63,9 @@ def split_errors(name: str, seed: int, methods: list[str], ways: list[str], epsi
             for epsilon in epsilons:
                 key = f"{method} {way} {'none' if epsilon is None else f'{epsilon:g}'}"
                 try:
-                    fitted = kind(method, epsilon=epsilon, delta=DELTA, insecure_noise_seed=seed, **options(way, train)).fit(train)
+                    fitted = kind(method, epsilon=epsilon, delta=DELTA, insecure_noise_seed=seed, **options(way, train)).fit(
+                        train
+                    )
                     found[key] = error(fitted, test)
                 except TaskveilError as refused:
                     print(f"# {name} {key}: {refused}", file=sys.stderr, flush=True)
@@ -97,9 +99,13 @@ def main() -> None:
     epsilons = [None if e == "none" else float(e) for e in args.epsilons.split(",")]
     for name in args.names or list(STRANGERS):
         started = time.process_time()
-        splits = [split_errors(name, args.first + k, args.methods.split(","), args.ways.split(","), epsilons) for k in range(args.seeds)]
+        splits = [
+            split_errors(name, args.first + k, args.methods.split(","), args.ways.split(","), epsilons) for k in range(args.seeds)
+        ]
         means, broken = judged(splits)
-        print(f"{name} ({time.process_time() - started:.0f} s): " + ", ".join(f"{k} {v:.4f}" for k, v in means.items()), flush=True)
+        print(
+            f"{name} ({time.process_time() - started:.0f} s): " + ", ".join(f"{k} {v:.4f}" for k, v in means.items()), flush=True
+        )
         for line in broken:
             print(f"    BROKEN {name}: {line}", flush=True)
         if args.json:
