@@ -89,6 +89,17 @@ def mixed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], bel
     return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 
 
+def chosen_models(first: np.ndarray, a: Models, b: Models) -> Models:
+    """Models of `a` for the tasks that are `first`, of `b` for the others."""
+    kept = np.where(first, _kept(a), _kept(b))
+    wide = first[:, None]
+    return Models(np.where(wide[:, :, None], a.coef, b.coef), np.where(wide, a.intercept, b.intercept), kept)
+
+
+def _kept(models: Models) -> np.ndarray:
+    return np.zeros(len(models.coef), dtype=bool) if models.kept is None else models.kept
+
+
 def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
     """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
 

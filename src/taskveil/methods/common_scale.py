@@ -130,12 +130,10 @@ class CommonScale(Method):
 
 def in_best_units(method: Method, public: PublicInfo, budget: Budget) -> Method:
     """The method with common units bought first where it gains by them and can afford them, else for units of its tasks' own."""
-    if method.common_units and method.gains_by_common_units(public, budget):
-        for share in SHARES:
-            bought = CommonScale(method, share)
-            if bought.affordable(public, budget):
-                return bought
-    return method.in_own_units()
+    if not (method.common_units and method.gains_by_common_units(public, budget)):
+        return method.in_own_units()
+    bought = (CommonScale(method, share) for share in SHARES)
+    return next((m for m in bought if m.affordable(public, budget)), method)
 
 
 def units_for(budget: Budget) -> Units:

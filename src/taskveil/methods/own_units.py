@@ -1,12 +1,12 @@
 """The last step of a task whose rows were sent in declared units: nothing leaves any more, so it may use units of its own.
 
-    w ~ N(0, t I)   or   N(k wbar, t I), k = 1/2, 1, 2;    all in units of the task's own spread of every column
+    w ~ N(0, t I)   or   N(k wbar, t I), k = 1/2, 1, 2;    once in declared units, once in those of its own spread of every column
 
-Many rows (models_in_own_units) have an intercept of their own; few (models_near) stay near the common level as well.
-
-Declared ranges are wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
-Learning alone is done in own units (methods/local.py), and a task that shares must not fall behind it. Unit record: own
-deviations may not enter a message; here they enter what only its owner sees (docs/theory/model-protected.md#together-records).
+Declared ranges may be wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
+Both ways have an intercept of the task's own, so that they differ by the slopes alone and sharing cannot lose by anything else
+(models_in_either_units). Tasks whose rows tell little have no such intercept: they stay near the public level (models_near).
+Unit record: own deviations may not enter a message; here they enter what only its owner sees
+(docs/theory/model-protected.md#together-records).
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import softmax
 
-from taskveil.methods.alone import alone_models
+from taskveil.losses import LOSSES
+from taskveil.methods.alone import best_intercepts, tells_little
 from taskveil.methods.around_model import mixed_models
 from taskveil.methods.base import Models, PublicInfo, View
-from taskveil.methods.shared_prior import FEW_ROWS, weighed_models
-from taskveil.solvers.evidence import LOG_PRIOR
+from taskveil.methods.shared_prior import FEW_ROWS
+from taskveil.solvers.evidence import LOG_PRIOR, averaged_models
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 
 LENGTHS = (1.0, 0.5, 2.0)  # of a mean whose direction may be better than its length
-CAUTION = -4.0  # log weight of what others say beside five rows for every coefficient: the centre is noisy
+CONSTANT_MODEL = 1e-6  # slopes of a model that keeps the level, over its intercept, in variance
 CONSTANT = 1e-9  # a column that spreads less than this part of its size is constant
 
 
@@ -37,50 +39,56 @@ def own_spread(block: TaskBlock) -> np.ndarray:
     return np.where(usable, spread, 1.0)
 
 
-def in_own_spread(block: TaskBlock) -> tuple[TaskBlock, np.ndarray]:
-    """The rows in units of their task's own spread, and that spread (m, d)."""
-    spread = own_spread(block)
-    return replace(block, X=np.asarray(block.X, dtype=float) / spread[block.task_of_row]), spread
+def over(block: TaskBlock, spread: np.ndarray) -> TaskBlock:
+    return replace(block, X=np.asarray(block.X, dtype=float) / spread[block.task_of_row])
 
 
-def alone_in_own_units(block: TaskBlock, public: PublicInfo) -> Models:
-    """What `local` does, whatever units the rows are in."""
-    own, spread = in_own_spread(block)
-    return _back(alone_models(own, public), spread)
+def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float = 0.0) -> Models:
+    """Every task's average over learning alone and staying near the public slopes (r, d), in either units, by its own rows."""
+    own = own_spread(block)
+    totals = np.zeros((2, block.n_tasks))
+    found = [_weighed(block, public, slopes, doubt, *of) for of in zip((np.ones_like(own), own), totals, strict=True)]
+    parts = softmax(totals, axis=0)
+    coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in found])
+    intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in found])
+    alone = np.einsum("um,um->m", parts, [m.extra["weight_alone"] for m in found])
+    return Models(coef, intercept, alone < 0.5, {"weight_alone": alone})
+
+
+def _weighed(
+    block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float, spread: np.ndarray, total: np.ndarray
+) -> Models:
+    """The average in these units, for rows as they come; what they say of the units goes to `total` (m,)."""
+    even = doubt - np.log(len(LENGTHS))  # without a doubt, sharing and learning alone count the same beforehand
+    around = slopes[None] * spread[:, None, :]
+    near = [Prior(centre=k * around, log_weight=even) for k in LENGTHS] if np.any(slopes) else []
+    rows, little = over(block, spread), tells_little(block, public.loss) & public.fit_intercept
+    W, weights = averaged_models(
+        rows, [Prior(), *near], public.loss, public.fit_intercept, own_scale=False, constant=little, total=total
+    )
+    b = best_intercepts(rows, W, LOSSES.get(public.loss), public.fit_intercept)
+    return Models(W / spread[:, None, :], b, extra={"weight_alone": weights[:, 0]})
 
 
 def models_near(block: TaskBlock, public: PublicInfo, view: View, alone: Models) -> Models:
     """Every task's average over learning alone and staying near the public model (r, d or d + 1), level included."""
-    (own, spread), model, d = in_own_spread(block), view["model"], public.n_features
-    intercept = np.eye(model.shape[1])[:, d:]
+    spread, d, width = own_spread(block), public.n_features, view["model"].shape[1]
+    intercept = np.eye(width)[:, d:]
     free, doubt = np.sqrt(d) * intercept, float(view["model_doubt"])
-    options = [Prior(1.0, free, _near(model, spread, 0.0))]
-    if np.any(model[:, :d]):
-        near = _near(model, spread, 1.0)
+    level, near = (_near(view, k, spread) for k in (0.0, 1.0))
+    options = [Prior(1.0, free, level), Prior(CONSTANT_MODEL, intercept, level)]
+    if np.any(view["model"][:, :d]):
         options += [Prior(1e-3, intercept, near, doubt), Prior(1.0, intercept, near, doubt)]
-        options += [Prior(1.0, free, _near(model, spread, k), doubt) for k in LENGTHS]
-    else:
-        options += [Prior(1e-3, intercept, options[0].centre), Prior(1.0, intercept, options[0].centre)]
+        options += [Prior(1.0, free, _near(view, k, spread), doubt) for k in LENGTHS]
     belief = np.tile(LOG_PRIOR[public.loss], (len(options), 1))
     there = replace(alone, coef=alone.coef * spread[:, None, :])
-    return _back(mixed_models(own, public, options, belief, there), spread)
-
-
-def _near(model: np.ndarray, spread: np.ndarray, length: float) -> np.ndarray:
-    """(m, r, width) the public model with its slopes so many times as long, in every task's own units."""
-    d = spread.shape[1]
-    slopes = length * model[None, :, :d] * spread[:, None, :]
-    level = np.broadcast_to(model[None, :, d:], (len(spread), len(model), model.shape[1] - d))
-    return np.concatenate([slopes, level], axis=2)
-
-
-def _back(models: Models, spread: np.ndarray) -> Models:
+    models = mixed_models(over(block, spread), public, options, belief, there)
     return replace(models, coef=models.coef / spread[:, None, :])
 
 
-def models_in_own_units(block: TaskBlock, public: PublicInfo, mean: np.ndarray, doubt: float) -> Models:
-    """Every task's average over learning alone and staying near the public mean (r, d), by the evidence of its own rows."""
-    own, spread = in_own_spread(block)
-    around = mean[None] * spread[:, None, :]
-    near = [Prior(centre=k * around, log_weight=doubt + CAUTION) for k in LENGTHS] if np.any(mean) else []
-    return _back(weighed_models(own, public, [Prior(), *near], own_scale=False), spread)
+def _near(view: View, length: float, spread: np.ndarray) -> np.ndarray:
+    """(m, r, width) the public model with its slopes so many times as long around the rows' centre, in every task's own units."""
+    model, d = view["model"], spread.shape[1]
+    slopes, level = model[:, :d], model[:, d:] + (1.0 - length) * (model[:, :d] @ view["centre"])[:, None]
+    wide = np.broadcast_to(level[:, : model.shape[1] - d], (len(spread), len(model), model.shape[1] - d))
+    return np.concatenate([length * slopes[None] * spread[:, None, :], wide], axis=2)

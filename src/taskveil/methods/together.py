@@ -16,7 +16,8 @@ Steps for logistic loss are those of Boehning & Lindsay (1988), with curvature 1
 add up to zero at the right model however rare a class is, and short, so that cutting them off does not change that. The server
 makes up for it: it divides by 4 p (1 - p) at the base rate, which bounds the mean curvature wherever classes stay as rare.
 
-**Units.** Steps add up in common units only: they are bought first where no ranges are declared (methods/common_scale.py).
+**Units.** Steps add up best in common units: they are bought first where no ranges are declared (methods/common_scale.py); where
+that is too dear, every task's own units serve, and tasks of fewer rows than make a unit stay alone.
 
 Single rows are protected by other messages: together_records.py (docs/theory/model-protected.md#together-records).
 
@@ -40,7 +41,7 @@ from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
 from taskveil.methods import together_records
 from taskveil.methods.alone import alone_models
-from taskveil.methods.around_model import KNOWN, SENT, WAYS, models_around, nothing_known, ways, without_noise
+from taskveil.methods.around_model import KNOWN, SENT, WAYS, chosen_models, models_around, nothing_known, ways, without_noise
 from taskveil.methods.base import (
     ANY_KIND,
     ANY_LOSS,
@@ -57,7 +58,7 @@ from taskveil.methods.base import (
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.own_intercepts import STATISTICS
 from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
-from taskveil.methods.shared_prior import RANGES, common_directions, noise_deviation, unit_messages
+from taskveil.methods.shared_prior import FEW_ROWS, RANGES, common_directions, noise_deviation, unit_messages
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
@@ -74,7 +75,10 @@ STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are 
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
 NOISE_PER_ROUND, OF_LABELS = 0.12, 0.06  # rounds = this over the noise of one release, norm over number of tasks
-MOST_NOISE = 0.12  # of one release, times the root of the number of features: above it directions are sent
+MOST_NOISE = {
+    "numbers": 0.14,
+    "labels": 0.7,
+}  # of one release, times the root of the number of features; above it directions are sent
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
 LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
 FURTHER = 1.8  # and further still: penalties shorten them, and below two such a walk converges
@@ -86,9 +90,9 @@ SURE = 12.0  # nats by which what all tasks say may speak against a way or a str
 class Together(Method):
     """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
 
-    messages      "scores" (above), "directions" (all of `subspace`), None: scores where units are common and noise is small (norm
-                  over number of tasks, times the root of the number of features, at most 0.12: more features leave more to
-                  directions), else directions
+    messages      "scores" (above), "directions" (all of `subspace`), None: scores where noise is small (norm over number of
+                  tasks, times the root of the number of features, at most 0.14, or 0.7 for labels, whose directions say
+                  little: more features leave more to directions), else directions
     rounds        releases of the score; None: from the noise (1 to 8)
     moment_share  share of the budget (of rho, in zCDP terms) for the second moment
     """
@@ -138,7 +142,8 @@ class Together(Method):
             return False  # rows come in declared units
         if self.messages is not None or budget.epsilon is None:
             return self.messages != "directions"
-        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= MOST_NOISE
+        most = MOST_NOISE.get(LOSSES.get(public.loss).targets, MOST_NOISE["numbers"])
+        return self._noise(public, budget)[SCORE] * math.sqrt(public.n_features) <= most
 
     def _directions(self) -> Subspace:
         return Subspace(self.rounds)
@@ -258,10 +263,12 @@ class TogetherTasks(TaskSide):
         return residual_models(block.with_targets(left), np.zeros_like(model), STEP_SIGNAL, "squared", False, own_scale=False)
 
     def finish(self, state: State, view: View) -> Models:
-        known = isinstance(self.plain, CommonUnits) or self.public.declared_bounds
-        if not known and not np.any(view["model"][:, : self.public.n_features]) and not np.any(view["share"]):
-            return alone_models(self.plain, self.public)
-        return models_around(self.plain, self.public, view)
+        if isinstance(self.plain, CommonUnits) or self.public.declared_bounds:
+            return models_around(self.plain, self.public, view)
+        alone, few = alone_models(self.plain, self.public), self.plain.counts < FEW_ROWS
+        if few.all() or not (np.any(view["model"][:, : self.public.n_features]) or np.any(view["share"])):
+            return alone
+        return chosen_models(few, alone, models_around(self.plain, self.public, view))
 
 
 def finite(messages: np.ndarray) -> np.ndarray:

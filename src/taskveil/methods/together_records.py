@@ -1,18 +1,21 @@
 """Together, when single rows are protected: one public model from a few noisy sums over rows. Ours.
 
     round 1  "base"      targets: the level of the public model                              RowSum, bound 1
-             "lengths"   in which of a dozen bins the length of a row (x, 1) lies            RowSum, bound 1
-    round 2  "slopes"    the same of its gradient at that level (numbers; labels: at most one)  RowSum, bound 1
-             "curvature" outer product of the row in units of the usual length               RowSum, bound 1
+             "centre"    features, over the longest row: where rows lie                      RowSum, bound 1
+    round 2  "lengths"   in which of a dozen bins the length of a row (x - centre, 1) lies   RowSum, bound 1
+             "slopes"    the same of its gradient at the level (numbers; labels: at most one)  RowSum, bound 1
+    round 3  "curvature" outer product of the row in units of the usual length               RowSum, bound 1
     then     "score"     gradient at the public model in units of the usual gradient         RowSum, bound 1
     last     "gain"      by how much the public model's loss is below that of the level      RowSum, bound 1
     server   steps of Newton's method: noise is cut off every coordinate of a score (soft threshold at one deviation), and
              curvature below what noise alone shows counts as that much; first scores that may be noise are added up until they
              are heard; a model that does not gain clearly is not published, whatever went wrong on the way to it
-    task     weighs the public model against learning alone, as `local` does it, by the evidence of its own rows (own_units.py)
+    task     weighs the public slopes against learning alone, as `local` does it, by the evidence of its own rows; where these
+             tell little, the level too (own_units.py)
 
-Bounds that follow the rows' usual length, not the longest the declared ranges allow, are what makes the noise small: rows of a
-hundred columns are ten long, and their gradients rarely half of that. Where rows are too few for the curvature (a public
+Bounds that follow the rows' usual length around their centre, not the longest the declared ranges allow, are what makes the noise
+small: rows of a hundred columns are ten long, most of it the same for all where categories are rare, and their gradients rarely
+half of that. Where rows are too few for the curvature (a public
 question), the budget goes to one or two scores, with steps as if it were the same in all directions; where they are too few for
 a score, to the level alone, which still serves tasks of a row or two.
 
@@ -34,33 +37,52 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.methods.alone import tells_little
-from taskveil.methods.around_model import KNOWN, nothing_known, without_noise
+from taskveil.methods.around_model import KNOWN, chosen_models, nothing_known, without_noise
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.mean_records import longest_row
-from taskveil.methods.own_units import alone_in_own_units, models_in_own_units, models_near
+from taskveil.methods.own_units import models_in_either_units, models_near
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.methods.shared_prior import CERTAIN, CHANCE, log_doubt, noise_deviation
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.tasks.block import TaskBlock
 
-BASE, SCORE, LENGTHS, SLOPES, CURVATURE, GAIN = "base", "score", "lengths", "slopes", "curvature", "gain"
-SHARES = {BASE: 0.1, LENGTHS: 0.025, SLOPES: 0.025, CURVATURE: 0.25, GAIN: 0.1}  # of the budget (of rho); scores have the rest
+BASE, CENTRE, LENGTHS, SLOPES = "base", "centre", "lengths", "slopes"
+CURVATURE, SCORE, GAIN = "curvature", "score", "gain"
+SHARES = {
+    BASE: 0.1,
+    CENTRE: 0.1,
+    LENGTHS: 0.025,
+    SLOPES: 0.025,
+    CURVATURE: 0.2,
+    GAIN: 0.1,
+}  # of the budget (of rho); scores: the rest
 BINS = np.geomspace(1 / 64, 1.0, 13)  # upper ends, of the longest possible
 USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
+USUAL_CENTRE = 0.5  # how far the centre of a column is from the middle of its range, beforehand
 HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
-LEVEL_NOISE = 0.07  # of the level, above which it is of no use to anybody
+LEVEL_NOISE = {"numbers": 0.1, "labels": 0.04}  # of the level, above which it is of no use to anybody
+CLEAR_GAIN = 5.0  # deviations of noise at which the level may be trusted with the slopes
 GAIN_CHANCE = 0.05  # a gain likelier than this from noise alone is none: scores were heard at CHANCE already
-EDGE = 0.9  # a mean number beyond it says that targets lie outside their range: nothing is in common units then
+EDGE = 0.9  # a mean number that may lie beyond it says that targets are outside their range: nothing is in common units then
 MOST_NOISE = 0.15  # of the curvature's largest eigenvalue from noise alone, in units of a usual row; above it none is asked for
 NOISE_PER_ROUND = 0.17  # rounds = this over the noise of one score, norm over number of rows
 MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
 BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
 LEAST_CURVATURE = 1e-6
-PLENTY = 5  # rows for every coefficient: a task that has them hardly needs the others
+PLENTY, CAUTION = (
+    5,
+    -3.0,
+)  # rows for every coefficient: a task that has them hardly needs the others, whose model is noisy; log weight
 LONGEST_SLOPE = 2.0  # numbers lie in [-1, 1]
 SHORTEST = 1e-3  # of the usual lengths, by which rows are divided: below the first bin of the shortest possible rows
-RANGES = {"row_length": (SHORTEST, 1e3), "slope_length": (SHORTEST, 1e3), "level": (-1e3, 1e3)}
+RANGES = {
+    "row_length": (SHORTEST, 1e3),
+    "slope_length": (SHORTEST, 1e3),
+    "level": (-1e3, 1e3),
+    "centre": (-1.0, 1.0),
+    "clear": (0.0, 1.0),
+}
 
 
 def check(public: PublicInfo) -> None:
@@ -84,13 +106,15 @@ def requests(public: PublicInfo, budget: Budget, rounds: int | None) -> list[Req
 
 def _asked(public: PublicInfo, rounds: int, curved: bool) -> list[Request]:
     """Weights are noise precisions: squares add up to the shares of the budget."""
-    r, width, bins = public.n_outputs, _width(public), len(BINS)
-    first = {LENGTHS: RowSum((1, bins), 1.0)} | ({BASE: RowSum((r, 1), 1.0)} if public.fit_intercept else {})
-    second = {} if LOSSES.get(public.loss).labels else {SLOPES: RowSum((1, bins), 1.0)}
-    second |= {CURVATURE: RowSum((width, width), 1.0)} if curved else {}
-    asked = [Request(name, 1, what, weight=math.sqrt(SHARES[name])) for name, what in first.items()]
-    asked += [Request(name, 2, what, weight=math.sqrt(SHARES[name])) for name, what in second.items()]
-    left, start = 1.0 - sum(SHARES[name] for name in [*first, *second, GAIN]), 2 if second else 1
+    r, width, bins, loss = public.n_outputs, _width(public), RowSum((1, len(BINS)), 1.0), LOSSES.get(public.loss)
+    stages = [
+        {BASE: RowSum((r, 1), 1.0), CENTRE: RowSum((1, public.n_features), 1.0)} if public.fit_intercept else {},
+        {LENGTHS: bins} | ({} if loss.labels else {SLOPES: bins}),
+        {CURVATURE: RowSum((width, width), 1.0)} if curved else {},
+    ]
+    stages = [stage for stage in stages if stage]
+    asked = [Request(n, t + 1, what, weight=math.sqrt(SHARES[n])) for t, s in enumerate(stages) for n, what in s.items()]
+    left, start = 1.0 - SHARES[GAIN] - sum(SHARES[request.name] for request in asked), len(stages)
     score = partial(Request, SCORE, contribution=RowSum((r, width), 1.0), weight=math.sqrt(left / rounds))
     gain = Request(GAIN, start + rounds + 1, RowSum((1, 1), 1.0), weight=math.sqrt(SHARES[GAIN]))
     return [*asked, *(score(round=start + t + 1) for t in range(rounds)), gain]
@@ -134,7 +158,7 @@ class RecordTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.asked = {(p.round, p.name) for p in plan.releases}
         noise = [_deviation(p, public, plan.budget) for p in plan.releases if p.name == BASE]
-        self.level_known = bool(noise) and noise[0] <= LEVEL_NOISE and (public.declared_bounds or self.loss.labels)
+        self.level_known = public.declared_bounds and bool(noise) and noise[0] <= LEVEL_NOISE.get(self.loss.targets, 0.0)
 
     def start(self) -> State:
         return {}
@@ -150,25 +174,34 @@ class RecordTasks(TaskSide):
     def _base(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         return np.ones((self.block.n_rows, 1)), np.asarray(self.block.y, dtype=float) / math.sqrt(self.public.n_outputs)
 
+    def _centre(self, view: View) -> tuple[np.ndarray, np.ndarray]:
+        return np.asarray(self.block.X, dtype=float) / math.sqrt(longest_row(self.public)), np.ones((self.block.n_rows, 1))
+
     def _lengths(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        return _bins(_length(self._wide()), math.sqrt(longest_row(self.public)))
+        return _bins(_length(self._around(view)), math.sqrt(longest_row(self.public)))
 
     def _slopes(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(over="ignore", invalid="ignore"):
-            length = _length(self._wide()) * _length(self._surprise(view["model"]))
+            length = _length(self._around(view)) * _length(self._surprise(view["model"]))
         return _bins(length, LONGEST_SLOPE * math.sqrt(longest_row(self.public)))
 
     def _curvature(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        rows = self._wide() / float(view["row_length"])
+        rows = self._around(view) / float(view["row_length"])
         rows = rows / np.maximum(_length(rows), 1.0)[:, None]  # cut off as rows, so that the product keeps its shape
         return rows, rows
 
     def _score(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        return self._wide() / float(view["slope_length"]), self._surprise(view["model"])
+        return self._around(view) / float(view["slope_length"]), self._surprise(view["model"])
 
     def _wide(self) -> np.ndarray:
         X = np.asarray(self.block.X, dtype=float)
-        return np.hstack([X, np.ones((len(X), 1))]) if self.public.fit_intercept else X
+        return np.hstack([X, np.ones((len(X), int(self.public.fit_intercept)))])
+
+    def _around(self, view: View) -> np.ndarray:
+        """Rows around the released centre, the constant column as it is."""
+        rows = self._wide()
+        rows[:, : self.public.n_features] -= view["centre"]
+        return rows
 
     def _surprise(self, model: np.ndarray) -> np.ndarray:
         return -self.loss.derivative(self._wide() @ model.T, self.block.y)
@@ -182,15 +215,16 @@ class RecordTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         shared, block, public = view["model"][:, : self.public.n_features], self.block, self.public
-        alone, few = alone_in_own_units(block, public), tells_little(block, public.loss).any(axis=1)
-        if not np.any(shared):  # the level is news to tasks of a few rows only
-            use = few & self.level_known
-            return _chosen(use, models_near(block, public, view, alone), alone) if use.any() else alone
-        models = models_near(block, public, view, alone)
+        doubt, few = float(view["model_doubt"]), tells_little(block, public.loss).any(axis=1)
         many = block.counts >= PLENTY * _width(public)
-        if not many.any():
+        models = models_in_either_units(block, public, shared, doubt)
+        if np.any(shared) and many.any():
+            models = chosen_models(many, models_in_either_units(block, public, shared, doubt + CAUTION), models)
+        near = (few & (np.any(shared) or self.level_known)) | (~many & (float(view["clear"]) > 0.0))  # to the public level, too
+        if not near.any():
             return models
-        return _chosen(many, models_in_own_units(block, public, shared, float(view["model_doubt"])), models)
+        alone = models_in_either_units(block, public, np.zeros_like(shared))
+        return chosen_models(near, models_near(block, public, view, alone), models)
 
 
 def usual_loss(loss: Loss, view: View) -> float:
@@ -198,17 +232,6 @@ def usual_loss(loss: Loss, view: View) -> float:
     if loss.labels:
         return float(0.4 + np.abs(view["level"][:, -1]).max() / 5.0)
     return max(float(view["slope_length"] / view["row_length"]) ** 2 / 4.0, SHORTEST**2)
-
-
-def _chosen(first: np.ndarray, a: Models, b: Models) -> Models:
-    """Models of `a` for the tasks that are `first`, of `b` for the others."""
-    kept = np.where(first, _kept(a), _kept(b))
-    wide = first[:, None]
-    return Models(np.where(wide[:, :, None], a.coef, b.coef), np.where(wide, a.intercept, b.intercept), kept)
-
-
-def _kept(models: Models) -> np.ndarray:
-    return np.zeros(len(models.coef), dtype=bool) if models.kept is None else models.kept
 
 
 def _length(rows: np.ndarray) -> np.ndarray:
@@ -235,7 +258,8 @@ class RecordServer(ServerSide):
         state = {
             "round": np.array(0), **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
             "slope_length": np.array(longest), "inverse": np.eye(width) * width * BLIND_STEP,
-            "level": np.zeros((r, width)), "unheard": np.zeros((r, width)), "waited": np.array(0),
+            "level": np.zeros((r, width)), "centre": np.zeros(self.public.n_features), "outside": np.array(0.0),
+            "unheard": np.zeros((r, width)), "waited": np.array(0), "clear": np.array(0.0),
         }  # fmt: skip
         return state, self._billboard(state, None)
 
@@ -243,8 +267,16 @@ class RecordServer(ServerSide):
         t, longest = int(state["round"]) + 1, math.sqrt(longest_row(self.public))
         new = {**state, "round": np.array(t)}
         if BASE in releases:
-            new["level"], new["bend"] = self._level(releases[BASE][:, 0], self._deviation(t, BASE))
-            new["model"] = new["level"]
+            total, deviation = releases[BASE][:, 0], self._deviation(t, BASE)
+            new["level"], new["bend"] = self._level(total, deviation)
+            new["model"], new["outside"] = (
+                new["level"],
+                np.array(float(np.abs(total).max() / _rows(self.public) + deviation > EDGE)),
+            )
+        if CENTRE in releases:
+            deviation = self._deviation(t, CENTRE) * longest
+            found = releases[CENTRE][0] / _rows(self.public) * longest
+            new["centre"] = np.clip(found / (1.0 + (deviation / USUAL_CENTRE) ** 2), -1.0, 1.0)
         if LENGTHS in releases:
             new["row_length"] = np.array(longest * _usual(releases[LENGTHS], USUAL_ROW))
             new["slope_length"] = new["row_length"] * (self._largest(new["model"]) if self.loss.labels else 1.0)
@@ -255,8 +287,7 @@ class RecordServer(ServerSide):
         if SCORE in releases:
             new |= self._moved(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
         if GAIN in releases:
-            found = self._gaining(state["model"], state["level"], float(releases[GAIN][0, 0]) / _rows(self.public), t)
-            new["model"], new["model_doubt"] = found
+            new |= self._gaining(state, float(releases[GAIN][0, 0]) / _rows(self.public), self._deviation(t, GAIN))
         return new, self._billboard(new, accepted)
 
     def _level(self, total: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
@@ -284,23 +315,26 @@ class RecordServer(ServerSide):
             return {} if known else {"unheard": total, "waited": np.array(k)}
         clear = np.sign(score) * np.maximum(np.abs(score) - deviation, 0.0)
         step = clear @ state["inverse"] * float(state["slope_length"]) / float(state["row_length"]) ** 2
+        step = step / state["bend"][:, None]
+        if self.public.fit_intercept:
+            step[:, -1] -= step[:, :-1] @ state["centre"]  # the model is one of plain rows
         return {
-            "model": state["model"] + step / state["bend"][:, None], "unheard": np.zeros_like(total), "waited": np.array(0)
+            "model": state["model"] + step, "unheard": np.zeros_like(total), "waited": np.array(0)
         }  # fmt: skip
 
-    def _gaining(self, model: np.ndarray, level: np.ndarray, gain: float, round: int) -> tuple[np.ndarray, np.ndarray]:
+    def _gaining(self, state: State, gain: float, deviation: float) -> State:
         """The model and its doubt, if noise alone would hardly show such a gain; else the level."""
-        log_chance = float(log_ndtr(-gain / self._deviation(round, GAIN)))
-        outside = not self.loss.labels and self.public.fit_intercept and bool(np.any(np.abs(level[:, -1]) > EDGE))
-        if outside or log_chance > math.log(GAIN_CHANCE):
-            return level, np.array(0.0)
-        return model, np.array(log_doubt(log_chance + math.log(CHANCE / CERTAIN * GAIN_CHANCE)))
+        log_chance = float(log_ndtr(-gain / deviation))
+        if (bool(state["outside"]) and not self.loss.labels) or log_chance > math.log(GAIN_CHANCE):
+            return {"model": state["level"], "model_doubt": np.array(0.0)}
+        doubt = log_doubt(log_chance + math.log(CHANCE / CERTAIN * GAIN_CHANCE))
+        return {"model_doubt": np.array(doubt), "clear": np.array(float(gain > CLEAR_GAIN * deviation))}
 
     def _deviation(self, round: int, name: str) -> float:
         return _deviation(self.planned[round, name], self.public, self.plan.budget)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length", "level")}
+        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length", "level", "centre", "clear")}
         return Billboard(int(state["round"]), values, accepted=accepted)
 
 

@@ -72,18 +72,21 @@ def averaged_models(
     log_prior: Array | None = None,
     leave_out: int = 0,
     constant: Mask | None = None,
+    total: Array | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
     `own_scale=False`: centres are in the units of the rows, whatever a task's own spread is. `log_prior` (number of priors,
     strengths): what is believed of each prior and strength beforehand; None: the law of strengths above. `leave_out`: so many of
     the first priors are weighed, but left out of the models. `constant` (m, r): where the first prior, learning alone, stands for
-    no slope at all.
+    no slope at all. To `total` (m,) the log evidence of all priors together is added: what the same rows say in other units.
     """
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 
-    def keep(tasks: NDArray[np.int64], output: int, logs: Array) -> None:
+    def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
         weights[tasks, output] = np.exp(logs).sum(axis=2)
+        if total is not None:
+            total[tasks] += sums
 
     coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out, constant)
     return coef, weights.mean(axis=1)
@@ -109,7 +112,7 @@ def log_evidence(
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
     found = np.zeros((block.n_tasks, *believed.shape))
 
-    def keep(tasks: NDArray[np.int64], output: int, logs: Array) -> None:
+    def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
         found[tasks] += logs - believed
 
     _averaged(block, priors, loss, fit_intercept, False, log_prior, keep)
@@ -119,9 +122,9 @@ def log_evidence(
 
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
-    keep: Callable[[NDArray[np.int64], int, Array], None], leave_out: int = 0, constant: Mask | None = None,
+    keep: Callable[[NDArray[np.int64], int, Array, Array], None], leave_out: int = 0, constant: Mask | None = None,
 ) -> Array:  # fmt: skip
-    """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs)."""
+    """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs, sums)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
 
@@ -133,12 +136,12 @@ def _averaged(
 
             def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, found: list[Array] = found) -> Array:
                 middles = [p.centre_of(o, size * _scale(rows, loss, own_scale)) for p in here]
-                seen, logs = _weighed(rows, here, middles, loss, beforehand, likely)
-                found[:] = [logs]
+                seen, logs, sums = _weighed(rows, here, middles, loss, beforehand, likely)
+                found[:] = [logs, sums]
                 return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
-            keep(stack.tasks, o, found[0])
+            keep(stack.tasks, o, *found)
 
     _each_stack(block, fit)
     return coef
@@ -264,13 +267,14 @@ def _scores(stack: Stack, w: Array, target: Array, weight: Array, fit_intercept:
 def _weighed(
     rows: CentredRows, priors: Sequence[Prior], centres: Sequence[Array | None], loss: str, beforehand: Array,
     likely: Likelihood | None,
-) -> tuple[list[Posterior], Array]:  # fmt: skip
-    """What rows say of every prior around its centre (k, d), and the log weights (k, K, g) of priors and strengths."""
+) -> tuple[list[Posterior], Array, Array]:  # fmt: skip
+    """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, and their sum (k,)."""
     found = reduced(rows)
     seen = [posterior(found, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
     logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
-    return seen, logs - _log_sums(logs)
+    sums = _log_sums(logs)
+    return seen, logs - sums, sums[:, 0, 0]
 
 
 def _average(seen: Sequence[Posterior], logs: Array, leave_out: int, constant: Mask | None) -> Array:

@@ -11,7 +11,7 @@ from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.methods import together_records
 from taskveil.methods.base import PublicInfo, View
-from taskveil.methods.together_records import BINS, CURVATURE, SCORE, RecordTasks
+from taskveil.methods.together_records import BINS, CURVATURE, GAIN, SCORE, RecordTasks
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.units import Unit
 from taskveil.tasks.block import TaskBlock
@@ -94,8 +94,9 @@ def messages(y_of_first_row, tasks=RecordTasks):
     side = tasks(TaskBlock(X, y, np.arange(0, 33, 3), kind="regression"), public, plan)
     _, board = methods.get("together").server_side(public, plan).start()
     found = {}
-    for t in range(3):
+    for t in range(max(p.round for p in plan.releases)):
         found |= side.step({}, View(t, board.values))[1]
+    assert set(found) == {"base", "centre", "lengths", "slopes", "curvature", "score", "gain"}
     return found
 
 
@@ -116,6 +117,70 @@ def test_a_side_that_centres_targets_by_its_own_mean_is_noticed():
             return X, slopes - slopes.mean()
 
     assert others_moved(Centred) == {"base"}
+
+
+def test_a_side_that_measures_gains_against_its_own_mean_is_noticed():
+    class Centred(RecordTasks):
+        def _gain(self, view):
+            gain, ones = super()._gain(view)
+            return gain - np.mean(self.block.y), ones
+
+    assert others_moved(Centred) == {"gain"}
+
+
+def after_scores(sizes, gain):
+    """What the server publishes after scores along the first feature, in deviations of their noise, and this gain likewise."""
+    public, plan = planned(60, features=5)
+    server, rows = methods.get("together", rounds=len(sizes)), 600.0
+    plan = make_plan(server.requests(public, plan.budget), plan.budget)
+    side = server.server_side(public, plan)
+    state, board = side.start()
+    deviation = {p.name: side._deviation(p.round, p.name) * rows for p in plan.releases}
+    left = list(sizes)
+    for t in range(1, max(p.round for p in plan.releases) + 1):
+        total = {p.name: np.zeros(p.contribution.total_shape) for p in plan.releases if p.round == t}
+        if SCORE in total:
+            total[SCORE][0, 0] = left.pop(0) * deviation[SCORE]
+        if GAIN in total:
+            total[GAIN][0, 0] = gain * deviation[GAIN]
+        state, board = side.step(state, total, np.ones(public.n_tasks, dtype=bool))
+    return board.values["model"][0, :5]
+
+
+def test_first_scores_are_added_up_until_they_are_heard():
+    """Six coordinates: 1 in 100 of noise is longer than 4.1 deviations. Two scores of 3.5 from one model are worth one of 4.9."""
+    assert not after_scores([3.5], gain=5.0).any()
+    assert after_scores([3.5, 3.5], gain=5.0)[0] > 0.0
+
+
+@pytest.mark.parametrize(("gain", "published"), [(-3.0, False), (0.0, False), (1.5, False), (1.7, True), (5.0, True)])
+def test_a_model_is_published_only_if_noise_alone_would_hardly_show_its_gain(gain, published):
+    """1.64 deviations: 1 in 20, for what was heard at 1 in 100 already."""
+    assert after_scores([20.0], gain).any() == published
+
+
+@pytest.mark.parametrize("factor", [1.0, 50.0])
+def test_who_hears_nothing_is_as_good_as_local_however_wide_the_ranges(factor):
+    X, y, task = rows_of(6, 30)
+    bounds = {"features": {"*": [-factor, factor]}, "target": [-4 * factor, 4 * factor]}
+    est = tv.TaskRegressor(unit="record", epsilon=0.05, delta=1e-6, bounds=bounds, insecure_noise_seed=1).fit(X, y, task=task)
+    assert mse(est, 6) <= 1.01 * mse(tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task), 6)
+
+
+def test_targets_far_outside_their_range_leave_every_task_alone():
+    X, y, task = rows_of(20, 20)
+    y = 100.0 * y + 3000.0
+    alone = tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task)
+    est = tv.TaskRegressor(unit="record", epsilon=3.0, delta=1e-6, insecure_noise_seed=1).fit(X, y, task=task)
+    assert not est.record_.billboards[-1].values["model"][:, :4].any()
+    assert abs(est.coef_ - alone.coef_).max() < 0.05 * abs(alone.coef_).max()
+
+
+@pytest.mark.parametrize("options", [{}, {"bounds": BOUNDS}, {"scaling": "own"}])
+def test_without_privacy_the_unit_makes_no_difference(options):
+    X, y, task = rows_of(10, 6)
+    a, b = (tv.TaskRegressor(unit=unit, epsilon=None, **options).fit(X, y, task=task) for unit in ("record", "task"))
+    np.testing.assert_array_equal(a.coef_, b.coef_)
 
 
 def test_every_row_is_counted_in_the_bin_of_its_length():
