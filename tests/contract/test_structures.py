@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from tests.support.relationship_solver import FixedRelationship
 
 from taskveil.structures import STRUCTURES
-from taskveil.structures.relationship import FixedRelationship
 
 NAMES = STRUCTURES.names()
 

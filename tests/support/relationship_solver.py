@@ -16,19 +16,40 @@ and falling. It is linear only where Omega stays well conditioned, hence `relati
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.centred import SmoothPart
-from taskveil.solvers.proximal_gradient import Problem, duality_gap, run, without_momentum
-from taskveil.structures.relationship import FixedRelationship, Relationship
+from taskveil.solvers.proximal_gradient import Problem, State, duality_gap, run
+from taskveil.structures.base import Structure
+from taskveil.structures.relationship import Relationship
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
 FIRST_SHARE = 0.1  # of the trace, given to every direction of Omega in round 1
+
+
+class FixedRelationship(Structure):
+    """g(W) = (1/2) tr(W Omega^-1 W') for one given positive definite Omega (tasks x tasks)."""
+
+    name = "fixed_relationship"
+    column = "task"
+
+    def __init__(self, omega: Array) -> None:
+        shares, self.basis = np.linalg.eigh((omega + omega.T) / 2.0)
+        self.shares = np.maximum(shares, 1e-14 * shares[-1])  # rounding must not make Omega singular
+
+    def value(self, W: Array) -> float:
+        return 0.5 * float(np.sum(np.square(W @ self.basis) / self.shares))
+
+    def prox(self, W: Array, step: float | Array) -> Array:
+        return (W @ self.basis) * (self.shares / (self.shares + float(step))) @ self.basis.T
+
+    def conjugate(self, G: Array) -> float:
+        return 0.5 * float(np.sum(np.square(G @ self.basis) * self.shares))
 
 
 @dataclass(frozen=True)
@@ -86,3 +107,8 @@ def alternate(
         if tol > 0.0 and gap <= tol * objective:
             break
     return RelationshipSolution(inner.W, inner.intercepts, omega, objective, gap, done)
+
+
+def without_momentum(state: State) -> State:
+    """The same point with no direction of travel."""
+    return replace(state, previous=state.parts, previous_intercepts=state.intercepts, since_restart=0)

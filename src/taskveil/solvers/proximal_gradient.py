@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,8 +235,3 @@ def _done(problem: Problem, before: State, state: State, tol: float) -> bool:
     moved = (state.parts - before.parts) / problem.step[:, None, None]
     slopes = math.hypot(float(np.linalg.norm(moved)), float(np.linalg.norm(at.grad_c)))
     return slopes * (1.0 + float(np.linalg.norm(state.parts))) <= tol * abs(objective)
-
-
-def without_momentum(state: State) -> State:
-    """The same point with no direction of travel."""
-    return replace(state, previous=state.parts, previous_intercepts=state.intercepts, since_restart=0)

@@ -50,30 +50,6 @@ class Relationship(Structure):
         shares = (1.0 - ridge) * shares + ridge / m
         return (U * shares) @ U.T
 
-    def weighted_value(self, W: Array, omega: Array) -> float:
-        """(1/2) tr(W Omega^-1 W') for a given invertible Omega."""
-        return 0.5 * float(np.sum(W * np.linalg.solve(omega, W.T).T))
-
-
-class FixedRelationship(Structure):
-    """g(W) = (1/2) tr(W Omega^-1 W') for one given positive definite Omega (tasks x tasks)."""
-
-    name = "fixed_relationship"
-    column = "task"
-
-    def __init__(self, omega: Array) -> None:
-        shares, self.basis = np.linalg.eigh((omega + omega.T) / 2.0)
-        self.shares = np.maximum(shares, 1e-14 * shares[-1])  # rounding must not make Omega singular
-
-    def value(self, W: Array) -> float:
-        return 0.5 * float(np.sum(np.square(W @ self.basis) / self.shares))
-
-    def prox(self, W: Array, step: float | Array) -> Array:
-        return (W @ self.basis) * (self.shares / (self.shares + float(step))) @ self.basis.T
-
-    def conjugate(self, G: Array) -> float:
-        return 0.5 * float(np.sum(np.square(G @ self.basis) * self.shares))
-
 
 def _shrink_by_own_sum(s: Array, step: float) -> Array:
     """argmin_x>=0 (1/2)|x - s|^2 + (step/2)(sum x)^2: soft-thresholding at step times the sum that results.

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from tests.support.relationship_solver import FixedRelationship
 
 from taskveil.structures import STRUCTURES
 
@@ -10,11 +11,11 @@ def test_the_best_covariance_gives_half_the_squared_trace_norm():
     W = rng.standard_normal((7, 4))
     omega = structure.covariance(W.T @ W)
     assert np.trace(omega) == pytest.approx(1.0)
-    assert structure.weighted_value(W, omega) == pytest.approx(structure.value(W))
+    assert FixedRelationship(omega).value(W) == pytest.approx(structure.value(W))
     for _ in range(50):
         root = rng.standard_normal((4, 4))
         other = root @ root.T
-        assert structure.weighted_value(W, other / np.trace(other)) >= structure.value(W) - 1e-9
+        assert FixedRelationship(other / np.trace(other)).value(W) >= structure.value(W) - 1e-9
 
 
 def test_a_gram_matrix_without_positive_part_means_unrelated_tasks():
