@@ -59,11 +59,3 @@ def against_full_svd(repeats: int) -> dict:
 
 
 BENCHMARKS = {"async_arrival_ms": arrival_milliseconds, "async_arrival_against_svd": against_full_svd}
-
-
-def run(quick: bool = False) -> dict:
-    """All of this module, on one core."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        return {name: benchmark(3 if quick else 15) for name, benchmark in BENCHMARKS.items()}

@@ -101,7 +101,7 @@ def against_pfl(repeats: int) -> dict:
     path = interpreter("TASKVEIL_PFL_PYTHON", ".venv-pfl/bin/python")
     if path is None:
         return unavailable("no interpreter with pfl; set TASKVEIL_PFL_PYTHON")
-    return _against(path, "neural_pfl.py", repeats, 1.3)
+    return _against(path, "neural_pfl.py", repeats, 2.0)
 
 
 def _against(path: str, script: str, repeats: int, promise: float) -> dict:
@@ -112,7 +112,10 @@ def _against(path: str, script: str, repeats: int, promise: float) -> dict:
     finally:
         other.close()
     medians = {name: float(np.median(values)) for name, values in seconds.items()}
-    return measured(seconds["other"] / seconds["ours"], at_least=promise, seconds=medians, **about, other=other.about)
+    return measured(
+        seconds["other"] / seconds["ours"], at_least=promise, seconds=medians, **about, other=other.about,
+        peer=f"{script}: {medians['other']:.2f} s a round of 64 clients, ours {medians['ours']:.2f} s",
+    )  # fmt: skip
 
 
 def on_one_thread(repeats: int) -> dict:
@@ -172,9 +175,3 @@ BENCHMARKS = {
     "neural-compile-time": compile_time,
     "neural-memory-10000": memory_of_many_clients,
 }
-
-
-def run(quick: bool = False) -> dict:
-    """All of them, or only the quick ones."""
-    names = ["neural-against-torch", "neural-compile-time"] if quick else list(BENCHMARKS)
-    return {name: BENCHMARKS[name](3 if quick else 5) for name in names}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -100,12 +99,10 @@ def noise(repeats: int) -> dict:
     return measured(rates[slowest], at_least=5.0, unit="million samples per processor second", by_law=medians)
 
 
-@lru_cache(maxsize=2)
-def growth_table(quick: bool = False) -> list[dict]:
+def growth_table() -> list[dict]:
     """Per site: processor milliseconds and bytes, for growing numbers of sites; 1000 coordinates, fixed tolerances."""
-    sizes = (64, 128, 256) if quick else (64, 128, 256, 512, 1024)
     rows = []
-    for n in sizes:
+    for n in (64, 128, 256, 512, 1024):
         settings = SecureSettings.choose(n, 1000, BITS, FEW, n - FEW)
         taken, _ = seconds_of(settings)
         rows.append(
@@ -225,12 +222,3 @@ BENCHMARKS = {
     "secure-accuracy-low-rank": lambda repeats: accuracy("synthetic:low-rank", 0.8, max(repeats, 20)),
     "secure-accuracy-school": lambda repeats: accuracy("school", 0.3, max(repeats, 8)),
 }
-
-
-def run(quick: bool = False) -> dict:
-    """All figures; `quick` leaves out 1000 tasks and the accuracy runs."""
-    chosen = ["secure-100-tasks", "integer-noise"] if quick else list(BENCHMARKS)
-    results = {name: BENCHMARKS[name](1 if quick else 3) for name in chosen}
-    if quick:
-        results["growth"] = {"rows": growth_table(quick=True)}
-    return results

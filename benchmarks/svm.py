@@ -27,11 +27,6 @@ EPOCHS = (10, 40)  # rounds of a short and a long fit
 TOLERANCES = (0.3, 0.1, 0.03, 0.01, 0.003, 0.001, 3e-4, 1e-4)
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """All benchmarks by name."""
-    return {name: benchmark(3 if quick else 11) for name, benchmark in BENCHMARKS.items()}
-
-
 @lru_cache(maxsize=1)
 def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training rows with a constant feature, labels, offsets."""

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -75,6 +76,7 @@ def low_rank_cold(repeats: int) -> dict:
     return measured(found, at_most=2.0, peer="a warm fit of the same process")
 
 
+@cache  # one fit answers for its time and its memory
 def crowd(method: str, n_tasks: int, dtype: str = "float64") -> dict:
     """Seconds and memory of a private fit of so many small tasks, in a process of its own."""
     code = CROWD_FIT.format(method=method, m=n_tasks, n=CROWD[1], d=CROWD[2], dtype=dtype)
@@ -122,6 +124,7 @@ def crowd_against_ridge(repeats: int) -> dict:
     return measured(per_task / (found["seconds"] / 20_000), at_least=8.0, peer=f"RidgeCV: {1e3 * per_task:.2f} ms a task")
 
 
+@lru_cache(maxsize=1)
 def ridge_loop() -> float:
     """Seconds of one task in a loop of RidgeCV over as many strengths as we try."""
     from sklearn.linear_model import RidgeCV

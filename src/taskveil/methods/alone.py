@@ -54,7 +54,7 @@ def _lasso(block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | 
     if strength is not None:
         return minimise_l1(block, loss, strength, fit_intercept)
     grid = L1_STRENGTHS[:, None] * largest_useful_strength(block, loss, fit_intercept)[None]
-    best = cross_validated_l1(block, loss, grid, FOLDS, fit_intercept).best()
+    best = np.argmin(cross_validated_l1(block, loss, grid, FOLDS, fit_intercept), axis=0)  # the strongest among equals
     return minimise_l1(block, loss, np.take_along_axis(grid, best[None], axis=0)[0], fit_intercept)
 
 

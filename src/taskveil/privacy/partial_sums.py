@@ -16,18 +16,21 @@ What cannot be added up (one row for each task) stays a stack of messages; parti
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.threads import SMALL, in_parts
+
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BITS, SQUARE_BITS = 32, 20
 PRECISION = 56
-ROWS = 2**12  # of messages at once: temporaries stay in the cache, and sums of products of digits below 2^53
+ROWS = 2**12  # of messages at once: sums of products of digits stay below 2^53
+NUMBERS = 2**17  # of messages at once: temporaries stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +57,17 @@ def _digits(bound: float, bits: int) -> list[float]:
 
 def add_up(messages: FloatArray, bound: float) -> IntArray:
     """Sum over the first axis of messages with entries of about `bound` at most: one array of whole numbers for each digit."""
-    ones = _digits(bound, BITS)
-    sums = np.zeros((len(ones), *messages.shape[1:]), dtype=np.int64)
-    for start in range(0, len(messages), ROWS):
-        rest = np.array(messages[start : start + ROWS], dtype=np.float64)
-        for k, one in enumerate(ones):
-            if np.abs(rest).max(initial=0.0) < one:  # without a bound the first digit is mostly empty
-                continue
-            whole = np.trunc(rest / one)
-            sums[k] += whole.astype(np.int64).sum(axis=0)
-            whole *= one
-            rest -= whole
-    return sums
+    ones, width = _digits(bound, BITS), math.prod(messages.shape[1:])
+    rows = min(ROWS, max(1, NUMBERS // max(1, width)))
+
+    def part(some: slice) -> IntArray:
+        sums = np.zeros((len(ones), *messages.shape[1:]), dtype=np.int64)
+        for start in range(some.start, some.stop, rows):
+            for k, whole in _written(messages[start : min(start + rows, some.stop)], ones, BITS):
+                sums[k] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
+        return sums
+
+    return _all_parts(part, messages)
 
 
 def added_up(sums: IntArray, bound: float) -> FloatArray:
@@ -76,22 +78,38 @@ def added_up(sums: IntArray, bound: float) -> FloatArray:
 def add_up_squares(rows: FloatArray, bound: float) -> IntArray:
     """Sum of v v' over rows (k, d) of norm at most `bound`: whole numbers (places, d, d), a place for each product of digits."""
     ones, d = _digits(bound, SQUARE_BITS), rows.shape[1]
-    sums = np.zeros((2 * len(ones) - 1, d, d), dtype=np.int64)
-    for start in range(0, len(rows), ROWS):
-        rest = np.array(rows[start : start + ROWS], dtype=np.float64)
-        wholes: list[tuple[int, FloatArray]] = []
-        for k, one in enumerate(ones):
-            whole = np.trunc(rest / one)
-            rest -= whole * one
-            if whole.any():  # without a bound the first digits are empty
-                wholes.append((k, whole))
-        for a, left in wholes:
-            for b, right in wholes:
-                if b > a:
-                    break
-                product = (left.T @ right).astype(np.int64)
-                sums[a + b] += product if a == b else product + product.T
-    return sums
+
+    def part(some: slice) -> IntArray:
+        sums = np.zeros((2 * len(ones) - 1, d, d), dtype=np.int64)
+        for start in range(some.start, some.stop, ROWS):
+            wholes = list(_written(rows[start : min(start + ROWS, some.stop)], ones, SQUARE_BITS))
+            for a, left in wholes:
+                for b, right in wholes:
+                    if b > a:
+                        break
+                    product = (left.T @ right).astype(np.int64)
+                    sums[a + b] += product if a == b else product + product.T
+        return sums
+
+    return _all_parts(part, rows)
+
+
+def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tuple[int, FloatArray]]:
+    """The digits of every entry, but for those that are zero everywhere: without a bound the first are."""
+    rest = np.asarray(messages, dtype=np.float64) / ones[0]  # by powers of two alone: exact
+    for k in range(len(ones)):
+        whole = np.trunc(rest)
+        if whole.any():
+            rest -= whole
+            yield k, whole
+        rest *= 2.0**bits
+
+
+def _all_parts(part: Callable[[slice], IntArray], messages: FloatArray) -> IntArray:
+    """Whole numbers add up to the same on any number of threads."""
+    if messages.size < SMALL:
+        return part(slice(0, len(messages)))
+    return np.asarray(np.sum(in_parts(part, len(messages)), axis=0))
 
 
 def added_up_squares(sums: IntArray, bound: float) -> FloatArray:

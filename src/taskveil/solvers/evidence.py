@@ -135,8 +135,9 @@ def _averaged(
             found: list[Array] = []
 
             def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, found: list[Array] = found) -> Array:
-                middles = [p.centre_of(o, size * _scale(rows, loss, own_scale)) for p in here]
-                seen, logs, sums = _weighed(rows, here, middles, loss, beforehand, likely)
+                scale = size * _scale(rows, loss, own_scale)
+                middles = {id(p.centre): p.centre_of(o, scale) for p in here}
+                seen, logs, sums = _weighed(rows, here, [middles[id(p.centre)] for p in here], loss, beforehand, likely)
                 found[:] = [logs, sums]
                 return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
 
@@ -187,6 +188,8 @@ def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
     Strengths are relative to the rows, so a task's features may be divided by any number, and its models with them: powers
     of two change no digit. Features too small for that are none.
     """
+    if _clearly_ordinary(stack):
+        return stack, np.ones(len(stack.X))
     of_row = np.maximum(stack.X.max(axis=2, initial=0.0), -stack.X.min(axis=2, initial=0.0))
     largest = np.where(stack.weights > 0.0, of_row, 0.0).max(axis=1, initial=0.0)
     ordinary = (largest > 1.0 / ORDINARY) & (largest < ORDINARY)
@@ -195,6 +198,14 @@ def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
     usable = np.isfinite(largest) & (largest >= SMALLEST)
     size = np.where(ordinary | ~usable, 1.0, np.exp2(np.floor(np.log2(np.where(usable, largest, 1.0)))))
     return replace(stack, X=np.where((largest < SMALLEST)[:, None, None], 0.0, stack.X / size[:, None, None])), size
+
+
+def _clearly_ordinary(stack: Stack) -> bool:
+    """Whether nothing is too large, and the first row of every task not too small: two quick passes."""
+    if not stack.X.size or not -ORDINARY < stack.X.min() <= stack.X.max() < ORDINARY:
+        return False
+    first = np.abs(stack.X[:, 0]).max(axis=1, initial=0.0)
+    return bool(((first > 1.0 / ORDINARY) & (stack.weights[:, 0] > 0.0)).all())
 
 
 def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
@@ -268,7 +279,7 @@ def _weighed(
     rows: CentredRows, priors: Sequence[Prior], centres: Sequence[Array | None], loss: str, beforehand: Array,
     likely: Likelihood | None,
 ) -> tuple[list[Posterior], Array, Array]:  # fmt: skip
-    """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, and their sum (k,)."""
+    """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, their sum (k,)."""
     found = reduced(rows)
     seen = [posterior(found, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
     logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)

@@ -91,18 +91,18 @@ def turn(A, columns, back):  # pragma: no cover
 def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant, residual, steps):  # pragma: no cover
     """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths)."""
     p, q, strengths = diagonal.shape[1], onto.shape[2], t.shape[1]
-    pivots, factors = np.empty((p, strengths)), np.empty((p, strengths))
+    inverses, factors = np.empty((p, strengths)), np.empty((p, strengths))
     x, Z, M = np.empty((p, strengths)), np.empty((q, p, strengths)), np.empty((q, q, strengths))
     u, solved = np.empty((q, strengths)), np.empty((q, strengths))
     for i in range(diagonal.shape[0]):
-        _factorise(diagonal[i], beside[i], floor, t[i], pivots, factors, determinant[i])
-        _solve(pivots, factors, along[i], x)
+        _factorise(diagonal[i], beside[i], floor, t[i], inverses, factors, determinant[i])
+        _solve(inverses, factors, along[i], x)
         _weighted(along[i], x, residual[i])
         if not dual:
             for g in range(strengths):
                 residual[i, g] = total[i] - floor * t[i, g] * residual[i, g]
         for c in range(q):
-            _solve(pivots, factors, onto[i, :, c], Z[c])
+            _solve(inverses, factors, onto[i, :, c], Z[c])
             if not dual:
                 _multiply(diagonal[i], beside[i], Z[c])
             _weighted(onto[i, :, c], x, u[c])
@@ -133,30 +133,30 @@ def _subtract_directions(x, Z, u, solved, t, residual, steps):  # pragma: no cov
 
 
 @njit(**INNER)
-def _factorise(diagonal, beside, floor, t, pivots, factors, log_roots):  # pragma: no cover
-    """I + t floor T = L diag(pivots) L', and half the logarithm of its determinant."""
+def _factorise(diagonal, beside, floor, t, inverses, factors, log_roots):  # pragma: no cover
+    """I + t floor T = L diag(1 / inverses) L', and half the logarithm of its determinant: dividing is slow, so once for all."""
     strengths = t.size
     product = np.ones(strengths)
     log_roots[:] = 0.0
     for g in range(strengths):
-        pivots[0, g] = 1.0 + floor * t[g] * diagonal[0]
+        inverses[0, g] = 1.0 / (1.0 + floor * t[g] * diagonal[0])
     for j in range(1, diagonal.size):
         for g in range(strengths):
             beside_it = floor * t[g] * beside[j - 1]
-            factors[j, g] = beside_it / pivots[j - 1, g]
-            pivots[j, g] = max(1.0 + floor * t[g] * diagonal[j] - factors[j, g] * beside_it, 1.0)
+            factors[j, g] = beside_it * inverses[j - 1, g]
+            inverses[j, g] = 1.0 / max(1.0 + floor * t[g] * diagonal[j] - factors[j, g] * beside_it, 1.0)
     for j in range(diagonal.size):
         for g in range(strengths):
-            product[g] *= pivots[j, g]
+            product[g] *= inverses[j, g]
         if j % PIVOTS == PIVOTS - 1 or j == diagonal.size - 1:
             for g in range(strengths):
-                log_roots[g] += 0.5 * math.log(product[g])
+                log_roots[g] -= 0.5 * math.log(product[g])
                 product[g] = 1.0
 
 
 @njit(**INNER)
-def _solve(pivots, factors, right, x):  # pragma: no cover
-    """x (p, strengths) with L diag(pivots) L' x = right (p,)."""
+def _solve(inverses, factors, right, x):  # pragma: no cover
+    """x (p, strengths) with L diag(1 / inverses) L' x = right (p,)."""
     p, strengths = x.shape
     for g in range(strengths):
         x[0, g] = right[0]
@@ -164,10 +164,10 @@ def _solve(pivots, factors, right, x):  # pragma: no cover
         for g in range(strengths):
             x[j, g] = right[j] - factors[j, g] * x[j - 1, g]
     for g in range(strengths):
-        x[p - 1, g] /= pivots[p - 1, g]
+        x[p - 1, g] *= inverses[p - 1, g]
     for j in range(p - 2, -1, -1):
         for g in range(strengths):
-            x[j, g] = x[j, g] / pivots[j, g] - factors[j + 1, g] * x[j + 1, g]
+            x[j, g] = x[j, g] * inverses[j, g] - factors[j + 1, g] * x[j + 1, g]
 
 
 @njit(**INNER)
@@ -197,6 +197,7 @@ def _weighted(weights, x, out):  # pragma: no cover
 def _solve_small(M, u, solved, log_roots):  # pragma: no cover
     """solved = M^-1 u of symmetric positive definite M, of which the lower triangle counts; log_roots grows by half log det M."""
     q, strengths = u.shape
+    ratio = np.empty(strengths)
     for c in range(q):
         for g in range(strengths):
             solved[c, g] = u[c, g]
@@ -204,11 +205,12 @@ def _solve_small(M, u, solved, log_roots):  # pragma: no cover
         for g in range(strengths):
             log_roots[g] += 0.5 * math.log(M[c, c, g])
         for e in range(c + 1, q):
+            for g in range(strengths):
+                ratio[g] = M[e, c, g] / M[c, c, g]
+                solved[e, g] -= ratio[g] * solved[c, g]
             for h in range(c + 1, e + 1):
                 for g in range(strengths):
-                    M[e, h, g] -= M[e, c, g] / M[c, c, g] * M[h, c, g]
-            for g in range(strengths):
-                solved[e, g] -= M[e, c, g] / M[c, c, g] * solved[c, g]
+                    M[e, h, g] -= ratio[g] * M[h, c, g]
     for c in range(q - 1, -1, -1):
         for g in range(strengths):
             for e in range(c + 1, q):

@@ -6,8 +6,6 @@ a), so that the cost is cubic in the smaller of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,19 +48,16 @@ class LocalProblem:
         self.back = spread @ (Q * inverse[:, None, :])
         self.X, self.P = Q * np.where(kept, root, 0.0)[:, None, :], np.eye(root.shape[1])
 
-    def path(self, grid: Array, shares: Array) -> Iterator[tuple[Array, Array]]:
-        """Yields (w (k, d), b (k,)) for every row of `grid` (g, k), rows counted by `shares` (k, n)."""
+    def solve(self, mu: Array, shares: Array) -> tuple[Array, Array]:
+        """(w (k, d), b (k,)) at strengths mu (k,), rows counted by `shares` (k, n)."""
         mean = per_task("kn,knp->kp", shares, self.X)
-        usable = self._usable(shares)
         X = self.X - mean[:, None, :] if self.fit_intercept else self.X
         v, c = np.zeros(mean.shape), self._first_intercepts(shares)
-        live = np.flatnonzero(usable)
-        for mu in grid:
-            system = NewtonSystem(self, live, X, shares, mu)
-            v[live], c[live] = system.solve(v[live], c[live])
-            b = c - per_task("kp,kp->k", mean, v) if self.fit_intercept else np.zeros_like(c)
-            w = v if self.back is None else per_task("kdp,kp->kd", self.back, v)
-            yield self.centre + w, b
+        live = np.flatnonzero(self._usable(shares))
+        v[live], c[live] = NewtonSystem(self, live, X, shares, mu).solve(v[live], c[live])
+        b = c - per_task("kp,kp->k", mean, v) if self.fit_intercept else np.zeros_like(c)
+        w = v if self.back is None else per_task("kdp,kp->kd", self.back, v)
+        return self.centre + w, b
 
     def _usable(self, shares: Array) -> NDArray[np.bool_]:
         """Tasks with something to fit: rows, and both classes where the intercept would run away."""

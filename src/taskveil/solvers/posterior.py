@@ -78,23 +78,34 @@ def posterior(found: Reduced, prior: Prior, centre: Array | None, signal_to_nois
     """`centre` is (k, d) or None."""
     from taskveil.solvers import kernels_tridiagonal
 
-    left, centre = _around(found.rows, centre)
-    along, total = found.along(left), per_task("kn,kn->k", left, left)
+    centre, along, total = found.once(centre, lambda: _targets(found, centre))
     onto, spread = np.empty((*along.shape, 0)), prior.floor * found.spread
-    if prior.directions is not None:
-        scores = found.scores(prior.directions)
-        spread = spread + np.square(scores).sum(axis=(1, 2))
-        onto = found.turned(scores if found.dual else np.broadcast_to(prior.directions, (len(scores), *prior.directions.shape)))
+    if (directions := prior.directions) is not None:
+        onto, added = found.once(directions, lambda: _onto(found, directions))
+        spread = spread + added
     per_row = spread / np.maximum(found.rows.free, 1.0)
     t = signal_to_noise[None] / np.where(per_row > 0.0, per_row, 1.0)[:, None]
     determinant, residual = np.zeros_like(t), np.zeros_like(t)
-    steps = np.zeros((*along.shape, t.shape[1]))
+    steps = np.empty((*along.shape, t.shape[1]))
     if along.shape[1]:
         kernels_tridiagonal.posterior(
-            found.diagonal, found.beside, along, np.ascontiguousarray(onto), total, t, float(prior.floor), found.dual,
+            found.diagonal, found.beside, along, onto, total, t, float(prior.floor), found.dual,
             determinant, residual, steps,
         )  # fmt: skip
     return Posterior(determinant, np.maximum(residual, 0.0), total, steps, found, prior, centre)
+
+
+def _targets(found: Reduced, centre: Array | None) -> tuple[Array | None, Array, Array]:
+    """The centre, targets around it along the basis (k, p), and the squares of these targets (k,)."""
+    left, centre = _around(found.rows, centre)
+    return centre, found.along(left), per_task("kn,kn->k", left, left)
+
+
+def _onto(found: Reduced, directions: Array) -> tuple[Array, Array]:
+    """Directions along the basis (k, p, q), and what they add to the spread of rows (k,)."""
+    scores = found.scores(directions)
+    columns = scores if found.dual else np.broadcast_to(directions, (len(scores), *directions.shape))
+    return np.ascontiguousarray(found.turned(columns)), np.square(scores).sum(axis=(1, 2))
 
 
 def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: float) -> Array:

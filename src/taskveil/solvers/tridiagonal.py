@@ -7,7 +7,9 @@ LAPACK's blocks win. Rows are divided by `unit`, so that squares of squares stay
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +32,18 @@ class Reduced:
     diagonal: Array  # (k, p) of T
     beside: Array  # (k, p) beside the diagonal
     turns: Array  # (k, p, p) Q, or the reflectors it is the product of
+    known: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
     @property
     def whole(self) -> bool:
         """Whether `turns` is Q itself."""
         return self.turns.shape[1] > LARGE
+
+    def once(self, what: Any, make: Callable[[], Any]) -> Any:
+        """make(), once for each array `what`: priors share centres and directions."""
+        if id(what) not in self.known:
+            self.known[id(what)] = what, make()  # with the array, so that no other takes its place in memory
+        return self.known[id(what)][1]
 
     def scores(self, directions: Array) -> Array:
         """(k, n, q) rows times directions (d, q)."""

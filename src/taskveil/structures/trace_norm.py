@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import lapack
 
 from taskveil.structures.base import Array, NormStructure, shrinkage
 from taskveil.structures.blas import small_matrix_threads
@@ -75,6 +74,8 @@ def _leading(G: Array, bound: float) -> tuple[Array, Array]:
 
     Where few directions survive, and few do under a penalty that is worth having, finding only those halves the time.
     """
+    from scipy.linalg import lapack
+
     size = float(np.linalg.norm(G))  # no eigenvalue is larger
     if NOISE**2 * size < bound < size < np.inf and FEW * _count_above(G, bound) <= len(G):
         values, vectors, found, _, failed = lapack.dsyevr(G, range="V", vl=bound, vu=2.0 * size, lower=1)
@@ -89,6 +90,8 @@ def _count_above(G: Array, bound: float) -> int:
 
     A block of two rows in D (both have a negative pivot number) has one positive eigenvalue and one negative.
     """
+    from scipy.linalg import lapack
+
     factors, pivots, _ = lapack.dsytrf(G - bound * np.eye(len(G)), lower=1, overwrite_a=1)
     single = pivots > 0
     return int((np.diagonal(factors)[single] > 0.0).sum()) + int((~single).sum()) // 2

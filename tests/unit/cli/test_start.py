@@ -22,7 +22,14 @@ def imported(*arguments: str) -> set[str]:
 def test_help_and_plan_import_nothing_heavy(arguments):
     found = imported("-m", "taskveil.cli", *arguments)
     assert "taskveil.cli.main" in found and not found & HEAVY
-    assert "scipy.optimize" not in found
+    assert not found & {"scipy.optimize", "scipy.linalg"}
+
+
+def test_drawing_exact_noise_imports_no_library_for_tables_or_models():
+    """OpenDP's prelude imports polars and scikit-learn, a second and a half for every first fit."""
+    draw = "from taskveil.privacy.randomness import exact_measurement as m; m('gaussian', 1.0, 3)([0.0, 0.0, 0.0])"
+    found = imported("-c", draw)
+    assert "opendp" in found and not found & (HEAVY | {"polars"})
 
 
 def test_the_trace_sees_what_is_imported():

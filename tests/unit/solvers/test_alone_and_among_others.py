@@ -12,8 +12,7 @@ from taskveil.solvers import padding, posterior
 from taskveil.solvers.evidence import Prior, averaged_models, residual_models
 from taskveil.solvers.lasso import minimise_l1
 from taskveil.solvers.lipschitz import task_lipschitz
-from taskveil.solvers.newton import Penalty, cross_validated, minimise_local
-from taskveil.solvers.ridge import ridge_path
+from taskveil.solvers.newton import Penalty, minimise_local
 from taskveil.structures.blas import small_matrix_threads
 
 LOSS = {"regression": "squared", "classification": "logistic"}
@@ -30,8 +29,6 @@ def solved(block, kind: str, d: int) -> dict[str, np.ndarray]:
             "averaged": averaged_models(block, [Prior(), Prior(0.1, B), Prior(centre=centre)], name)[0],
             "residual": residual_models(block, centre, 1.0, name),
             "newton": minimise_local(block, loss, 0.1, Penalty(A))[0],
-            "cross-validated": cross_validated(block, loss, np.array([1.0, 0.1])).mean.T,
-            "ridge": ridge_path(block, np.array([1.0, 0.1]), Penalty(A)).left_out.T,
             "lasso": minimise_l1(block, loss, 0.05)[0],
             "lipschitz": task_lipschitz(block, loss, True),
             "intercepts": best_intercepts(block, W, loss),

@@ -62,4 +62,4 @@ def test_cross_validation_equals_refitting_by_hand():
         for fold in range(3):
             W, b = minimise_l1(block.with_mask(folds != fold), loss, strength)
             held[folds == fold] = loss.value(block.scores(W, b), block.y)[folds == fold, 0]
-        np.testing.assert_allclose(got.mean[k], block.means_by_task(held), rtol=1e-4)
+        np.testing.assert_allclose(got[k], block.means_by_task(held), rtol=1e-4)

@@ -4,7 +4,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from tests.support.blocks import make_block
 
 from taskveil.losses import LOSSES
-from taskveil.solvers.newton import Penalty, cross_validated, minimise_local, solve_grid
+from taskveil.solvers.newton import Penalty, minimise_local
 
 LOGISTIC, SQUARED = LOSSES.get("logistic"), LOSSES.get("squared")
 
@@ -109,29 +109,3 @@ def test_several_outputs_are_solved_one_by_one():
         one, c = minimise_local(block.with_targets(block.y[:, [o]]), LOGISTIC, 0.1)
         np.testing.assert_allclose(W[:, o], one[:, 0], atol=1e-8)
         np.testing.assert_allclose(b[:, o], c[:, 0], atol=1e-8)
-
-
-def test_the_grid_equals_separate_solves():
-    block = make_block("classification", n_tasks=5, rows=(10, 20))
-    grid = np.array([10.0, 0.3, 0.01])
-    W, _b = solve_grid(block, LOGISTIC, grid)
-    for k, mu in enumerate(grid):
-        np.testing.assert_allclose(W[k], minimise_local(block, LOGISTIC, mu)[0], atol=1e-6)
-
-
-@pytest.mark.parametrize("loss", [SQUARED, LOGISTIC], ids=["squared", "logistic"])
-def test_cross_validation_equals_refitting_by_hand(loss):
-    kind = "regression" if loss is SQUARED else "classification"
-    block = make_block(kind, n_tasks=5, rows=(9, 16), noise=2.0)
-    grid, folds = np.array([3.0, 0.1]), block.folds(3)
-    got = cross_validated(block, loss, grid, folds)
-    for k, mu in enumerate(grid):
-        held = np.zeros(block.n_rows)
-        for fold in range(3):
-            W, b = minimise_local(block.with_mask(folds != fold), loss, mu)
-            out = folds == fold
-            held[out] = loss.value(block.scores(W, b), block.y)[out, 0]
-        for i in range(5):
-            mine = held[block.rows(i)]
-            assert got.mean[k, i] == pytest.approx(mine.mean(), rel=1e-5)
-            assert got.standard_error[k, i] == pytest.approx(mine.std(ddof=1) / np.sqrt(len(mine)), rel=1e-5)

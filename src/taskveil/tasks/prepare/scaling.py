@@ -237,7 +237,10 @@ def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tup
         chunk = X[rows] if mask is None else X[rows] * w[:, None]
         mean[a:b] = sums_by_group(chunk, part) / n
         centred = X[rows] - np.repeat(mean[a:b], np.diff(part), axis=0)
-        std[a:b] = np.sqrt(sums_by_group(centred**2 * w[:, None], part) / n)
+        np.square(centred, out=centred)
+        if mask is not None:
+            centred *= w[:, None]
+        std[a:b] = np.sqrt(sums_by_group(centred, part) / n)
 
     each(some, task_chunks(offsets))
     tiny = 1e-10 * np.maximum(np.abs(mean), 1e-300)  # rounding of a constant column is not a spread
