@@ -69,14 +69,16 @@ def build_shared(description: Any, n_features: int, n_outputs: int, kind: str) -
     out = jax.eval_shape(below, blank, jax.ShapeDtypeStruct((3, n_features), jnp.float32))
     if len(out.shape) != 2 or out.shape[0] != 3:
         raise OptionError(f"a representation must map rows (n, {n_features}) to features (n, width); 3 rows gave {out.shape}")
-    public = None
+    public: Apply | None = None
     if with_head:
         below_init, below, public = _with_public_head(below_init, below, out.shape[1], n_outputs)
         blank = _blank(below_init)
 
     def init(key: Any) -> Any:
-        own = {"bias": (n_outputs,), "inputs": (n_features, n_outputs), "weights": (out.shape[1], n_outputs)}
-        own |= {"weights_public": (n_outputs, n_outputs)} if public else {}
+        own: dict[str, tuple[int, ...]] = {"bias": (n_outputs,), "inputs": (n_features, n_outputs)}
+        own["weights"] = (out.shape[1], n_outputs)
+        if public is not None:
+            own["weights_public"] = (n_outputs, n_outputs)  # 1, or 0 for a task that stays alone
         return {"own": {name: jnp.zeros(shape) for name, shape in own.items()}, "shared": below_init(key)}
 
     def apply(params: Any, rows: Any) -> Any:

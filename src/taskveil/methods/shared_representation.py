@@ -6,6 +6,7 @@
              (docs/theory/shared-representation.md#rounds); it sends the direction of the change of phi
     release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width)
              is then turned into the nearest matrix with orthonormal columns: post-processing
+             With a public head (docs/theory/shared-representation.md#public-head) phi stands for both, here and below
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
              grid, and keeps what predicts its own left-out rows best
 
@@ -100,7 +101,8 @@ class SharedRepresentation(NeuralMethod):
     @property
     def orthonormal(self) -> bool:
         named = self.model if isinstance(self.model, dict) else {"name": self.model}
-        return named.get("name") in ("linear", "softmax") and not named.get("public_head")
+        name = named.get("name")
+        return isinstance(name, str) and name in ("linear", "softmax") and not named.get("public_head")
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
         return replace(super().work(plan, public), pull=float(self.ridge))
