@@ -88,6 +88,8 @@ def build_shared(description: Any, n_features: int, n_outputs: int, kind: str) -
 
     flat, unravel = ravel_pytree(init(jax.random.key(0)))
     lower, unravel_shared = ravel_pytree(blank)
+    if lower.size == 0:
+        raise OptionError("this representation has no parameters, so nothing would be shared: add 'public_head': True")
     loss = "squared" if kind == "regression" else "logistic" if n_outputs == 1 else "softmax"
     return SharedModel(
         "shared", init, apply, loss, n_features, n_outputs, unravel, flat.size, flat.size - lower.size,

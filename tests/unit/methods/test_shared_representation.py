@@ -153,6 +153,7 @@ def test_a_wrong_representation_or_way_is_refused_before_rows_are_read():
     tasks = related_tasks(n_tasks=4, kind="regression")
     for options, words in (
         ({"model": "tree"}, "unknown representation"),
+        ({"model": "rows"}, "nothing would be shared"),
         ({"model": {"name": "linear", "depth": 3}}, "does not have the options"),
         ({"options": ("shared", "pooled")}, "unknown way to personalise"),
         ({"ridge": 0.0}, "ridge"),
