@@ -17,6 +17,21 @@ PRINTED = {
     "CENTAUR": (0.656, 0.774, 0.918, 0.928), "PMTL": (0.574, 0.757, 0.848, 0.888), "PP-SGD": (0.574, 0.756, 0.890, 0.890),
 }  # fmt: skip
 CLIENTS = "all other clients together"
+CHOSEN = "shared-representation with a public head"
+PRIVATE = (
+    ("PMTL, Algorithm 1", REWRITTEN, "pmtl"),
+    ("PMTL on edge histograms", REWRITTEN, "pmtl on edges"),
+    ("PP-SGD", REWRITTEN, "pp-sgd"),
+    ("shared-representation, own heads alone, images", OURS, "own heads on images"),
+    ("shared-representation, own heads alone, edge histograms", OURS, "own heads"),
+    ("shared-representation with a public head, without the choice", OURS, "without the choice"),
+    (CHOSEN, OURS, "ours"),
+)
+ALONE = (
+    ("alone, method `local` on images", "local"),
+    ("alone, heads solved on images", "local on images"),
+    ("alone, heads solved on edge histograms", "local on edges"),
+)
 
 
 @cache
@@ -51,28 +66,29 @@ SETTING = Setting(
         Published("local", 0.907),
     ),
     entries=(
-        *(
-            entry
-            for e in EPSILONS
-            for entry in (
-                _entry("PMTL, Algorithm 1", REWRITTEN, "pmtl", e),
-                _entry("PP-SGD", REWRITTEN, "pp-sgd", e),
-                _entry("shared representation, without the choice (CENTAUR's)", REWRITTEN, "without the choice", e),
-                _entry("shared-representation", OURS, "ours", e),
-            )
-        ),
-        _entry("alone", OURS, "local", None),
+        *(_entry(what, who, row, e) for e in EPSILONS for what, who, row in PRIVATE),
+        *(_entry(what, OURS, row, None) for what, row in ALONE),
     ),
     bars=(
         Bar(
-            "`shared-representation` is 5 points over PMTL at epsilon 0.5 and 1",
-            lambda s: all(
-                s[f"shared-representation, epsilon {e:g}"] >= s[f"PMTL, Algorithm 1, epsilon {e:g}"] + 0.05 for e in (0.5, 1.0)
-            ),
+            "`shared-representation` is 5 points over PMTL as published at epsilon 0.5 and 1",
+            lambda s: all(s[f"{CHOSEN}, epsilon {e:g}"] >= s[f"PMTL, Algorithm 1, epsilon {e:g}"] + 0.05 for e in (0.5, 1.0)),
         ),
         Bar(
-            "`shared-representation` is never more than 1 point under alone",
-            lambda s: all(s[f"shared-representation, epsilon {e:g}"] >= s["alone"] - 0.01 for e in EPSILONS),
+            "`shared-representation` is never more than 1 point under the best row that learns alone",
+            lambda s: all(s[f"{CHOSEN}, epsilon {e:g}"] >= max(s[what] for what, _ in ALONE) - 0.01 for e in EPSILONS),
         ),
+        Bar(
+            "`shared-representation` is not below PMTL on the same edge histograms at any epsilon",
+            lambda s: all(s[f"{CHOSEN}, epsilon {e:g}"] >= s[f"PMTL on edge histograms, epsilon {e:g}"] for e in EPSILONS),
+        ),
+    ),
+    remarks=(
+        "Edge histograms are a public map, made without data. Much of the distance to PMTL as published, whose networks see images, "
+        "comes from them and not from the method; the row of PMTL on the same histograms shows how much.",
+        "The epsilon of PMTL treats cohorts of a fixed size as Poisson, as published: what it protects is less.",
+        "With 2 to 14 rows a client cannot tell well whether to stay alone: the choice costs up to 2.4 points.",
+        "A representation that is learned below the heads (own heads alone, after CENTAUR) gains little here; a public head that own "
+        "heads correct gains much, because it knows digits of which a client has no training image (8 % of its test images).",
     ),
 )

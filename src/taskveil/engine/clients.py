@@ -75,8 +75,8 @@ def _shared_tuner(model: Model) -> Tuner:
 
 
 @lru_cache(maxsize=64)
-def _head_tuner(model: Model, n_inputs: int) -> HeadTuner:
-    return HeadTuner(model, Tuning(batch_size=None), n_inputs)
+def _head_tuner(model: Model, n_inputs: int, n_public: int) -> HeadTuner:
+    return HeadTuner(model, Tuning(batch_size=None), n_inputs, n_public)
 
 
 def _frozen(description: Any) -> Any:
@@ -259,7 +259,7 @@ class Clients:
         """The same clients with rows beside their features under a frozen representation, and what solves heads on them."""
         model = self.model
         assert isinstance(model, SharedModel)
-        width = (model.n_own // model.n_outputs) - 1  # of rows and features
+        width = (model.n_own // model.n_outputs) - 1  # of rows, features and public scores
         linear = model_of("softmax", Width(width), model.n_outputs, "regression" if model.loss == "squared" else "classification")
         found = np.zeros((self.block.n_rows, width), np.float32)
         size = capacity(self.n_clients, None, CHUNK_ON_CPU)
@@ -268,7 +268,8 @@ class Clients:
             beside = np.asarray(model.beside(jnp.asarray(shared, jnp.float32), jnp.asarray(self.X[index])))
             inside = weights[: part.size] > 0
             found[index[: part.size][inside]] = beside[: part.size][inside]
-        return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features)
+        n_public = 0 if model.public is None else model.n_outputs
+        return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features, n_public)
 
     def personalise(
         self,

@@ -21,6 +21,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -100,6 +101,12 @@ def each_client(function: Any, arguments: tuple[Any, ...], accelerator: bool) ->
     return jax.lax.map(lambda a: function(*a), arguments, batch_size=min(AT_ONCE_ON_CPU, count))
 
 
+@lru_cache(maxsize=64)
+def _on_device(*knobs: float) -> Any:
+    """Sent once, not in every round."""
+    return jnp.asarray(np.asarray(knobs, np.float32))
+
+
 class Round:
     """The compiled round of one model; call it with arrays of one fixed shape."""
 
@@ -145,11 +152,10 @@ class Round:
         """
         return self._messages(cohort.arrays, *pool, self._knobs(bound, 1.0))
 
-    def _knobs(self, bound: float, scale: float) -> np.ndarray:
+    def _knobs(self, bound: float, scale: float) -> Any:
         single = np.float32(bound)
         below = np.nextafter(single, np.float32(0)) if single > bound else single
-        knobs = [self.work.learning_rate, self.work.pull, scale, below, grid_of(bound)]
-        return np.asarray(knobs, dtype=np.float32)
+        return _on_device(self.work.learning_rate, self.work.pull, scale, float(below), grid_of(bound))
 
     def _trace(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         self._count["traces"] += 1  # runs only while tracing

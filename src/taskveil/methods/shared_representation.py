@@ -6,6 +6,7 @@
              (docs/theory/shared-representation.md#rounds); it sends the direction of the change of phi
     release  "update": sum over a Poisson cohort, noised: see neural.py; the server adds its mean to phi. A linear phi (d x width)
              is then turned into the nearest matrix with orthonormal columns: post-processing
+             With a public head (docs/theory/shared-representation.md#public-head) phi stands for both, here and below
     finish   every task solves its head on the last phi, on its rows as they are ("alone"), and on both, each with a ridge from a
              grid, and keeps what predicts its own left-out rows best
 
@@ -41,7 +42,8 @@ class SharedRepresentation(NeuralMethod):
     """A shared representation and a head of each task's own.
 
     model           the representation: "linear", {"name": "linear", "width": 4}, {"name": "mlp", "hidden": (32,)},
-                    {"name": "cnn", "hidden": 0}, an (init, apply) pair that maps rows to features, or a module
+                    {"name": "cnn", "hidden": 0}, an (init, apply) pair that maps rows to features, or a module; "rows": none.
+                    With "public_head": True a head for everybody is learned beside it, and own heads correct that
     ridge           of the heads that are solved during the rounds, relative to the mean squared length of the features
     personalise     "choose"; shared ("none" is the same), alone or both, solved with `ridge`; vanilla, mean, symmetrised-kl or
                     ewc: head and representation fine-tuned together, from the solved head
@@ -98,8 +100,9 @@ class SharedRepresentation(NeuralMethod):
 
     @property
     def orthonormal(self) -> bool:
-        name = self.model.get("name") if isinstance(self.model, dict) else self.model
-        return isinstance(name, str) and name in ("linear", "softmax")
+        named = self.model if isinstance(self.model, dict) else {"name": self.model}
+        name = named.get("name")
+        return isinstance(name, str) and name in ("linear", "softmax") and not named.get("public_head")
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
         return replace(super().work(plan, public), pull=float(self.ridge))
@@ -172,7 +175,7 @@ class RepresentationServer(NeuralServer):
 
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
         start = self.model.start(self.public.seed or 0)[self.model.n_own :]
-        moved = super().move(mean, update * (float(np.linalg.norm(start)) / self.method.clip))
+        moved = super().move(mean, update * ((float(np.linalg.norm(start)) or 1.0) / self.method.clip))
         if not self.method.orthonormal:
             return moved
         left, _, right = np.linalg.svd(moved.reshape(self.model.n_features, -1), full_matrices=False)

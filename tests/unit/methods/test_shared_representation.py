@@ -73,18 +73,56 @@ def test_a_message_is_a_direction_whatever_the_units_of_the_target(size):
     np.testing.assert_allclose(np.linalg.norm(messages, axis=1), 0.5, rtol=1e-3)
 
 
-def test_what_a_task_learns_alone_does_not_depend_on_the_billboard():
+@pytest.mark.parametrize("model", ["linear", {"name": "rows", "public_head": True}])
+def test_what_a_task_learns_alone_does_not_depend_on_the_billboard(model):
     """The twin: with "shared" it does."""
     tasks = related_tasks(n_tasks=6, rows=(12, 16), kind="classification", classes=3)
     ids = [tasks.task_names[i] for i in tasks.task_of_row()]
 
     def scores(how, noise):
-        method = methods.get(NAME, rounds=1, personalise=how, shrink=False)
+        method = methods.get(NAME, model=model, rounds=1, personalise=how, shrink=False)
         est = tv.TaskClassifier(method, epsilon=0.5, delta=1e-3, seed=0, insecure_noise_seed=noise).fit(tasks)
         return est.predict_proba(tasks.X, task=ids)
 
     np.testing.assert_array_equal(scores("alone", 1), scores("alone", 2))
     assert not np.array_equal(scores("shared", 1), scores("shared", 2))
+
+
+def test_with_a_public_head_that_head_is_sent_and_nothing_of_a_tasks_own():
+    public = PublicInfo(50, 12, 3, "classification", seed=0)
+    model = methods.get(NAME, model={"name": "rows", "public_head": True}).built(public)
+    assert (model.n_shared, model.n_own) == (12 * 3 + 3, 3 * (1 + 12 + 12 + 3))
+
+
+def test_a_public_head_of_zero_changes_nothing():
+    """Before the first release own heads correct nothing: the same numbers as without it (squared loss)."""
+    block, _ = low_rank_block(m=3)
+    found = []
+    for more in ({}, {"public_head": True}):
+        _, tasks, server, _ = sides(block, 1.0, rounds=1, model={"name": "mlp", "hidden": (4,), **more}, personalise="both")
+        params = tasks.finish(tasks.start(), server.start()[1].view(None)).extra["params"]
+        found.append(params[:, : 1 + 12 + 4])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_a_class_a_task_has_never_seen_comes_from_the_public_head():
+    """Twelve tasks with two of three classes each; the third is tested. Own heads alone never name it."""
+    rng, m, n = np.random.default_rng(0), 12, 10
+    centres, seen = 3 * np.eye(3, 6), np.arange(m) % 3
+    y = np.concatenate([(k + 1 + np.arange(n) % 2) % 3 for k in seen])
+    X = centres[y] + 0.3 * rng.standard_normal((m * n, 6))
+    block = TaskBlock(X, np.where(np.arange(3) == y[:, None], 1.0, -1.0), np.arange(m + 1) * n, kind="classification")
+    public, budget = PublicInfo(m, 6, 3, "classification", seed=0), Budget(None, 1e-3, neighbours="add-remove")
+
+    def named(**model):
+        method = methods.get(NAME, model=model, rounds=40, ridge=0.1, server_rate=0.5, personalise="shared")
+        plan = make_plan(method.requests(public, budget), budget)
+        record = in_process.run(Run(method, public, plan), block)
+        scores = method.predict_scores(record, record.models, centres[seen], np.arange(m))
+        return np.mean(np.argmax(scores, axis=1) == seen)
+
+    assert named(name="rows", public_head=True) > 0.9
+    assert named(name="linear", width=3) < 0.1
 
 
 def test_a_network_is_fitted_certified_saved_and_read_again(tmp_path):
@@ -115,6 +153,7 @@ def test_a_wrong_representation_or_way_is_refused_before_rows_are_read():
     tasks = related_tasks(n_tasks=4, kind="regression")
     for options, words in (
         ({"model": "tree"}, "unknown representation"),
+        ({"model": "rows"}, "nothing would be shared"),
         ({"model": {"name": "linear", "depth": 3}}, "does not have the options"),
         ({"options": ("shared", "pooled")}, "unknown way to personalise"),
         ({"ridge": 0.0}, "ridge"),
