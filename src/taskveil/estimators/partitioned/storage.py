@@ -59,8 +59,9 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
 
 def _forget_gain(fs: Any, root: str) -> None:
     """Figures of what was saved here before are not those of what will be."""
-    for path in fs.glob(f"{root}/parts/gain-*.parquet"):
-        fs.rm_file(path)
+    for path in fs.find(f"{root}/parts"):
+        if path.rsplit("/", 1)[-1].startswith("gain-"):
+            fs.rm_file(path)
 
 
 def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) -> list[dict[str, Any]]:
