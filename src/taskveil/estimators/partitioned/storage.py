@@ -45,7 +45,7 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
     models, parts = estimator.models_, None
     if isinstance(models, PartitionedModels):
         fs.makedirs(f"{root}/parts", exist_ok=True)
-        _forget(fs, root, "gain-")  # of what was saved here before
+        _forget_gain(fs, root)
         parts = _write_parts(models, estimator.task_names_, place)
     else:
         fs.makedirs(root, exist_ok=True)
@@ -57,10 +57,11 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
     return place
 
 
-def _forget(fs: Any, root: str, beginning: str) -> None:
-    old = [path for path in fs.ls(f"{root}/parts", detail=False) if path.rsplit("/", 1)[-1].startswith(beginning)]
-    for path in old:
-        fs.rm_file(path)
+def _forget_gain(fs: Any, root: str) -> None:
+    """Figures of what was saved here before are not those of what will be."""
+    for path in fs.find(f"{root}/parts"):
+        if path.rsplit("/", 1)[-1].startswith("gain-"):
+            fs.rm_file(path)
 
 
 def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) -> list[dict[str, Any]]:
