@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.liang_2020 import runs
-from taskveil.privacy.plan import Budget, make_plan
+from taskveil.privacy.contributions import OuterSum
+from taskveil.privacy.plan import Budget, Request, make_plan
+from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.tasks.task import TaskSet
 
 Array = np.ndarray
@@ -44,23 +46,23 @@ class Batch:
         self.gram = np.stack([X.T @ X / len(X) for X, _ in centred])  # (m, d, d)
         self.cross = np.stack([X.T @ y / len(X) for X, y in centred])[:, None]  # (m, 1, d)
 
-    def knobs(self, name: str, settings: list[runs.Options], epsilon: float) -> Knobs:
-        budget = Budget(epsilon, **runs.paper_budget(self.public.n_tasks))
-        methods = [runs.tv.methods.get(name, **o) for o in settings]
-        rounds = np.array([m.n_rounds(budget) for m in methods])
+    def knobs(self, settings: list[runs.Options], epsilon: float) -> Knobs:
+        rounds = np.array([o["rounds"] for o in settings])
         order = np.argsort(-rounds, kind="stable")
         beta, scale = np.zeros((2, len(settings), rounds.max()))
         for i, at in enumerate(order):
-            plan, T = make_plan(methods[at].requests(self.public, budget), budget), rounds[at]
-            scale[i, :T] = [p.mechanism.scale for p in plan.releases]
-            beta[i, :T] = [methods[at].momentum_at(t + 1, 1.0 / methods[at].step) for t in range(T)]
-        column = lambda of: np.array([of(methods[i]) for i in order], float)  # noqa: E731
-        return Knobs(order, rounds[order], column(lambda m: m.step), column(lambda m: m.bound), column(lambda m: m.step * m.penalty),
-                     column(lambda m: m.strong_convexity), beta, scale)  # fmt: skip
+            T, o = rounds[at], settings[at]
+            beta[i, :T] = momentum(o, np.arange(1, T + 1))
+            scale[i, :T] = noise_scales(o, epsilon, *self.start.shape)
+        column = lambda of: np.array([of(settings[i]) for i in order], float)  # noqa: E731
+        return Knobs(
+            order, rounds[order], column(lambda o: o["step"]), column(lambda o: o["clip"]), column(lambda o: o["step"] * o["penalty"]),
+            column(lambda o: o.get("strong_convexity", 0.0)), beta, scale,
+        )  # fmt: skip
 
     def models(self, name: str, settings: list[runs.Options], epsilon: float, rng: np.random.Generator) -> Array:
         """Final models in scaled units, (settings, m, d)."""
-        k, (m, d) = self.knobs(name, settings, epsilon), self.start.shape
+        k, (m, d) = self.knobs(settings, epsilon), self.start.shape
         final = np.zeros((len(settings), m, d))
         W = np.repeat(self.start[:, None], len(settings), axis=1)  # (m, settings, d)
         previous = clipped(W, k.clip)
@@ -87,6 +89,25 @@ class Batch:
             predicted = np.einsum("nd,nd->n", held.X, coef[task, 0]) + constant[task, 0]
             found.append(np.mean((held.y - predicted) ** 2) / np.var(held.y))
         return np.nan_to_num(np.array(found), nan=1e9)
+
+
+def momentum(options: runs.Options, t: Array) -> Array:
+    """beta_t of step 10; the curvature is 1/step."""
+    kind = options.get("momentum", "accelerated")
+    if kind == "strong":
+        root = np.sqrt(min(options["strong_convexity"] * options["step"], 1.0))
+        return np.full(t.size, (1 - root) / (1 + root))
+    return (t - 1.0) / (t + 2.0) if kind == "accelerated" else np.zeros(t.size)
+
+
+def noise_scales(options: runs.Options, epsilon: float, tasks: int, features: int) -> list[float]:
+    """Of every round's Wishart noise, by the printed composition and allocation."""
+    kind, rounds = options.get("allocation", "uniform"), options["rounds"]
+    shares = uniform(rounds) if kind == "uniform" else {"power": power, "geometric": geometric}[kind](rounds, options["exponent"])
+    what = OuterSum(features, options["clip"], 1)
+    asked = [Request("second-moment", t + 1, what, weight=float(share)) for t, share in enumerate(shares)]
+    plan = make_plan(asked, Budget(epsilon, **runs.paper_budget(tasks)))
+    return [release.mechanism.scale for release in plan.releases]  # type: ignore[attr-defined]
 
 
 def clipped(W: Array, bound: Array) -> Array:

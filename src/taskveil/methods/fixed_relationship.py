@@ -18,6 +18,7 @@ Observer    the other tasks, all colluding; an Omega that was learned from data 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from taskveil.tasks.block import TaskBlock
 NEGLIGIBLE = 1e-9  # eigenvalues of A, of at most one, below which a direction is left out
 
 
+@dataclass(eq=False, repr=False)
 class FixedRelationship(Method):
     """Models along a public relationship between tasks.
 
@@ -51,21 +53,12 @@ class FixedRelationship(Method):
     weighs_tasks = False
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning, eq. 1 and the remark after Corollary 2"
 
-    def __init__(
-        self,
-        omega: Any = None,
-        strength: float = 1.0,
-        rounds: int | None = None,
-        rate: float | None = None,
-        clip: float | None = None,
-        tol: float = 1e-10,
-    ):
-        self.omega = omega
-        self.strength = strength
-        self.rounds = rounds
-        self.rate = rate
-        self.clip = clip
-        self.tol = tol
+    omega: Any = None
+    strength: float = 1.0
+    rounds: int | None = None
+    rate: float | None = None
+    clip: float | None = None
+    tol: float = 1e-10
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)

@@ -20,6 +20,7 @@ gained nothing keeps what it learns alone. Noise and charge: docs/theory/model-p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -42,6 +43,7 @@ USUAL_RANK = 4  # the usual radius has room for so many common directions along 
 LEAST = 1e-12
 
 
+@dataclass(eq=False, repr=False)
 class FrankWolfe(Method):
     """Models inside a trace-norm ball, one common direction a round.
 
@@ -55,10 +57,9 @@ class FrankWolfe(Method):
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 1; Jain, Thakkar, Thakurta 2018; Jaggi 2013"
     rules: ClassVar[Mapping[str, Rule]] = {"radius": POSITIVE}
 
-    def __init__(self, rounds: int | None = None, radius: float | None = None, clip: float = 1.0):
-        self.rounds = rounds
-        self.radius = radius
-        self.clip = clip
+    rounds: int | None = None
+    radius: float | None = None
+    clip: float = 1.0
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         private = budget.epsilon is not None
