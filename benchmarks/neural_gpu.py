@@ -138,12 +138,7 @@ def torch_times(clients: int, repeats: int = 3) -> dict:
 
     call()
     taken = np.array(seconds(call, repeats))
-    return {
-        "clients": clients,
-        "device": device,
-        "median_ms": float(1e3 * np.median(taken)),
-        "all_ms": list(1e3 * taken),
-    }
+    return {"clients": clients, "device": device, "median_ms": float(1e3 * np.median(taken)), "all_ms": list(1e3 * taken)}
 
 
 class Journal:

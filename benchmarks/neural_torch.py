@@ -67,10 +67,7 @@ def main() -> None:
     shared = [w.detach().clone() for w in network.parameters()]
     rows = torch.rand(options.clients, STEPS, BATCH, 1, 28, 28, device=device)
     labels = torch.randint(0, CLASSES, (options.clients, STEPS, BATCH), device=device)
-    print(
-        json.dumps({"device": device, "torch": torch.__version__, "threads": torch.get_num_threads()}),
-        flush=True,
-    )
+    print(json.dumps({"device": device, "torch": torch.__version__, "threads": torch.get_num_threads()}), flush=True)
     for _ in sys.stdin:
         start = clock()
         one_round(network, shared, rows, labels)

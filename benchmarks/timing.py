@@ -39,13 +39,7 @@ def measured(ratios, *, at_least: float | None = None, at_most: float | None = N
     holds = (at_least is None or value >= at_least) and (at_most is None or value <= at_most)
     low, high = np.percentile(ratios, [25, 75])
     promise = {k: v for k, v in (("at_least", at_least), ("at_most", at_most)) if v is not None}
-    return {
-        "value": value,
-        "spread": [float(low), float(high)],
-        "promise": promise,
-        "holds": bool(holds),
-        **details,
-    }
+    return {"value": value, "spread": [float(low), float(high)], "promise": promise, "holds": bool(holds), **details}
 
 
 def unavailable(reason: str) -> dict:

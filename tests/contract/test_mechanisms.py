@@ -14,13 +14,7 @@ from taskveil.privacy.release import release, release_together
 from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 
-SHAPES = [
-    VectorSum((4,), 1.5),
-    OuterSum(4, 1.5),
-    DiagonalSum(4, 1.5),
-    TaskGram(3, 4, 1.5),
-    TaskStack(3, (4,), 1.5),
-]
+SHAPES = [VectorSum((4,), 1.5), OuterSum(4, 1.5), DiagonalSum(4, 1.5), TaskGram(3, 4, 1.5), TaskStack(3, (4,), 1.5)]
 # Shares of a secure sum and the selection among runs add no noise to a sum; they have their own suites.
 ELSEWHERE = {n for n in MECHANISMS if n.startswith("shared-") or MECHANISMS.get(n).family == "select"}
 NAMES = [name for name in MECHANISMS if name not in ELSEWHERE]
@@ -198,12 +192,7 @@ def test_a_release_clipped_for_another_contribution_is_refused_before_the_charge
 def test_a_release_that_was_not_reserved_is_refused():
     contribution = VectorSum((4,), 1.5)
     with pytest.raises(BudgetExceeded, match="not reserved"):
-        release(
-            planned_with("gaussian", contribution),
-            contribution.clip(np.ones((1, 4))),
-            MemoryAccount(),
-            Watched(),
-        )
+        release(planned_with("gaussian", contribution), contribution.clip(np.ones((1, 4))), MemoryAccount(), Watched())
 
 
 @pytest.mark.parametrize("name", sorted(ELSEWHERE))

@@ -177,12 +177,7 @@ def test_strangers_are_refused(tmp_path):
             ]
             try:
                 done = subprocess.run(
-                    command,
-                    env=environment(tmp_path / "home"),
-                    capture_output=True,
-                    text=True,
-                    timeout=40,
-                    check=False,
+                    command, env=environment(tmp_path / "home"), capture_output=True, text=True, timeout=40, check=False
                 )
                 assert done.returncode != 0, name
             except subprocess.TimeoutExpired:

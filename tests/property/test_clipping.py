@@ -131,13 +131,7 @@ def moves(contribution, neighbours, rng, trials=200):
     return largest
 
 
-CASES = [
-    VectorSum((5,), 1.7),
-    OuterSum(4, 1.7, 2),
-    DiagonalSum(4, 1.7, 2),
-    TaskGram(4, 3, 1.7),
-    OuterSum(1, 0.3),
-]
+CASES = [VectorSum((5,), 1.7), OuterSum(4, 1.7, 2), DiagonalSum(4, 1.7, 2), TaskGram(4, 3, 1.7), OuterSum(1, 0.3)]
 
 
 def respects(contribution, neighbours, sensitivity, rng) -> bool:

@@ -127,10 +127,7 @@ def test_folds_are_balanced_and_the_same_alone(sizes, k, seed):
 def test_splits_partition_the_rows_and_never_starve_a_task(sizes, fraction, seed):
     n = sum(sizes)
     tasks = TaskSet.from_arrays(
-        np.arange(n, dtype=float)[:, None],
-        np.zeros(n),
-        np.repeat(np.arange(len(sizes)), sizes),
-        kind="regression",
+        np.arange(n, dtype=float)[:, None], np.zeros(n), np.repeat(np.arange(len(sizes)), sizes), kind="regression"
     )
     train, test = split_rows(tasks, fraction, seed)
     assert (train.sizes >= 1).all()

@@ -28,13 +28,7 @@ class Trial:
     """Sites (three) and a server below one folder; a context manager that ends whatever it started."""
 
     def __init__(
-        self,
-        folder: Path,
-        run: str,
-        limit: float = 10.0,
-        deadline: int = 120,
-        min_sites: int = 3,
-        sites: Sequence[str] = SITES,
+        self, folder: Path, run: str, limit: float = 10.0, deadline: int = 120, min_sites: int = 3, sites: Sequence[str] = SITES
     ) -> None:
         from taskveil.runtime.federation.server import serve
 

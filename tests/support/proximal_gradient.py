@@ -203,13 +203,7 @@ def minimise(
 
 
 def run(
-    problem: Problem,
-    state: State,
-    *,
-    rule: str = "accelerated",
-    rounds: int = 5000,
-    tol: float = 1e-7,
-    restart: bool = True,
+    problem: Problem, state: State, *, rule: str = "accelerated", rounds: int = 5000, tol: float = 1e-7, restart: bool = True
 ) -> Solution:
     """`minimise` from a state of a problem that is already set up."""
     L, smooth, end = float(problem.lipschitz.max(initial=0.0)), problem.smooth, state.round + rounds

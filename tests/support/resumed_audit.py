@@ -28,11 +28,7 @@ DIMENSION = 2
 
 
 def audit_resume(
-    epsilon: float = 1.0,
-    delta: float = 1e-5,
-    trials: int = 4000,
-    seed: int | None = None,
-    progress: Progress | None = None,
+    epsilon: float = 1.0, delta: float = 1e-5, trials: int = 4000, seed: int | None = None, progress: Progress | None = None
 ) -> AuditResult:
     """Attack the runtime's own path for a release that is made a second time."""
     key = secrets.randbits(40) if seed is None else int(seed)

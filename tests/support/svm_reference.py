@@ -56,14 +56,7 @@ def objective(problem: Problem, w: np.ndarray, V: np.ndarray, C1: float, C2: flo
 
 def liblinear(X: np.ndarray | sparse.csr_matrix, y: np.ndarray, classification: bool, C1: float) -> np.ndarray:
     """Coefficients of a plain linear SVM without intercept, as exact as liblinear gets."""
-    common = {
-        "C": C1,
-        "fit_intercept": False,
-        "tol": 1e-10,
-        "max_iter": 300_000,
-        "dual": True,
-        "random_state": 0,
-    }
+    common = {"C": C1, "fit_intercept": False, "tol": 1e-10, "max_iter": 300_000, "dual": True, "random_state": 0}
     if classification:
         model = LinearSVC(loss="hinge", **common)
     else:

@@ -87,10 +87,7 @@ def _best_threshold(name: str, s0: np.ndarray, s1: np.ndarray, delta: float, alp
     counts = {True: (n0 - below0, n1 - below1), False: (below0, below1)}
     options = []
     for above, (k0, k1) in counts.items():
-        for more, bounds in (
-            (1, bound(k1, n1, k0, n0, delta, alpha)),
-            (0, bound(k0, n0, k1, n1, delta, alpha)),
-        ):
+        for more, bounds in ((1, bound(k1, n1, k0, n0, delta, alpha)), (0, bound(k0, n0, k1, n1, delta, alpha))):
             at = int(np.argmax(bounds))
             options.append(Test(name, float(thresholds[at]), above, more, float(bounds[at])))
     return max(options, key=lambda test: test.guess)

@@ -20,17 +20,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.audits.canaries import CANARY
-from taskveil.methods.base import (
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
 

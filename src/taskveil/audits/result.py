@@ -13,16 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.lower_bound import (
-    CONFIDENCE,
-    FALSE_ALARM,
-    Bound,
-    Test,
-    choose_test,
-    epsilon_bound,
-    held_out_bound,
-    mu_bound,
-)
+from taskveil.audits.lower_bound import CONFIDENCE, FALSE_ALARM, Bound, Test, choose_test, epsilon_bound, held_out_bound, mu_bound
 from taskveil.errors import OptionError
 from taskveil.privacy.guarantees import gaussian_epsilon
 

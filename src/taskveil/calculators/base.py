@@ -31,13 +31,7 @@ class Calculation:
     def to_dict(self) -> dict[str, Any]:
         """For JSON; numbers that are not finite become text."""
         values = {k: _plain(v) for k, v in self.values.items()}
-        return {
-            "theorem": self.number,
-            "name": self.name,
-            "values": values,
-            "formula": self.formula,
-            "caveat": self.caveat,
-        }
+        return {"theorem": self.number, "name": self.name, "values": values, "formula": self.formula, "caveat": self.caveat}
 
 
 def positive(**numbers: float) -> None:

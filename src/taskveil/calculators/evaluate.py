@@ -35,10 +35,7 @@ class _Question:
 def names() -> dict[str, str]:
     """Every name `evaluate` takes, with its title."""
     listed = {f"mp-mtl-{n}": f"MP-MTL Theorem {n}: {title}" for n, title in mp_mtl.names().items()}
-    listed |= {
-        "prop-3": "MP-MTL Proposition 3: from records to tasks",
-        "table-2": "MP-MTL Table 2: optimised rates",
-    }
+    listed |= {"prop-3": "MP-MTL Proposition 3: from records to tasks", "table-2": "MP-MTL Table 2: optimised rates"}
     return listed | {f"pmtl-{n}": f"PMTL Theorem {n}: {title}" for n, title in pmtl.names().items()}
 
 

@@ -144,15 +144,7 @@ def table_2(n_tasks: int, n_features: int, epsilon: float) -> list[dict[str, Any
             for strong in (False, True):
                 power = best_exponent(fast, strong, setting)
                 orders = {name: b**power for name, b in base.items()}
-                rows.append(
-                    {
-                        "setting": said,
-                        "acceleration": fast,
-                        "strongly_convex": strong,
-                        "exponent": power,
-                        **orders,
-                    }
-                )
+                rows.append({"setting": said, "acceleration": fast, "strongly_convex": strong, "exponent": power, **orders})
     return rows
 
 
@@ -183,12 +175,7 @@ class _Sizes:
         else:
             cap = k**2 * math.log(d) / (4 * K * d * (d - k) ** 2 * m) if k < d else math.inf
         need = assumption_1(
-            case.estimator,
-            n_features=d,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            norm_bound=K,
-            setting=case.setting,
+            case.estimator, n_features=d, epsilon=self.epsilon, delta=self.delta, norm_bound=K, setting=case.setting
         )
         return {
             "step": 1 / self.smoothness,

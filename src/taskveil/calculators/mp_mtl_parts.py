@@ -68,13 +68,7 @@ def best_ratio(base: float, *, acceleration: bool, setting: int = 3) -> float:
 
 
 def assumption_1(
-    estimator: str,
-    *,
-    n_features: int,
-    epsilon: float,
-    delta: float,
-    norm_bound: float = 1.0,
-    setting: int = 3,
+    estimator: str, *, n_features: int, epsilon: float, delta: float, norm_bound: float = 1.0, setting: int = 3
 ) -> float:
     """How many tasks Assumption 1 asks for, its unspecified 'sufficiently large' constant C taken as 1.
 

@@ -129,13 +129,7 @@ def nonconvex(
 
     `noise` is sigma on the mean of updates.
     """
-    positive(
-        n_tasks=n_tasks,
-        n_parameters=n_parameters,
-        n_rounds=n_rounds,
-        smoothness=smoothness,
-        local_steps=local_steps,
-    )
+    positive(n_tasks=n_tasks, n_parameters=n_parameters, n_rounds=n_rounds, smoothness=smoothness, local_steps=local_steps)
     p = (n_tasks if cohort is None else cohort) / n_tasks
     L, lam, E = smoothness, regularisation, local_steps
     curved = L + lam + lam / p**2

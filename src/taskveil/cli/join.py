@@ -40,10 +40,4 @@ def command(folder: str | None, name: str | None, config: str | None, data: str 
 
     state = join.join(Path(config), data, say, agree)
     if as_json:
-        print_json(
-            {
-                "state": str(state),
-                "models": str(state / "models.npz"),
-                "finished": (state / "done.json").exists(),
-            }
-        )
+        print_json({"state": str(state), "models": str(state / "models.npz"), "finished": (state / "done.json").exists()})

@@ -89,13 +89,7 @@ def calculations(
     from taskveil.calculators import evaluate
 
     return evaluate(
-        wanted,
-        n_tasks=n_tasks,
-        n_features=n_features,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        rows=rows,
-        rounds=rounds,
+        wanted, n_tasks=n_tasks, n_features=n_features, epsilon=budget.epsilon, delta=budget.delta, rows=rows, rounds=rounds
     )
 
 

@@ -15,12 +15,7 @@ from taskveil.errors import OptionError
     "serve",
     epilog="Example: taskveil serve --init trial --site north --site south; taskveil serve --config trial/federation.toml",
 )
-@click.option(
-    "--init",
-    "folder",
-    type=click.Path(file_okay=False),
-    help="Create certificates, keys and files in this folder.",
-)
+@click.option("--init", "folder", type=click.Path(file_okay=False), help="Create certificates, keys and files in this folder.")
 @click.option("--site", "sites", type=flag("--site"), multiple=True, help="With --init: a site's name (repeatable).")
 @click.option(
     "--host",
@@ -35,20 +30,10 @@ from taskveil.errors import OptionError
 @click.option(
     "--name", type=flag("--name"), default="federation", show_default=True, help="With --init: a name for the federation."
 )
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Run the server of this federation.toml to the end.",
-)
+@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Run the server of this federation.toml to the end.")
 @json_option
 def command(
-    folder: str | None,
-    sites: tuple[str, ...],
-    hosts: tuple[str, ...],
-    port: int,
-    name: str,
-    config: str | None,
-    as_json: bool,
+    folder: str | None, sites: tuple[str, ...], hosts: tuple[str, ...], port: int, name: str, config: str | None, as_json: bool
 ) -> None:
     """Run the server of a federation (or create its files with --init)."""
     from taskveil.runtime.federation.server import serve
@@ -71,10 +56,4 @@ def command(
         import json
 
         run = json.loads((results / "run.json").read_text())
-        print_json(
-            {
-                "results": str(results),
-                "run": run,
-                "certificate": json.loads((results / "certificate.json").read_text()),
-            }
-        )
+        print_json({"results": str(results), "run": run, "certificate": json.loads((results / "certificate.json").read_text())})

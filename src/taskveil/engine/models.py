@@ -110,12 +110,7 @@ def _loss_for(name: str, kind: str, n_outputs: int) -> str:
 
 
 def _named(name: str, n_features: int, n_outputs: int, options: dict[str, Any]) -> tuple[Init, Apply]:
-    makers: dict[str, Callable[..., tuple[Init, Apply]]] = {
-        "linear": _linear,
-        "softmax": _linear,
-        "mlp": _mlp,
-        "cnn": _cnn,
-    }
+    makers: dict[str, Callable[..., tuple[Init, Apply]]] = {"linear": _linear, "softmax": _linear, "mlp": _mlp, "cnn": _cnn}
     if name not in makers:
         raise OptionError(f"unknown model {name!r}: expected {', '.join(makers)}, an (init, apply) pair or a module")
     try:

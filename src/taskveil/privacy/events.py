@@ -289,13 +289,7 @@ class SelectEvent(Event):
     def to_dict(self) -> dict[str, Any]:
         inner = [{"event": c.event.to_dict(), "count": c.count} for c in self.charges]
         shape = "inf" if math.isinf(self.shape) else self.shape  # JSON has no infinity
-        return {
-            "kind": self.kind,
-            "version": self.version,
-            "charges": inner,
-            "mean_runs": self.mean_runs,
-            "shape": shape,
-        }
+        return {"kind": self.kind, "version": self.version, "charges": inner, "mean_runs": self.mean_runs, "shape": shape}
 
 
 def _squarable(name: str, value: float) -> None:

@@ -175,11 +175,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `Plan.from_dict` reads it back."""
-        return {
-            "version": 1,
-            "budget": self.budget.to_dict(),
-            "releases": [r.to_dict() for r in self.releases],
-        }
+        return {"version": 1, "budget": self.budget.to_dict(), "releases": [r.to_dict() for r in self.releases]}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Plan:
@@ -190,11 +186,7 @@ class Plan:
 
 
 def event_of(
-    mechanism: Mechanism,
-    contribution: Contribution,
-    neighbours: Neighbours,
-    rate: float | None,
-    aggregation: str,
+    mechanism: Mechanism, contribution: Contribution, neighbours: Neighbours, rate: float | None, aggregation: str
 ) -> Event:
     """The event of one release: the mechanism's own, or the sampled one where the cohort is secret.
 

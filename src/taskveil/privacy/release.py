@@ -61,9 +61,7 @@ def release_together(
 
 
 def release_alongside(
-    wanted: Sequence[tuple[PlannedRelease, NoiseSource]],
-    start: Callable[[], Callable[[], Sequence[Bounded]]],
-    account: Account,
+    wanted: Sequence[tuple[PlannedRelease, NoiseSource]], start: Callable[[], Callable[[], Sequence[Bounded]]], account: Account
 ) -> Iterator[Release]:
     """The releases of a round whose sums take long: noise is drawn while they are computed, by a curator.
 

@@ -171,7 +171,7 @@ def audit(run: Run) -> list[Chart]:
             "x": [r[2] for r in rows],
             "marker": {"symbol": "line-ns-open", "size": 34, "line": {"width": 3, "color": "@orange"}, "color": "@orange"},
             "hovertemplate": "claimed: at most %{x:.3g}<extra></extra>",
-        },
+        }
     ]
     refuted = sum(r[3] == "refuted" for r in rows)
     nothing = "" if all(r[1] > 0 for r in rows) else " No bar is drawn where an attack showed nothing: at least 0."

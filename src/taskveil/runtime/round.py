@@ -110,11 +110,7 @@ def task_step(tasks: TaskSide, state: State, view: View) -> tuple[State, Message
 
 
 def bounded(
-    planned: PlannedRelease,
-    raw: Any,
-    active: np.ndarray | None,
-    source: NoiseSource,
-    tasks: Sequence[str | int] | None = None,
+    planned: PlannedRelease, raw: Any, active: np.ndarray | None, source: NoiseSource, tasks: Sequence[str | int] | None = None
 ) -> Bounded:
     """Step 2: the clipped messages of a block; tasks outside the cohort send nothing. `source` draws the coins of rows."""
     if isinstance(raw, RowGradients):

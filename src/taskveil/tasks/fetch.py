@@ -30,13 +30,7 @@ LARGEST = 400 * 2**20
 Progress = Callable[[str, int, int | None], None]
 
 
-def fetch(
-    name: str,
-    *,
-    force: bool = False,
-    get: Callable[[str], bytes] | None = None,
-    progress: Progress | None = None,
-) -> Path:
+def fetch(name: str, *, force: bool = False, get: Callable[[str], bytes] | None = None, progress: Progress | None = None) -> Path:
     """The file of a data set in the cache, downloaded when it is not there.
 
     `get` stands in for the network.

@@ -92,12 +92,7 @@ def heart(files: Files) -> Arrays:
 def vehicle(files: Files) -> Arrays:
     """Ditto's JSON: users with x (100 numbers) and y (+1/-1)."""
     users, X, y, task = _leaf(json.loads(files["mytrain.json"]))
-    return {
-        "X": X.astype(np.float32),
-        "y": y.astype(np.int8),
-        "task": task,
-        "task_names": np.asarray(users),
-    }
+    return {"X": X.astype(np.float32), "y": y.astype(np.int8), "task": task, "task_names": np.asarray(users)}
 
 
 def femnist(files: Files) -> Arrays:
@@ -205,9 +200,7 @@ def _unique_names(names: list[str]) -> list[str]:
     return out
 
 
-def _leaf(
-    document: dict[str, dict[str, dict[str, list[float]]]],
-) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
+def _leaf(document: dict[str, dict[str, dict[str, list[float]]]]) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
     """LEAF's layout: users in order, each with x and y."""
     users = [str(u) for u in document["users"]]
     parts = [document["user_data"][u] for u in users]
@@ -230,21 +223,7 @@ SCHOOL_FEATURES = (
     "bias",
 )
 HEART_SITES = ("cleveland", "hungarian", "switzerland", "va")
-HEART_FEATURES = (
-    "age",
-    "sex",
-    "cp",
-    "trestbps",
-    "chol",
-    "fbs",
-    "restecg",
-    "thalach",
-    "exang",
-    "oldpeak",
-    "slope",
-    "ca",
-    "thal",
-)
+HEART_FEATURES = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal")
 HAR_COUNTS = [1722, 1544, 1406, 1777, 1906, 1944]
 _UCI_HEART = "hiteshwarsingh1/HeartDisease-Prediction/b791ec9e8730124a4f3e68d903935cd7d38dcf60/Datasets"
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
@@ -285,9 +264,5 @@ ORIGINALS: dict[str, Original] = {
         mnist_writers,
         "6860a841a7cdb738c82f468afc8212daa0ceb88d08cfbc6c9489295f1dea7a7e",
     ),
-    "har": Original(
-        {"har.zip": _UCI_HAR},
-        har,
-        None,
-    ),
+    "har": Original({"har.zip": _UCI_HAR}, har, None),
 }

@@ -88,11 +88,7 @@ class PublicBounds:
 
     @classmethod
     def from_arrays(
-        cls,
-        names: Sequence[str],
-        low: Iterable[float],
-        high: Iterable[float],
-        target: tuple[float, float] | None = None,
+        cls, names: Sequence[str], low: Iterable[float], high: Iterable[float], target: tuple[float, float] | None = None
     ) -> PublicBounds:
         """Ranges given as arrays in the order of `names`."""
         pairs = list(zip(low, high, strict=True))

@@ -73,12 +73,7 @@ def load_rows(
 
 
 def _for_every_task(
-    source: Any,
-    names: tuple[str, ...],
-    bounds: PublicBounds | None,
-    missing: str,
-    bad_rows: str,
-    tasks: Sequence[str],
+    source: Any, names: tuple[str, ...], bounds: PublicBounds | None, missing: str, bad_rows: str, tasks: Sequence[str]
 ) -> Rows:
     table = None
     if isinstance(source, (str, Path)):

@@ -223,13 +223,7 @@ def hospitals_readmission(
 
 
 def _linear(
-    rng: np.random.Generator,
-    W: np.ndarray,
-    n_train: int,
-    n_test: int | None,
-    noise: float,
-    *,
-    unit_rows: bool = True,
+    rng: np.random.Generator, W: np.ndarray, n_train: int, n_test: int | None, noise: float, *, unit_rows: bool = True
 ) -> SyntheticData:
     """y = x'w + noise for rows of standard normals, scaled to unit norm.
 

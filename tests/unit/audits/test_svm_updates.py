@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from taskveil.audits.svm_updates import (
-    area_under_curve,
-    membership,
-    recovered_direction,
-    row_recovery,
-    watched_updates,
-)
+from taskveil.audits.svm_updates import area_under_curve, membership, recovered_direction, row_recovery, watched_updates
 from taskveil.methods.svm.method import Svm
 from taskveil.privacy.plan import Budget
 from taskveil.tasks.block import TaskBlock

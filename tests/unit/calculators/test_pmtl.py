@@ -50,15 +50,7 @@ def test_theorem_1_with_cohorts_is_an_order_with_its_condition():
 
 def test_theorem_3_by_hand():
     v = pmtl.theorem(
-        3,
-        n_tasks=100,
-        n_parameters=10,
-        n_rounds=20,
-        noise=0.1,
-        smoothness=2.0,
-        regularisation=0.5,
-        cohort=50,
-        local_steps=4,
+        3, n_tasks=100, n_parameters=10, n_rounds=20, noise=0.1, smoothness=2.0, regularisation=0.5, cohort=50, local_steps=4
     ).values
     curved = 2 + 0.5 + 0.5 / 0.25
     assert v["step"] == pytest.approx(1 / (0.5 * 2 + (0.5 + 4) * 0.5))
@@ -79,14 +71,7 @@ def test_theorem_5_is_the_recursion_it_is_proved_by():
     for t in range(T):
         gap = gap / 2 + (F if (t + 1) % E == 0 else 0)
     v = pmtl.theorem(
-        5,
-        n_parameters=d,
-        n_rounds=T,
-        noise=sigma,
-        regularisation=lam,
-        local_steps=E,
-        start_gap=9.0,
-        loss_bound=B,
+        5, n_parameters=d, n_rounds=T, noise=sigma, regularisation=lam, local_steps=E, start_gap=9.0, loss_bound=B
     ).values
     assert gap <= v["gap_order"] * (1 + 1e-9)
     assert v["neighbourhood_term"] == pytest.approx(F / (1 - 0.125))

@@ -237,7 +237,7 @@ class PrivateClassifier(OneTask, tv.TaskClassifier):
 
 
 EXCEPTIONS = {  # of private runs, and why; docs/scikit-learn.md lists them
-    "check_all_zero_sample_weights_error": "a task whose rows weigh nothing falls silent: an error would tell others of its rows",
+    "check_all_zero_sample_weights_error": "a task whose rows weigh nothing falls silent: an error would tell others of its rows"
 }
 
 

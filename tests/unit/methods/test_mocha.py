@@ -15,10 +15,7 @@ from taskveil.methods.svm.method import Svm
 
 def test_the_fixed_relationship_has_the_optimum_of_the_svm():
     block = related_block(n_tasks=4)
-    ours, theirs = (
-        run(Svm(tol=1e-9), block).models,
-        run(Mocha(relationship="mean", rounds=2000, tol=1e-6), block).models,
-    )
+    ours, theirs = (run(Svm(tol=1e-9), block).models, run(Mocha(relationship="mean", rounds=2000, tol=1e-6), block).models)
     np.testing.assert_allclose(theirs.coef, ours.coef, atol=1e-2)
 
 
@@ -57,8 +54,7 @@ def test_a_slow_node_does_less_work_and_nobody_is_dropped():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"relationship": "none"}, {"update_every": 0}, {"local_passes": 0}, {"C2": 0.0}, {"rounds": 0}],
+    "options", [{"relationship": "none"}, {"update_every": 0}, {"local_passes": 0}, {"C2": 0.0}, {"rounds": 0}]
 )
 def test_options_that_make_no_sense_are_refused(options):
     block = related_block(n_tasks=3)

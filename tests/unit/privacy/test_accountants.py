@@ -8,11 +8,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld, rdp
-from tests.support.privacy_reference import (
-    composition_bound_by_hand,
-    optimal_pure_delta,
-    optimal_pure_epsilon,
-)
+from tests.support.privacy_reference import composition_bound_by_hand, optimal_pure_delta, optimal_pure_epsilon
 
 from taskveil.errors import OptionError, UnknownName
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon, candidates

@@ -59,14 +59,7 @@ def test_a_certificate_has_exactly_the_fields_of_the_design():
 
 def test_a_statement_is_a_whole_sentence():
     text = str(certificate())
-    for word in (
-        "All data of one task",
-        "replaced by any other",
-        "all other tasks",
-        "epsilon = 1",
-        "delta = 0.0001",
-        "gaussian",
-    ):
+    for word in ("All data of one task", "replaced by any other", "all other tasks", "epsilon = 1", "delta = 0.0001", "gaussian"):
         assert word in text
 
 

@@ -100,8 +100,5 @@ def test_units_and_aggregations_are_checked():
     with pytest.raises(OptionError):
         make_plan([Request("s", 1, OuterSum(3, 1.0))], Budget(1.0, 1e-5, mechanism="model-laplace"))
     with pytest.raises(OptionError):
-        make_plan(
-            [Request("s", 1, OuterSum(3, 1.0))],
-            Budget(1.0, 1e-5, mechanism="gaussian", aggregation="local-model"),
-        )
+        make_plan([Request("s", 1, OuterSum(3, 1.0))], Budget(1.0, 1e-5, mechanism="gaussian", aggregation="local-model"))
     assert not ModelLaplace.accepts(RowSum((3,), 1.0))

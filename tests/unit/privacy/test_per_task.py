@@ -93,11 +93,7 @@ def test_rounding_is_counted_in_full_for_small_shares():
         assert epsilon * (1 - 1e-4) < plan.certified(share=share)[0] <= epsilon
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"tasks": 3}, {"share": 0.9}, {"share": None, "tasks": None}, {"epsilon": 0.4}],
-    ids=str,
-)
+@pytest.mark.parametrize("change", [{"tasks": 3}, {"share": 0.9}, {"share": None, "tasks": None}, {"epsilon": 0.4}], ids=str)
 def test_a_changed_statement_about_a_budget_is_found(change):
     certificate = build_certificate("sum", plan_of(), EXACT)
     first, *others = certificate.statements

@@ -227,12 +227,7 @@ def test_a_plan_without_releases_costs_nothing():
 
 
 def test_a_search_ends_on_the_feasible_side_even_for_awkward_functions():
-    for f in (
-        lambda c: c**3,
-        lambda c: math.exp(c) - 1,
-        lambda c: 0.0 if c < 0.5 else c,
-        lambda c: c if c < 2 else math.inf,
-    ):
+    for f in (lambda c: c**3, lambda c: math.exp(c) - 1, lambda c: 0.0 if c < 0.5 else c, lambda c: c if c < 2 else math.inf):
         c = largest_feasible(f, 1.0, 1e-6, tolerance=1e-9)
         assert f(c) <= 1.0 < f(c * 1.001)
 

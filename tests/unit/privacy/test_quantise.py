@@ -17,13 +17,7 @@ def within(vector: np.ndarray, norm: float = 1.0) -> np.ndarray:
 
 
 @settings(max_examples=80, deadline=None)
-@given(
-    vectors,
-    st.sampled_from(["norm", "error"]),
-    st.booleans(),
-    st.integers(0, 12),
-    st.binary(min_size=32, max_size=32),
-)
+@given(vectors, st.sampled_from(["norm", "error"]), st.booleans(), st.integers(0, 12), st.binary(min_size=32, max_size=32))
 def test_the_rounding_condition_holds_for_every_vector_and_every_draw(values, condition, rotate, bits, key):
     vector = within(np.array(values))
     grid = Grid(vector.size, 1.0, 2.0**-bits, condition, rotate)
@@ -65,13 +59,7 @@ def test_rounding_is_unbiased():
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    st.integers(2, 12),
-    st.integers(2, 10),
-    st.booleans(),
-    st.binary(min_size=32, max_size=32),
-    st.integers(0, 10**6),
-)
+@given(st.integers(2, 12), st.integers(2, 10), st.booleans(), st.binary(min_size=32, max_size=32), st.integers(0, 10**6))
 def test_neighbouring_outer_products_never_move_the_integers_further_than_the_sensitivity(side, bits, rotate, key, seed):
     rng, stream = np.random.default_rng(seed), KeyStream(key)
     a, b = (within(rng.normal(size=side) * 10.0 ** rng.integers(-3, 3)) for _ in range(2))

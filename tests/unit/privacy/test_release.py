@@ -65,14 +65,7 @@ def test_seeded_local_noise_belongs_to_the_task_not_to_its_place():
     plan = plan_for(aggregation="local")
     planned = plan.releases[0]
     value = [
-        release(
-            planned,
-            VECTOR.clip(np.zeros((2, 3))),
-            open_account(plan),
-            insecure_seeded_noise(0),
-            "local",
-            names,
-        ).value
+        release(planned, VECTOR.clip(np.zeros((2, 3))), open_account(plan), insecure_seeded_noise(0), "local", names).value
         for names in (["a", "b"], ["b", "a"])
     ]
     np.testing.assert_allclose(*value, atol=1e-12)
@@ -171,11 +164,7 @@ def added(mechanism, contribution, total):
     return mechanism.add(contribution, np.full(contribution.total_shape, total), insecure_seeded_noise(3).at(1, "S"))
 
 
-SNAPPING = [
-    (Gaussian(1.3), VectorSum((50,), 1.0)),
-    (MatrixGaussian(1.3), OuterSum(7, 1.0)),
-    (Laplace(1.3), DiagonalSum(50, 1.0)),
-]
+SNAPPING = [(Gaussian(1.3), VectorSum((50,), 1.0)), (MatrixGaussian(1.3), OuterSum(7, 1.0)), (Laplace(1.3), DiagonalSum(50, 1.0))]
 
 
 @pytest.mark.parametrize(("mechanism", "contribution"), SNAPPING)

@@ -159,20 +159,12 @@ def test_a_certificate_that_claims_more_colluders_or_less_noise_does_not_verify(
 def test_what_cannot_be_shared_is_refused():
     figures = SecureOptions.for_tasks(12)
     request = Request("sum", 1, OuterSum(5, 1.0))
-    for changes in (
-        {"mechanism": "two-sided-wishart"},
-        {"delta": 0.0},
-        {"variant": "paper"},
-        {"secure": None},
-    ):
+    for changes in ({"mechanism": "two-sided-wishart"}, {"delta": 0.0}, {"variant": "paper"}, {"secure": None}):
         options = {"delta": 1e-5, "aggregation": "secure", "secure": figures, "epsilon": 1.0} | changes
         with pytest.raises(OptionError):
             make_plan([request], Budget(**options))
     with pytest.raises(OptionError, match="not a sum"):
-        make_plan(
-            [Request("gram", 1, TaskGram(12, 5, 1.0))],
-            Budget(1.0, 1e-5, aggregation="secure", secure=figures),
-        )
+        make_plan([Request("gram", 1, TaskGram(12, 5, 1.0))], Budget(1.0, 1e-5, aggregation="secure", secure=figures))
     with pytest.raises(OptionError, match="delta is too small"):
         make_plan([request], Budget(1.0, 1e-12, aggregation="secure", secure=figures))
 

@@ -195,14 +195,7 @@ def test_an_unknown_owner_is_refused_without_listing_names(fitted):
 
 
 def comparison() -> dict:
-    said = {
-        "unit": "task",
-        "neighbours": "replace-one",
-        "observer": "other-tasks",
-        "epsilon": 1.0,
-        "delta": 1e-5,
-        "holds": True,
-    }
+    said = {"unit": "task", "neighbours": "replace-one", "observer": "other-tasks", "epsilon": 1.0, "delta": 1e-5, "holds": True}
     rows = [
         {"method": "local", "epsilon": None, "mean": 0.8, "std": 0.03, "statements": []},
         {"method": "mean", "epsilon": 0.5, "mean": 0.7, "std": 0.02, "statements": [said]},

@@ -16,8 +16,7 @@ from taskveil.runtime import wire
 from taskveil.runtime.wire import Packet, WireError
 
 ARRAYS = hnp.arrays(
-    st.sampled_from([np.float64, np.float32, np.int64, np.bool_]),
-    hnp.array_shapes(min_dims=0, max_dims=4, max_side=3),
+    st.sampled_from([np.float64, np.float32, np.int64, np.bool_]), hnp.array_shapes(min_dims=0, max_dims=4, max_side=3)
 )
 
 

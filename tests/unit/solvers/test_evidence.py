@@ -7,14 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from taskveil.solvers import evidence
-from taskveil.solvers.evidence import (
-    LOG_PRIOR,
-    SIGNAL_TO_NOISE,
-    averaged_models,
-    log_evidence,
-    residual_models,
-    target_scales,
-)
+from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_models, log_evidence, residual_models, target_scales
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
 

@@ -82,11 +82,7 @@ def test_two_parts_with_a_squared_frobenius_reach_the_optimum_of_the_joint_quadr
     """P + Q with Remark 4's |Q|_F^2: the solver's own gap, and no better point nearby."""
     block = blocks("squared")
     sol = pg.minimise(
-        block,
-        LOSSES.get("squared"),
-        named([("trace_norm", 0.5), ("squared_frobenius", 0.2)]),
-        tol=1e-8,
-        rounds=20_000,
+        block, LOSSES.get("squared"), named([("trace_norm", 0.5), ("squared_frobenius", 0.2)]), tol=1e-8, rounds=20_000
     )
     assert 0.0 <= sol.gap <= 1e-8 * sol.objective
 

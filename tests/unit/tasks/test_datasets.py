@@ -27,13 +27,7 @@ def test_a_built_in_data_set_has_its_published_counts(name):
     need(name)
     tasks = load_tasks(name)
     m, n, d, kind, classes = COUNTS[name]
-    assert (tasks.n_tasks, tasks.n_rows, tasks.n_features, tasks.kind, tasks.n_classes) == (
-        m,
-        n,
-        d,
-        kind,
-        classes,
-    )
+    assert (tasks.n_tasks, tasks.n_rows, tasks.n_features, tasks.kind, tasks.n_classes) == (m, n, d, kind, classes)
     low, high = tasks.bounds.arrays(tasks.feature_names)
     assert (tasks.X >= low).all() and (tasks.X <= high).all()
     assert verify(name)

@@ -32,58 +32,26 @@ def huge():
 
 
 CASES = {
-    "no such column": (
-        lambda: load_tasks(frame(), task="sita", target="days"),
-        DataError,
-        "Did you mean 'site'",
-    ),
-    "no such target": (
-        lambda: load_tasks(frame(), task="site", target="zzz"),
-        DataError,
-        "Columns: site, x, days",
-    ),
+    "no such column": (lambda: load_tasks(frame(), task="sita", target="days"), DataError, "Did you mean 'site'"),
+    "no such target": (lambda: load_tasks(frame(), task="site", target="zzz"), DataError, "Columns: site, x, days"),
     "which task": (lambda: load_tasks(frame(), target="days"), OptionError, "which column is the task"),
     "which target": (lambda: load_tasks(frame(), task="site"), OptionError, "which column is the target"),
     "cells of objects": (lambda: long(frame(x=[{}] * 4)), DataError, "neither numbers nor text"),
     "target is feature": (lambda: long(frame(), features=["x", "days"]), OptionError, "'days' cannot be a feature"),
     "task is feature": (lambda: long(frame(), features=["site"]), OptionError, "'site' cannot be a feature"),
-    "task is target": (
-        lambda: load_tasks(frame(), task="x", target="x"),
-        OptionError,
-        "both the task and the target",
-    ),
+    "task is target": (lambda: load_tasks(frame(), task="x", target="x"), OptionError, "both the task and the target"),
     "no rows": (lambda: long(frame().iloc[:0]), DataError, "no rows"),
     "no features": (lambda: long(frame()[["site", "days"]]), DataError, "no feature columns"),
-    "two names": (
-        lambda: long(frame().set_axis(["site", "days", "days"], axis=1)),
-        DataError,
-        "two columns called 'days'",
-    ),
+    "two names": (lambda: long(frame().set_axis(["site", "days", "days"], axis=1)), DataError, "two columns called 'days'"),
     "feature twice": (lambda: long(frame(), features=["x", "x"]), DataError, "named twice"),
     "features as text": (lambda: long(frame(), features="x"), OptionError, "list of column names"),
-    "missing": (
-        lambda: long(frame(x=[1, np.nan, 3, 4])),
-        DataError,
-        "missing or infinite values in column 'x'.*impute-own",
-    ),
+    "missing": (lambda: long(frame(x=[1, np.nan, 3, 4])), DataError, "missing or infinite values in column 'x'.*impute-own"),
     "missing option": (lambda: long(frame(), missing="guess"), OptionError, "missing must be one of error"),
-    "missing target": (
-        lambda: long(frame(days=[1.5, np.nan, 3, 4])),
-        DataError,
-        "target column 'days' has missing",
-    ),
+    "missing target": (lambda: long(frame(days=[1.5, np.nan, 3, 4])), DataError, "target column 'days' has missing"),
     "empty target": (lambda: long(frame(days=[None] * 4)), DataError, "target column 'days' is empty"),
     "empty column": (lambda: long(frame(z=[None] * 4)), DataError, "column 'z' is empty"),
-    "all dropped": (
-        lambda: long(frame(x=[np.nan] * 4), missing="drop"),
-        DataError,
-        "every row has a missing value",
-    ),
-    "no range": (
-        lambda: long(frame(x=[1, None, 3, 4]), missing="impute-bounds"),
-        DataError,
-        "declared range for column 'x'",
-    ),
+    "all dropped": (lambda: long(frame(x=[np.nan] * 4), missing="drop"), DataError, "every row has a missing value"),
+    "no range": (lambda: long(frame(x=[1, None, 3, 4]), missing="impute-bounds"), DataError, "declared range for column 'x'"),
     "decimal commas": (
         lambda: load_tasks(
             pd.DataFrame({"site": ["a", "b"] * 60, "x": [f"{i},5" for i in range(120)], "days": np.arange(120) / 7}),
@@ -109,11 +77,7 @@ CASES = {
         DataError,
         "target 'd' holds dates",
     ),
-    "text target": (
-        lambda: long(frame(days=list("abcd")), kind="regression"),
-        DataError,
-        "'days' holds text",
-    ),
+    "text target": (lambda: long(frame(days=list("abcd")), kind="regression"), DataError, "'days' holds text"),
     "bad kind": (lambda: long(frame(), kind="ranking"), DataError, "kind must be one of"),
     "lengths": (lambda: arrays(y=[1.0, 2.0]), DataError, "y has 2 values for 4 rows"),
     "task lengths": (lambda: arrays(task=[1, 2]), DataError, "task has 2 values for 4 rows"),
@@ -121,11 +85,7 @@ CASES = {
     "text X": (lambda: arrays(np.array([["a"]] * 4)), DataError, "pass a DataFrame"),
     "no columns": (lambda: arrays(np.zeros((4, 0))), DataError, "no feature columns"),
     "two targets": (lambda: arrays(y=np.zeros((4, 2))), DataError, "one target per row"),
-    "missing label": (
-        lambda: arrays(y=np.array(["a", None, "b", "a"], dtype=object)),
-        DataError,
-        "missing labels",
-    ),
+    "missing label": (lambda: arrays(y=np.array(["a", None, "b", "a"], dtype=object)), DataError, "missing labels"),
     "task matrix": (lambda: arrays(task=np.zeros((4, 2))), DataError, "one value per row"),
     "empty dict": (lambda: load_tasks({}), DataError, "dict of tasks is empty"),
     "odd dict": (lambda: load_tasks({"a": 3}), DataError, "task 'a': expected a pair"),
@@ -135,45 +95,21 @@ CASES = {
         DataError,
         "same number of features",
     ),
-    "dict columns": (
-        lambda: load_tasks({k: (pd.DataFrame({k: [1.0]}), [1.5]) for k in "ab"}),
-        DataError,
-        "different columns",
-    ),
+    "dict columns": (lambda: load_tasks({k: (pd.DataFrame({k: [1.0]}), [1.5]) for k in "ab"}), DataError, "different columns"),
     "odd source": (lambda: load_tasks(3), DataError, "cannot load tasks from a int"),
     "unknown name": (lambda: load_tasks("shcool"), UnknownName, "neither a file nor a data set.*school"),
     "unknown synthetic": (lambda: load_tasks("synthetic:high-rank"), UnknownName, "expected one of"),
     "synthetic option": (lambda: load_tasks("synthetic:low-rank?tasks=3"), OptionError, "known: n_tasks"),
     "synthetic syntax": (lambda: load_tasks("synthetic:low-rank?n_tasks"), OptionError, "name=value"),
-    "relation": (
-        lambda: load_tasks("synthetic:tiny?relation=odd"),
-        OptionError,
-        "related, unrelated or noise",
-    ),
-    "positive of numbers": (
-        lambda: long(frame(), positive="a", kind="regression"),
-        OptionError,
-        "needs a classification target",
-    ),
+    "relation": (lambda: load_tasks("synthetic:tiny?relation=odd"), OptionError, "related, unrelated or noise"),
+    "positive of numbers": (lambda: long(frame(), positive="a", kind="regression"), OptionError, "needs a classification target"),
     "positive unknown": (lambda: long(frame(days=list("abab")), positive="z"), UnknownName, "labels: a, b"),
-    "kind of built-in": (
-        lambda: load_tasks("synthetic:tiny", kind="classification"),
-        OptionError,
-        "is regression",
-    ),
-    "feature of built-in": (
-        lambda: load_tasks("synthetic:tiny", features=["age"]),
-        DataError,
-        "no feature 'age'",
-    ),
+    "kind of built-in": (lambda: load_tasks("synthetic:tiny", kind="classification"), OptionError, "is regression"),
+    "feature of built-in": (lambda: load_tasks("synthetic:tiny", features=["age"]), DataError, "no feature 'age'"),
     "no targets": (lambda: load_tasks(frame(), targets=[]), OptionError, "at least one column"),
     "same targets": (lambda: load_tasks(frame(), targets=["x", "x"]), OptionError, "each once"),
     "mixed targets": (lambda: load_tasks(frame(), targets=["x", "site"]), DataError, "mix numbers and text"),
-    "empty wide target": (
-        lambda: load_tasks(frame(q=[np.nan] * 4), targets=["days", "q"]),
-        DataError,
-        "'q' is empty",
-    ),
+    "empty wide target": (lambda: load_tasks(frame(q=[np.nan] * 4), targets=["days", "q"]), DataError, "'q' is empty"),
     "split fraction": (lambda: split_rows(long(frame()), 1.0, 0), OptionError, "between 0 and 1"),
     "split group": (lambda: split_rows(long(frame()), 0.5, 0, group="run"), DataError, "no column 'run'"),
     "group length": (lambda: split_rows(long(frame()), 0.5, 0, group=np.zeros(3)), DataError, "one per row"),
@@ -191,11 +127,7 @@ CASES = {
         DataError,
         "do not fit together",
     ),
-    "task names": (
-        lambda: TaskSet.from_arrays(np.zeros((1, 1)), [1.5], [3], task_names=["a"]),
-        DataError,
-        "between 0 and 0",
-    ),
+    "task names": (lambda: TaskSet.from_arrays(np.zeros((1, 1)), [1.5], [3], task_names=["a"]), DataError, "between 0 and 0"),
     "same task name": (
         lambda: TaskSet.from_arrays(np.zeros((2, 1)), [1.5, 2], [0, 1], task_names=["a", "a"]),
         DataError,
@@ -211,16 +143,8 @@ CASES = {
         DataError,
         "one name per column",
     ),
-    "rows without a column": (
-        lambda: load_rows(frame(), ["x", "z"], task="site"),
-        DataError,
-        "no column 'z'",
-    ),
-    "rows with text": (
-        lambda: load_rows(frame(x=list("abcd")), ["x"], task="site"),
-        DataError,
-        "trained on numbers",
-    ),
+    "rows without a column": (lambda: load_rows(frame(), ["x", "z"], task="site"), DataError, "no column 'z'"),
+    "rows with text": (lambda: load_rows(frame(x=list("abcd")), ["x"], task="site"), DataError, "trained on numbers"),
     "bounds keys": (lambda: PublicBounds.from_dict({"feature": {}}), DataError, "unknown entries 'feature'"),
     "bounds order": (lambda: PublicBounds({"a": (2, 1)}), DataError, "low < high"),
     "bounds nan": (lambda: PublicBounds({"a": (np.nan, 1)}), DataError, "two numbers"),
@@ -229,21 +153,9 @@ CASES = {
     "bounds levels": (lambda: PublicBounds(levels={"a": ["x", "x"]}), DataError, "without repeats"),
     "bounds levels text": (lambda: PublicBounds(levels={"a": "xy"}), DataError, "must be a list"),
     "bounds map": (lambda: PublicBounds.from_dict({"features": [1]}), DataError, "must map column names"),
-    "bounds file": (
-        lambda: PublicBounds.from_file("/nowhere/b.json"),
-        DataError,
-        "cannot read the bounds file",
-    ),
-    "bounds cover": (
-        lambda: PublicBounds({"a": (0, 1)}).arrays(["a", "b"]),
-        DataError,
-        "no declared range for column 'b'",
-    ),
-    "bounds arrays": (
-        lambda: PublicBounds.from_arrays(["a"], [0, 0], [1, 1]),
-        DataError,
-        "one range per feature",
-    ),
+    "bounds file": (lambda: PublicBounds.from_file("/nowhere/b.json"), DataError, "cannot read the bounds file"),
+    "bounds cover": (lambda: PublicBounds({"a": (0, 1)}).arrays(["a", "b"]), DataError, "no declared range for column 'b'"),
+    "bounds arrays": (lambda: PublicBounds.from_arrays(["a"], [0, 0], [1, 1]), DataError, "one range per feature"),
 }
 
 
@@ -269,14 +181,8 @@ FILES = {
     "blank": (b"\n\n", "is empty"),
     "header only": (b"site,x,days\n", "no usable rows"),
     "wrong fields": ("site,x,days\n" + GOOD + "a,1\n", "line 42 has 2 fields instead of 3"),
-    "text in numbers": (
-        "site,x,days\n" + GOOD + "a,8675309x,3.5\n",
-        "line 42 has text in the numeric column 'x'",
-    ),
-    "text in target": (
-        "site,x,days\n" + GOOD + "a,1,none yet\n",
-        "line 42 has text in the numeric column 'days'",
-    ),
+    "text in numbers": ("site,x,days\n" + GOOD + "a,8675309x,3.5\n", "line 42 has text in the numeric column 'x'"),
+    "text in target": ("site,x,days\n" + GOOD + "a,1,none yet\n", "line 42 has text in the numeric column 'days'"),
     "two faults": (
         "site,x,days\n" + GOOD + "a,1\n" + "b,oops,2.5\n",
         "line 42 has 2 fields instead of 3; line 43 has text in the numeric column 'x'",
@@ -333,14 +239,8 @@ def test_an_npz_is_never_unpickled(tmp_path):
     [
         ({"X": np.zeros((2, 1))}, "lacks the array 'y', 'task'"),
         ({"X": np.zeros(2), "y": np.zeros(2), "task": np.zeros(2)}, "rows x features"),
-        (
-            {"X": np.zeros((2, 1)), "y": [1.5, 2], "task": [0, 5], "task_names": ["a"]},
-            "whole numbers from 0 to 0",
-        ),
-        (
-            {"X": np.zeros((2, 2)), "y": [1.5, 2], "task": [0, 1], "feature_names": ["a"]},
-            "one name per column",
-        ),
+        ({"X": np.zeros((2, 1)), "y": [1.5, 2], "task": [0, 5], "task_names": ["a"]}, "whole numbers from 0 to 0"),
+        ({"X": np.zeros((2, 2)), "y": [1.5, 2], "task": [0, 1], "feature_names": ["a"]}, "one name per column"),
         ({"X": np.zeros((2, 1)), "y": [1.5], "task": [0, 1]}, "y has 1 values for 2 rows"),
     ],
 )

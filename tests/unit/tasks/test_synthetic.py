@@ -54,10 +54,7 @@ def test_every_seed_is_a_fresh_draw_and_the_same_seed_the_same():
 
 
 def test_options_follow_the_name_or_are_given():
-    assert parse_name("synthetic:low-rank?n_tasks=40,noise=0.5") == (
-        "low-rank",
-        {"n_tasks": 40, "noise": 0.5},
-    )
+    assert parse_name("synthetic:low-rank?n_tasks=40,noise=0.5") == ("low-rank", {"n_tasks": 40, "noise": 0.5})
     assert get_synthetic("synthetic:low-rank?n_tasks=40", seed=0).train.n_tasks == 40
     assert get_synthetic("group-sparse", seed=0, n_features=12, n_active=2).weights[:, 2:].any() == 0
 

@@ -64,12 +64,7 @@ class LedgerAccount:
 
 
 def open_account(
-    ledger: Any,
-    account: str | None,
-    plan: Plan,
-    observer: str = "other-tasks",
-    run: str | None = None,
-    also: Sequence[str] = (),
+    ledger: Any, account: str | None, plan: Plan, observer: str = "other-tasks", run: str | None = None, also: Sequence[str] = ()
 ) -> LedgerAccount:
     """The account of a run with this plan. `ledger` is a URL or an open Book.
 

@@ -36,12 +36,7 @@ class SecureClient:
     """One site's part in one round. `roster` maps every enrolled site to its public signing key."""
 
     def __init__(
-        self,
-        index: int,
-        settings: SecureSettings,
-        identity: keys.Signer,
-        roster: Mapping[int, bytes],
-        integers: np.ndarray,
+        self, index: int, settings: SecureSettings, identity: keys.Signer, roster: Mapping[int, bytes], integers: np.ndarray
     ) -> None:
         if integers.shape != (settings.length,) or integers.dtype.kind not in "iu":
             raise SecureSumRefused("expected a vector of integers of the agreed length")
@@ -107,14 +102,7 @@ class SecureClient:
         of_keys, of_seeds, of_checks = (tuple(column) for column in zip(*digests))
         challenge = agreement.challenge(self._round, self.index, of_keys, of_seeds, of_checks)
         return messages.SealedShares(
-            self._round,
-            self.index,
-            holders[1:],
-            tuple(sealed),
-            of_keys,
-            of_seeds,
-            of_checks,
-            dealing.prove(dealt, challenge),
+            self._round, self.index, holders[1:], tuple(sealed), of_keys, of_seeds, of_checks, dealing.prove(dealt, challenge)
         )
 
     def _mask(self, deliveries: messages.Deliveries) -> messages.MaskedInput:

@@ -17,10 +17,7 @@ Drops = Callable[[int, int], bool]  # (step, site) -> True when the site does no
 
 
 def secure_total(
-    inputs: np.ndarray,
-    settings: SecureSettings,
-    identities: Sequence[Identity] | None = None,
-    drops: Drops | None = None,
+    inputs: np.ndarray, settings: SecureSettings, identities: Sequence[Identity] | None = None, drops: Drops | None = None
 ) -> tuple[np.ndarray, tuple[int, ...]]:
     """Total of the rows of `inputs` (sites, length) as signed integers, and the sites that are in it."""
     people = [Identity() for _ in range(settings.n_sites)] if identities is None else identities

@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from tests.support.secure_runs import parties
 
 from taskveil.errors import SecureSumRefused
-from taskveil.runtime.secure import (
-    Identity,
-    SecureClient,
-    SecureServer,
-    SecureSettings,
-    secure_total,
-)
+from taskveil.runtime.secure import Identity, SecureClient, SecureServer, SecureSettings, secure_total
 from taskveil.runtime.secure.run import carry
 
 STEPS = 5

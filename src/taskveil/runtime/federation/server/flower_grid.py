@@ -65,11 +65,7 @@ class GridCarrier:
     def _push(self, sent: Sent) -> None:
         self._round += 1
         message = Message(
-            content(sent.data),
-            dst_node_id=self.nodes[sent.site],
-            message_type="train",
-            group_id=str(self._round),
-            ttl=self.ttl,
+            content(sent.data), dst_node_id=self.nodes[sent.site], message_type="train", group_id=str(self._round), ttl=self.ttl
         )
         (message_id,) = self.grid.push_messages([message])
         if message_id:
@@ -136,12 +132,7 @@ class ThreadGrid(Grid):
         return None
 
     def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
         return Message(content, dst_node_id=dst_node_id, message_type=message_type, group_id=group_id, ttl=ttl)
 

@@ -32,11 +32,7 @@ log = logging.getLogger("taskveil.federation")
 
 
 def secure_round(
-    driver: Driver,
-    billboard: Billboard,
-    number: int,
-    releases: list[PlannedRelease],
-    active: np.ndarray | None,
+    driver: Driver, billboard: Billboard, number: int, releases: list[PlannedRelease], active: np.ndarray | None
 ) -> tuple[dict[str, np.ndarray], tuple[int, ...]]:
     """The noisy totals of one round and the sites that are in them.
 

@@ -178,16 +178,7 @@ def _training(federation: Federation) -> bool:
 def _start_run(federation: Federation, say: Say) -> None:
     try:
         folder = json.dumps(str(federation.folder))
-        flwr(
-            federation,
-            "run",
-            str(federation.folder / "app"),
-            "here",
-            "-c",
-            f"folder={folder}",
-            "--format",
-            "json",
-        )
+        flwr(federation, "run", str(federation.folder / "app"), "here", "-c", f"folder={folder}", "--format", "json")
         say("run started; waiting for sites")
     except EnvironmentMissing as error:
         say(f"{error}; trying again")

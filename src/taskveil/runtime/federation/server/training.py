@@ -160,13 +160,7 @@ class ProgressStore:
         if about["digest"] != self.digest:
             return None  # the files of another plan, which `serve` refuses before it comes to this
         boards = [
-            Billboard(
-                b["round"],
-                _part(arrays, f"board{i}/"),
-                frozenset(b["per_task"]),
-                arrays.get(f"accepted{i}"),
-                b["done"],
-            )
+            Billboard(b["round"], _part(arrays, f"board{i}/"), frozenset(b["per_task"]), arrays.get(f"accepted{i}"), b["done"])
             for i, b in enumerate(about["boards"])
         ]
         planned = {p.id: p for p in self.plan.releases}

@@ -91,10 +91,7 @@ def _agreement(plan: Plan, federation: Federation, messages: int, limit: float |
 def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
     """The site's rows, with exactly the federation's columns, in the federation's order of tasks."""
     member = federation.member(file.name)
-    columns: dict[str, Any] = {
-        "task": file.data.get("task"),
-        "target": file.data.get("target", federation.data.get("target")),
-    }
+    columns: dict[str, Any] = {"task": file.data.get("task"), "target": file.data.get("target", federation.data.get("target"))}
     if set(columns.values()) & set(federation.data["features"]):
         raise DataError(f"{file.path.name}: [data]: neither task nor target may be one of the federation's features")
     tasks = load_tasks(
