@@ -90,5 +90,5 @@ def picture(a: dict[str, Any]) -> str:
         f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" class="ground"/>'
         f'<path d="{"".join(steps)}" class="spent"/>'
         "</svg>"
-        f'<p class="small">Steps: what was spent, {values[-1]:.4g} after {entries} entries. Dashed: the limit, {a["limit"]:g}.</p>'
+        f'<p class="small">Steps: what was spent, {values[-1]:.4g} after {entries} entries. Dashed: limit, {a["limit"]:g}.</p>'
     )

@@ -95,7 +95,7 @@ def test_errors_by_size_are_in_the_units_of_the_target():
     typical = {"typical_error_alone": 30.0, "typical_error_shared": 20.0}
     (chart,) = sizes(Run(gain={n: {**task, **typical} for n in "ab"}, gain_metric="mean squared error (scaled target)"))
     assert chart.traces[0]["y"] == [30.0] and chart.layout["yaxis"]["title"]["text"] == "typical error in the target's units"
-    (chart,) = sizes(Run(gain={n: task for n in "ab"}, gain_metric="log loss"))
+    (chart,) = sizes(Run(gain=dict.fromkeys("ab", task), gain_metric="log loss"))
     assert chart.traces[0]["y"] == [1.0] and chart.layout["yaxis"]["title"]["text"] == "log loss"
 
 
