@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["adapt", "public_model"]
 
 NO_LEVEL = (
-    ". No level is public: predictions lie around the middle of the declared range. Trust how rows differ, not where they lie, or "
-    "train a model for the task, at no cost, with adapt(X, y) (`taskveil adapt`)"
+    ". No level is public: predictions lie around the middle of the declared range. Trust how rows differ, not where they lie, "
+    "or train a model for the task, at no cost, with adapt(X, y) (`taskveil adapt`)"
 )
 
 
