@@ -79,7 +79,7 @@ def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | Non
         rows=tuple(int(n) for n in tasks.sizes) if rules.unit == "record" else None,
         facts=facts,
     )
-    warnings = {name: (NO_TARGET.format(rows=n),) for name, n in tasks.unlabelled.items()}
+    warnings: dict[str, tuple[str, ...]] = {name: (NO_TARGET.format(rows=n),) for name, n in tasks.unlabelled.items()}
     warnings |= {name: (*warnings.get(name, ()), SET_ASIDE) for name in tasks.set_aside}
     return Prepared(public, OwnPart(scaling.apply(tasks, reuse=reuse), scaling, warnings))
 
