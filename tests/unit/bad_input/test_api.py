@@ -99,7 +99,7 @@ CALLS = {
     "fewer targets than rows": lambda: tv.TaskRegressor().fit(X, Y[:-1], task=TASK),
     "no target": lambda: tv.TaskRegressor().fit(X, None, task=TASK),
     "two targets": lambda: tv.TaskRegressor().fit(X, np.c_[Y, Y], task=TASK),
-    "a target of NaN": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, math.nan), task=TASK),
+    "targets of NaN": lambda: tv.TaskRegressor(epsilon=None).fit(X, np.full(len(X), math.nan), task=TASK),
     "a target of infinity": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, math.inf), task=TASK),
     "a huge target": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, 1e200), task=TASK),
     "a target in words": lambda: tv.TaskRegressor().fit(X, replaced(Y, "much"), task=TASK),

@@ -145,9 +145,10 @@ def test_the_certificate_says_whose_statistics_scaled_the_target(visits):
     assert "features and target are scaled by declared public ranges" in whole
 
 
-@pytest.mark.parametrize("value", [1e151, 1e300, np.inf, np.nan])
-@pytest.mark.parametrize("column", ["age", "days"])
-def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, value, column):
+@pytest.mark.parametrize(
+    ("column", "value"), [("age", np.nan), *((column, value) for column in ("age", "days") for value in (1e151, 1e300, np.inf))]
+)
+def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, column, value):
     """It raised for everybody. Its task now sends nothing, keeps a model, and is named to whoever may see all rows."""
     table = visits.copy()
     table.loc[3, column] = value
