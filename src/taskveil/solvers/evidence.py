@@ -268,7 +268,7 @@ def _weighed(
     rows: CentredRows, priors: Sequence[Prior], centres: Sequence[Array | None], loss: str, beforehand: Array,
     likely: Likelihood | None,
 ) -> tuple[list[Posterior], Array, Array]:  # fmt: skip
-    """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, and their sum (k,)."""
+    """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, their sum (k,)."""
     found = reduced(rows)
     seen = [posterior(found, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
     logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
