@@ -25,17 +25,7 @@ import numpy as np
 
 from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
-from taskveil.methods.base import (
-    Billboard,
-    Disclosure,
-    Message,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import Billboard, Disclosure, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
 from taskveil.methods.svm.margins import NO_GUARANTEE, MarginMethod
 from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems

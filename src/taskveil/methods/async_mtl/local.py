@@ -35,12 +35,7 @@ class OwnProblem:
         return self._curvature
 
     def solve(
-        self,
-        shared: Array,
-        own: Array | None = None,
-        intercept: Array | None = None,
-        tol: float = 1e-9,
-        iterations: int = 2000,
+        self, shared: Array, own: Array | None = None, intercept: Array | None = None, tol: float = 1e-9, iterations: int = 2000
     ) -> tuple[Array, Array]:
         """(q, b) of every task, each to relative tolerance `tol` on its own."""
         if self.structure.name == "squared_frobenius":

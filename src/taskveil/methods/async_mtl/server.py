@@ -160,11 +160,7 @@ class AsyncServer(ArrivalServer):
         self._prox_of = None
 
     def _means(self, release: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-        expected = (
-            len(tasks),
-            self.public.n_outputs,
-            self.public.n_features + int(self.public.fit_intercept),
-        )
+        expected = (len(tasks), self.public.n_outputs, self.public.n_features + int(self.public.fit_intercept))
         if release.shape != expected:
             raise DataError(f"async server: expected releases of shape {expected}, got {release.shape}")
         return release if self.row_weights is None else release * self.row_weights[tasks, None, None]

@@ -142,11 +142,7 @@ class PaperServer(ServerSide):
 
     def start(self) -> tuple[State, Billboard]:
         shape = (self.public.n_outputs, self.size)
-        state: State = {
-            "round": np.zeros(1, dtype=np.int64),
-            "shared": np.zeros(shape),
-            "zero": np.full(shape[0], np.nan),
-        }
+        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros(shape), "zero": np.full(shape[0], np.nan)}
         return state, self._billboard(state, np.zeros(shape[0], bool), np.full(shape[0], np.nan))
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from taskveil.methods.svm.method import Svm
 
 MEMORY = 30
-SHRINK, GROW, LEAST = (
-    0.9,
-    2.0,
-    0.05,
-)  # of s: after a good round, after a bad one, and its least value as a share of K
+SHRINK, GROW, LEAST = (0.9, 2.0, 0.05)  # of s: after a good round, after a bad one, and its least value as a share of K
 PREFIX = "memory_"
 
 
@@ -71,12 +67,7 @@ class SvmServer(ServerSide):
         if accepted.all():
             self._note_primal(state, releases[FIGURES][:, 0])
         if state["scaling"][0] == 0.0 and accepted.all():
-            state = {
-                **state,
-                "total": total,
-                "dual_terms": terms,
-                "best_dual": np.maximum(state["best_dual"], dual),
-            }
+            state = {**state, "total": total, "dual_terms": terms, "best_dual": np.maximum(state["best_dual"], dual)}
             state["shared"] = self._quasi_newton(state, releases[FIGURES][:, 0], total)
         else:
             state, accepted = self._safe(state, total, terms, dual, accepted)
@@ -102,12 +93,7 @@ class SvmServer(ServerSide):
         old = state["dual_terms"] - 0.5 * np.einsum("rd,rd->r", state["total"], state["total"])
         drifting = self._drifting()
         if drifting or dual.sum() >= old.sum():
-            state = {
-                **state,
-                "total": total,
-                "dual_terms": terms,
-                "best_dual": np.maximum(state["best_dual"], dual),
-            }
+            state = {**state, "total": total, "dual_terms": terms, "best_dual": np.maximum(state["best_dual"], dual)}
             s = s if drifting else max(SHRINK * s, LEAST * most)
         else:
             accepted, s = np.zeros_like(accepted), min(GROW * s, most)

@@ -43,10 +43,7 @@ class PrivateServer(ServerSide):
         self.step_size = method.step or 1.0 / (1.0 + public.n_tasks * method.C2)
 
     def start(self) -> tuple[State, Billboard]:
-        state: State = {
-            "round": np.zeros(1, dtype=np.int64),
-            "shared": np.zeros((self.public.n_outputs, self.size)),
-        }
+        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros((self.public.n_outputs, self.size))}
         return state, Billboard(0, {"shared": state["shared"]})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:

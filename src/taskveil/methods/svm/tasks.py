@@ -49,14 +49,7 @@ def make_problems(method: MarginMethod, block: TaskBlock, public: PublicInfo) ->
             factors = factors * method.class_factors(y, block.offsets)
         problems.append(
             make_problem(
-                block.X,
-                y,
-                block.offsets,
-                method.loss_of(public),
-                method.C1,
-                method.C2,
-                method.has_intercept(public),
-                factors,
+                block.X, y, block.offsets, method.loss_of(public), method.C1, method.C2, method.has_intercept(public), factors
             )
         )
     return problems
@@ -108,10 +101,7 @@ class SvmTasks(TaskSide):
         if self.private:
             personal = np.where(asked, sums[:, :, : self.size] / self.method.C2, 0.0)
             return acknowledge(new), {PERSONAL: self._placed(personal, view)}
-        return new, {
-            UPDATE: np.where(asked, update[:, :, : self.size], 0.0),
-            FIGURES: np.where(asked, figures, 0.0),
-        }
+        return new, {UPDATE: np.where(asked, update[:, :, : self.size], 0.0), FIGURES: np.where(asked, figures, 0.0)}
 
     def finish(self, state: State, view: View) -> Models:
         """w + v_k with v_k solved to the end for the final w: nobody else sees it."""
