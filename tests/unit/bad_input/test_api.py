@@ -56,7 +56,7 @@ def test_every_number_and_word_among_the_options_has_a_rule():
     """An option whose default is a number, a word or a truth value is in the table, or checked where it is looked up."""
     looked_up = {"model", "personalise", "preset", "shared", "own", "unit"}
     for method in map(methods.get, methods.names()):
-        plain = {k for k, v in method.get_params(deep=False).items() if isinstance(v, (int, float, str))}
+        plain = {k for k, v in method.flat_options().items() if isinstance(v, (int, float, str))}
         assert plain - looked_up <= set(rules_of(method)), method.name
 
 
