@@ -237,8 +237,8 @@ def test_a_missing_label_is_missing_in_csv_parquet_and_tables_alike(visits, labe
             tv.load_tasks(source, **reading)
         tasks = tv.load_tasks(source, bad_rows="skip", **reading)
         assert tasks.n_rows == 120 and tasks.n_classes == 2
-    est = fit(table, "out", tv.TaskClassifier, ("age",))  # rows without a label are left out, and counted for their owner
-    assert len(est.classes_) == 2
+    est = fit(table, "out", tv.TaskClassifier, ("age",))
+    assert est.classes_.size == 2 and "60 of 180 rows were left out: 60 without a target ('out')" in est.warnings_
 
 
 def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path):
