@@ -19,7 +19,7 @@ FAILURES = 30  # deaths of workers that a partition survives: most tell nothing 
 PATIENCE = "10s"  # until a scheduler answers
 WAIT = "taskveil.wait-for-workers"
 USUAL_WAIT = 60.0
-LOOK, NAP = 1.0, 0.01  # seconds between two looks whether there are workers; and whether results are
+LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and whether results are
 _local: list[Any] = []  # the client of this process's own cluster
 
 
