@@ -135,7 +135,7 @@ def tasks_of(
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
-        reading = {"missing": MISSING[unusable], "unusable": unusable, "bad_rows": bad_rows}
+        reading: dict[str, Any] = {"missing": MISSING[unusable], "unusable": unusable, "bad_rows": bad_rows}
         return _unskipped(_checked_kind(load_tasks(X, kind=kind, bounds=declared, **reading), kind, None))
     if y is None:
         raise DataError("this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)")
