@@ -42,3 +42,13 @@ What the paper has and this page has not, and why:
   gradients over tasks: with other features they live in other spaces, and with other losses their lengths mean other things, so one clip
   and one spectrum for all says little. A fit has one loss and one list of features.
 """
+
+
+def tail() -> str:
+    from experiments.random_settings import table
+
+    return f"""## Is the printed side starved?
+
+Chosen settings beside the best of fresh random ones, by cross-validation with new noise (`python -m experiments.liang_2020.starved`).
+
+{table("liang_2020")}"""

@@ -13,7 +13,7 @@ FEW_ROUNDS = {"rounds": 2}
 
 
 def chosen(name):
-    options = methods.get(name).get_params(deep=False)
+    options = methods.get(name).flat_options()
     return methods.get(name, **{k: v for k, v in FEW_ROUNDS.items() if k in options})
 
 

@@ -20,7 +20,7 @@ from taskveil.report.gallery_page import write_gallery
 
 pytestmark = pytest.mark.browser
 ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
-WIDTHS = {"phone": (390, 844), "desk": (1280, 900)}
+WIDTHS = {"phone": (390, 844), "desk": (1400, 900)}
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +122,19 @@ def test_every_picture_of_the_gallery_is_drawn_by_the_bundle_of_the_package(brow
     for path in pages:
         page, heard = opened(browser, path, WIDTHS["desk"])
         assert heard == [] and page.locator(".barlayer path, .boxlayer path, .heatmaplayer image").count(), path.name
+        page.context.close()
+
+
+def test_names_of_panels_do_not_lie_over_each_other_on_a_telephone_by_night(browser, tmp_path):
+    (path,) = [path for path in write_gallery(tmp_path) if path.stem == "model-leakage"]
+    page, heard = opened(browser, path, WIDTHS["phone"], "dark")
+    boxes = [name.bounding_box() for name in page.locator(".annotation-text").all()]
+    assert heard == [] and len(boxes) > 2
+    for above, below in zip(boxes, boxes[1:]):
+        assert above["y"] + above["height"] <= below["y"]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 22, 28)"
+    assert page.evaluate("document.documentElement.scrollWidth") <= WIDTHS["phone"][0]
+    page.context.close()
 
 
 @pytest.mark.parametrize(("width", "media"), [(390, "screen"), (1400, "screen"), (700, "print")])

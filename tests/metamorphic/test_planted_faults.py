@@ -9,11 +9,13 @@ from tests.support.laws import Setup, record_law, task_law
 from tests.support.raw_tables import NUMBERS, bounds, raw_table, replace_row, replace_task
 
 import taskveil as tv
-from taskveil.estimators import gain, search
+from taskveil.estimators import gain, inputs, search
 from taskveil.methods import alone
 from taskveil.solvers import padding
+from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.step import PrepareRules
 from taskveil.tasks.split import split_rows
+from taskveil.tasks.task import TaskSet
 
 
 def moved_by_a_task(setup: Setup, how: str = "more rows", sizes=(6, 9, 7, 8), name: str = "east", table=None) -> list[str]:
@@ -147,7 +149,7 @@ def test_padding_to_the_widest_is_seen(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "column", "value"),
-    [("regression", "a", 1e300), ("regression", "target", np.nan), ("classification", "target", None)],
+    [("regression", "a", 1e300), ("regression", "target", np.inf)],
 )
 def test_an_unusable_value_that_raises_for_everybody_is_seen(kind, column, value, monkeypatch):
     setup, table = Setup("mean", kind, arrays=True), raw_table(kind, [6, 9, 7, 8], 3)
@@ -156,3 +158,20 @@ def test_an_unusable_value_that_raises_for_everybody_is_seen(kind, column, value
     assert not task_law(setup, table, changed, "east")
     monkeypatch.setattr(PrepareRules, "unusable", "error")
     assert task_law(setup, table, changed, "east")
+
+
+@pytest.mark.parametrize("kind", ["regression", "classification"])
+def test_a_task_that_vanishes_with_its_targets_is_seen(kind, monkeypatch):
+    """Rows without a target are left out; which tasks there are must not depend on that."""
+    setup, table = Setup("mean", kind, arrays=True), raw_table(kind, [6, 9, 7, 8], 3)
+    changed = table.copy()
+    changed.loc[changed["site"] == "east", "target"] = np.nan if kind == "regression" else None
+    assert not task_law(setup, table, changed, "east")
+
+    def rows_first(X, y, task, *, bad_rows, **others):
+        there = ~missing_targets(np.asarray(y))
+        return TaskSet.from_arrays(np.asarray(X)[there], np.asarray(y)[there], np.asarray(task)[there], **others)
+
+    monkeypatch.setattr(inputs, "labelled_tasks", rows_first)
+    with pytest.raises(ValueError, match="shorter"):  # there is no task left to compare with
+        task_law(setup, table, changed, "east")

@@ -83,7 +83,7 @@ def test_shares_that_add_up_to_more_than_one_would_be_noticed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "length", "at"), [("together-record", "slope_length", 2), ("together-record-curved", "row_length", 1)]
+    ("name", "length", "at"), [("together-record", "slope_length", 2), ("together-record-curved", "row_length", 2)]
 )
 def test_a_length_of_zero_would_be_noticed(monkeypatch, name, length, at):
     """The twin of a third: tasks divide by published lengths, and zero was among the admissible ones."""

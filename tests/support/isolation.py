@@ -187,6 +187,9 @@ def differences(one: Trace, two: Trace, replaced: int | None) -> list[str]:
     if list(one.parts) != list(two.parts):
         return [*found, f"what is computed: {len(one.parts)} things / {len(two.parts)} things"]
     for name, values in one.parts.items():
+        if len(values) != len(two.parts[name]):
+            found.append(f"{name}: of {len(values)} tasks / of {len(two.parts[name])} tasks")
+            continue
         for task, (a, b) in enumerate(zip(values, two.parts[name], strict=True)):
             if task != replaced and not same(a, b):
                 found.append(f"{name} of task {task}")

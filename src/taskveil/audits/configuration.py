@@ -32,7 +32,7 @@ def _options(est: Any) -> dict[str, Any]:
 
 
 def _fitted(est: Any) -> dict[str, Any]:
-    options = {k: _plain(v) for k, v in est.method_.get_params(deep=False).items()}
+    options = {k: _plain(v) for k, v in est.method_.flat_options().items()}
     bounds, prepared = getattr(est, "bounds_", None), getattr(est, "prepared_", None)
     return {
         "method": str(est.method_.name), "method_options": options, "scaling": est.scaling_.mode,

@@ -92,7 +92,7 @@ def _public(log: RunLog) -> dict[str, Any]:
     return {
         "the plan of releases": log.plan.to_dict(), "the public sizes": log.public.to_dict(),
         "the shapes of the billboards": shapes, "who took part": took_part,
-        "the options of the method": repr(log.method.get_params(deep=False)),
+        "the options of the method": repr(log.method.flat_options()),
     }  # fmt: skip
 
 

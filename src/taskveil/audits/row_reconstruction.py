@@ -64,6 +64,7 @@ def _noised(answers: np.ndarray, epsilon: float, seed: int) -> np.ndarray:
 
 def masked_update_reconstruction(rounds: int = 40, seed: int = 0) -> Attack:
     """|cosine| between an unknown row and what masked and private SVM updates say about it."""
+    from taskveil.methods.svm.masks import Masks
     from taskveil.methods.svm.method import Svm
     from taskveil.tasks.block import TaskBlock
 
@@ -74,7 +75,7 @@ def masked_update_reconstruction(rounds: int = 40, seed: int = 0) -> Attack:
     block = TaskBlock(X, y, np.arange(m + 1, dtype=np.int64) * n, None, "classification")
     views = {
         "masked updates": (
-            Svm(rounds=rounds, coordinator="safe", local_passes=1, mask=("bernoulli", 0.5), mask_seed=seed, tol=0.0),
+            Svm(rounds=rounds, coordinator="safe", local_passes=1, masks=Masks(("bernoulli", 0.5), seed=seed), tol=0.0),
             Budget(None, 1e-5),
         ),
         "private updates, epsilon 1": (Svm(rounds=5), Budget(1.0, 1e-5, aggregation="local")),

@@ -47,9 +47,9 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
         error, measure = "error", adapted.gain_.metric
         if "typical_error_shared" in found:
             error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
+        shared, alone = found[f"{error}_shared"], found[f"{error}_alone"]
         click.echo(
-            f"{task_name}: estimated error {found[f'{error}_shared']:.3g} with what is public, "
-            f"{found[f'{error}_alone']:.3g} alone ({measure}). "
+            f"{task_name}: estimated error {shared:.3g} with what is public, {alone:.3g} alone ({measure}). "
             f"Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
         )
 

@@ -220,10 +220,10 @@ def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[Any, .
     for why in dict.fromkeys(why for _, why in chosen if why):
         click.echo(why, err=True)
     objects = [methods.get(name) for name in dict.fromkeys(name for name, _ in chosen)]
-    known = [set(m.get_params(deep=False)) for m in objects]
+    known = [set(m.option_names()) for m in objects]
     for name in settings:
         if not any(name in options for options in known):
-            offered = ", ".join(sorted(set().union(*known))) or "none"
+            offered = ", ".join(sorted(n for n in set().union(*known) if "__" not in n)) or "none"
             raise OptionError(f"no method in this command has an option {name!r}; options: {offered}")
     for method, options in zip(objects, known):
         method.set_params(**{k: v for k, v in settings.items() if k in options})

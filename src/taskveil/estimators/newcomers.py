@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["adapt", "public_model"]
 
+NO_LEVEL = (
+    ". No level is public: predictions lie around the middle of the declared range. Trust how rows differ, not where they lie, "
+    "or train a model for the task, at no cost, with adapt(X, y) (`taskveil adapt`)"
+)
+
 
 def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (1, r, d) and intercept (1, r) in the user's units for tasks nobody has seen; a warning says so."""
@@ -45,19 +50,24 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
             "'mean'. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
-    warnings.warn(f"task {shown} was not there in fit: predicted by the model that is public", UserWarning, stacklevel=5)
-    return model
+    said = f"task {shown} was not there in fit: predicted by the model that is public"
+    if not model[2]:
+        said += NO_LEVEL
+    warnings.warn(said, UserWarning, stacklevel=5)
+    return model[:2]
 
 
-def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray] | None:
+def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """Coefficients and intercept, and whether the intercept was on the billboard: many methods share slopes alone."""
     record, method = estimator.record_, estimator.method_
-    shared = method.shared_model(record.public, record.plan, record.billboards[-1])
-    if shared is not None and not estimator.scaling_.data_dependent:
-        return estimator.scaling_.take([0]).coef_back(shared.coef[:1], shared.intercept[:1])
     if record.plan.budget.epsilon is None and method.linear and not method.shares_nothing and estimator.scaling_.linear:
         coef, intercept = estimator.scaling_.coef_back(estimator.models_.coef, estimator.models_.intercept)
-        return coef.mean(axis=0, keepdims=True), intercept.mean(axis=0, keepdims=True)
-    return None
+        return coef.mean(axis=0, keepdims=True), intercept.mean(axis=0, keepdims=True), True
+    shared = method.shared_model(record.public, record.plan, record.billboards[-1])
+    if shared is None or estimator.scaling_.data_dependent:
+        return None
+    levelled = not record.public.fit_intercept or bool(np.any(shared.intercept))
+    return *estimator.scaling_.take([0]).coef_back(shared.coef[:1], shared.intercept[:1]), levelled
 
 
 def named(column: Any) -> str | None:

@@ -58,7 +58,7 @@ def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tupl
         SALT: secrets.token_hex(32),
         "class": type(estimator).__name__,
         "options": _plain_options(estimator),
-        "method": {"name": record_name(method), "options": _plain(method.get_params(deep=False))},
+        "method": {"name": record_name(method), "options": _plain(method.flat_options())},
         "task_names": list(estimator.task_names_),
         "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks - record.canaries,  # of `adapt`
         "canaries": record.canaries,

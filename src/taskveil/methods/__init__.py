@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from importlib import import_module
 from typing import Any
 
@@ -59,10 +58,11 @@ def get(name: str, **options: Any) -> Any:
     kind = getattr(import_module(module), attribute)
     if options.get("unit") == "record" and "record" in kind.forms:  # as saved, where records need another way of learning
         kind = type(kind().under("record"))
-    known = inspect.signature(kind.__init__).parameters
+    known = kind.option_names()
     for option in options:
-        if option not in known or option == "self":
-            raise OptionError(f"method {name!r} has no option {option!r}; options: {', '.join(known).removeprefix('self, ')}")
+        if option not in known:
+            offered = ", ".join(n for n in known if "__" not in n)
+            raise OptionError(f"method {name!r} has no option {option!r}; options: {offered}")
     return kind(**options)
 
 

@@ -277,7 +277,7 @@ class Method(WithOptions):
     @classmethod
     def of(cls, method: Method) -> Self:
         """This form of another method, with its options."""
-        return cls(**method.get_params())
+        return cls(**method.get_params(deep=False))
 
     def adjust(self, budget: Budget) -> Budget:
         """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""

@@ -19,9 +19,11 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.methods.base import PublicInfo
 from taskveil.methods.neural import NeuralMethod
+from taskveil.methods.options import with_groups
 from taskveil.privacy.plan import Budget
 
 
+@with_groups
 @dataclass(eq=False, repr=False)
 class ClusteredMean(NeuralMethod):
     __doc__ = "Mean-regularised within public groups. " + (NeuralMethod.__doc__ or "")

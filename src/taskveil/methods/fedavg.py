@@ -55,4 +55,4 @@ class FedAvgRecords(Mean):
                 f"got model={method.model!r}, features={method.features!r}. Use unit='task' for other models."
             )
         clip = None if method.clip == FedAvg().clip else method.clip
-        return cls(method.rounds, method.rate, clip, personalise=method.personalise != "none")
+        return cls(method.rounds, method.rate, clip, personalise=method.tune.personalise != "none")

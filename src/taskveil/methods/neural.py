@@ -27,6 +27,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
+from taskveil.methods.options import Group, with_groups
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu
@@ -40,6 +41,44 @@ MOST_ROUNDS = 50
 LARGE_COHORT = 512  # above this many tasks the default is to sample about so many per round
 
 
+@dataclass(frozen=True)
+class LocalSteps(Group):
+    """Local SGD between two releases; batch_size None uses all rows."""
+
+    steps: int = 5
+    batch_size: int | None = 16
+    learning_rate: float = 0.1
+
+    flat: ClassVar[dict[str, str]] = {"steps": "local_steps", "batch_size": "batch_size", "learning_rate": "learning_rate"}
+
+
+@dataclass(frozen=True)
+class Personal(Group):
+    """Local work after the last release.
+
+    personalise     "choose", one of shared, alone, vanilla, mean, symmetrised-kl, ewc, or "none": the model as the rounds
+                    left it; None is the method's own default
+    options         what "choose" chooses among: names, (name, strength) or, for linear models, (name, strength, stretch);
+                    None: alone, and symmetrised KL divergence with stretches 1, 3, 10, 30 for linear classifiers, else
+                    alone, shared, mean and symmetrised-kl
+    """
+
+    personalise: str | None = None
+    options: Any = None
+    steps: int = 50
+    rate: float | None = None
+    batch: int | None = 16
+    alone_steps: int | None = None
+    decay: float = 0.0
+    folds: int = 2
+
+    flat: ClassVar[dict[str, str]] = {
+        "personalise": "personalise", "options": "options", "steps": "tune_steps", "rate": "tune_rate", "batch": "tune_batch",
+        "alone_steps": "alone_steps", "decay": "decay", "folds": "folds",
+    }  # fmt: skip
+
+
+@with_groups
 @dataclass(eq=False, repr=False)
 class NeuralMethod(Method):
     """Options of the neural methods.
@@ -50,19 +89,13 @@ class NeuralMethod(Method):
     rate            probability with which each task takes part in a round; None: everybody up to 512 tasks, else 512/m
     clip            gamma, the norm to which a task's message is clipped; public
     strength        lambda, how strongly a task is pulled toward what is shared
-    local_steps, batch_size, learning_rate   local SGD between releases; batch_size None uses all rows
     server_rate     how far the server goes along the mean of the messages
     shrink          scale each noisy update by an estimate of its signal share (post-processing, free)
-    personalise     "choose", one of shared, alone, vanilla, mean, symmetrised-kl, ewc, or "none": the model as the rounds
-                    left it; None is the method's own default
-    options         what "choose" chooses among: names, (name, strength) or, for linear models, (name, strength, stretch);
-                    None: alone, and symmetrised KL divergence with stretches 1, 3, 10, 30 for linear classifiers, else
-                    alone, shared, mean and symmetrised-kl
-    tune_steps, tune_rate, tune_batch, alone_steps, decay, folds   local work after the last release
     adaptive_clip   None, or the quantile to which the clipping norm adapts (Andrew et al. 2021); one more coordinate is
                     released, and charged, in every round
     participations  most rounds a task takes part in, with aggregation "local" or "secure" and a rate below 1: so many are
                     charged instead of all; None: no cap
+    local, tune     local work between releases and after the last one (LocalSteps, Personal)
     """
 
     linear = False
@@ -82,21 +115,12 @@ class NeuralMethod(Method):
     rate: float | None = None
     clip: float = 1.0
     strength: float = 1.0
-    local_steps: int = 5
-    batch_size: int | None = 16
-    learning_rate: float = 0.1
     server_rate: float = 1.0
     shrink: bool = True
-    personalise: str | None = None
-    options: Any = None
-    tune_steps: int = 50
-    tune_rate: float | None = None
-    tune_batch: int | None = 16
-    alone_steps: int | None = None
-    decay: float = 0.0
-    folds: int = 2
     adaptive_clip: float | None = None
     participations: int | None = None
+    local: LocalSteps = LocalSteps()
+    tune: Personal = Personal()
 
     # ------------------------------------------------------------------ plan
 
@@ -191,7 +215,8 @@ class NeuralMethod(Method):
         from taskveil.engine.rounds import LocalWork
 
         return LocalWork(
-            steps=int(self.local_steps), batch_size=self.batch_size, learning_rate=self.safe_rate(public, self.learning_rate),
+            steps=int(self.local.steps), batch_size=self.local.batch_size,
+            learning_rate=self.safe_rate(public, self.local.learning_rate),
             pull=float(self.strength) if self.uses_strength else 0.0, start=self.work_start, kind=self.work_kind,
             bit=BIT_SHARE if self.adaptive_clip is not None else 0.0,
         )  # fmt: skip
@@ -199,20 +224,21 @@ class NeuralMethod(Method):
     def tuning(self, public: PublicInfo) -> Any:
         from taskveil.engine.personalise import Tuning
 
-        rate = self.learning_rate if self.tune_rate is None else self.tune_rate
-        return Tuning(int(self.tune_steps), self.tune_batch, self.safe_rate(public, rate), float(self.decay), self.alone_steps)
+        tune = self.tune
+        rate = self.safe_rate(public, self.local.learning_rate if tune.rate is None else tune.rate)
+        return Tuning(int(tune.steps), tune.batch, rate, float(tune.decay), tune.alone_steps)
 
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
         from taskveil.engine.personalise import parse_options
 
-        how = self.default_personalise if self.personalise is None else self.personalise
+        how = self.default_personalise if self.tune.personalise is None else self.tune.personalise
         if how == "none":
             return ()
         if how != "choose":
             return parse_options((how,), float(self.strength))
         stretched = public.kind == "classification" and self.model in ("linear", "softmax")
         default = STRETCHED if stretched else ("alone", "shared", "mean", "symmetrised-kl")
-        return parse_options(default if self.options is None else self.options, float(self.strength))
+        return parse_options(default if self.tune.options is None else self.tune.options, float(self.strength))
 
     def membership(self, public: PublicInfo) -> np.ndarray | None:
         """(all tasks, groups) public mixture of the groups' means; None: one mean for everybody."""

@@ -114,7 +114,7 @@ class NeuralTasks(TaskSide):
         own = self._own_models(state)
         out = own if isinstance(own, np.ndarray) and own.nbytes > 2**28 else None
         params, chosen, errors = self.clients.personalise(
-            tuner, options, anchors, member, self.first, int(self.method.folds), out
+            tuner, options, anchors, member, self.first, int(self.method.tune.folds), out
         )
         return self._models(params, chosen, errors, options)
 

@@ -7,7 +7,10 @@ that are not listed (matrices, labels, models) are checked by the method that ha
 from __future__ import annotations
 
 import inspect
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, ClassVar, Self, TypeVar
 
 from taskveil.checks import AnyOf, Choice, Flag, ListOf, Number, Rule, Whole, optional
 from taskveil.errors import OptionError
@@ -73,10 +76,19 @@ OPTIONS: dict[str, Rule] = {
 }
 
 
+@dataclass(frozen=True)
+class Group:
+    """Options that belong together, as one value: a method has a field for it."""
+
+    flat: ClassVar[Mapping[str, str]] = {}  # field -> the name by which the method itself knows it, too
+
+
 class WithOptions:
     """Constructor arguments that can be read, set and cloned as scikit-learn does, without a second spent importing it.
 
-    A method declares its options once, as fields of a dataclass, and a method built on it adds its own.
+    A method declares its options once, as fields of a dataclass, and a method built on it adds its own. What stands in a group
+    can be given in three ways: `tune=Personal(steps=3)`, `tune__steps=3`, or by its flat name, `tune_steps=3`, which is also
+    how it is saved.
     """
 
     @classmethod
@@ -86,31 +98,88 @@ class WithOptions:
         arguments = list(inspect.signature(cls.__init__).parameters.values())[1:]
         return {argument.name: argument.default for argument in sorted(arguments, key=lambda a: a.name)}
 
+    @classmethod
+    def _nested(cls) -> dict[str, str]:
+        """Flat name -> nested name of every option in a group."""
+        groups = {name: value for name, value in cls._defaults().items() if isinstance(value, Group)}
+        return {flat: f"{name}__{field}" for name, group in groups.items() for field, flat in group.flat.items()}
+
+    @classmethod
+    def _flat(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields by flat names."""
+        plain = {name: value for name, value in fields.items() if not isinstance(value, Group)}
+        inside = {flat: _inside(fields, nested) for flat, nested in cls._nested().items()}
+        return dict(sorted({**plain, **inside}.items()))
+
+    @classmethod
+    def option_names(cls) -> list[str]:
+        """Every name an option can be set by: flat, nested, or that of a whole group."""
+        return [*dict.fromkeys([*cls._flat(cls._defaults()), *cls._defaults()]), *cls._nested().values()]
+
+    @classmethod
+    def _regrouped(cls, given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+        """What was given, field by field; options in groups by flat or nested name change the group as it was before."""
+        fields, nested = {name: value for name, value in given.items() if name in before}, cls._nested()
+        for name, usual in cls._defaults().items():
+            if isinstance(usual, Group) and not isinstance(fields.get(name, usual), type(usual)):
+                raise OptionError(f"{name} of {cls.__name__} is a {type(usual).__name__}; got {type(fields[name]).__name__}")
+        for name, value in given.items():
+            if name in before:
+                continue
+            if name not in nested and name not in nested.values():
+                raise OptionError(f"{cls.__name__} has no option {name!r}; options: {', '.join(cls._flat(cls._defaults()))}")
+            group, _, field = nested.get(name, name).partition("__")
+            fields[group] = replace(fields.get(group, before[group]), **{field: value})
+        return fields
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self._defaults()}
+        fields = {name: getattr(self, name) for name in self._defaults()}
+        return {**fields, **({name: _inside(fields, name) for name in self._nested().values()} if deep else {})}
+
+    def flat_options(self) -> dict[str, Any]:
+        """Every option by its flat name: as it is saved, shown and given to a command."""
+        return self._flat(self.get_params(deep=False))
 
     def set_params(self, **options: Any) -> Self:
-        for name, value in options.items():
-            if name not in self._defaults():
-                raise OptionError(f"{type(self).__name__} has no option {name!r}; options: {', '.join(self._defaults())}")
+        for name, value in self._regrouped(options, self.get_params(deep=False)).items():
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
-        written = {name: repr(value) for name, value in self.get_params().items()}
+        written = {name: repr(value) for name, value in self.get_params(deep=False).items()}
         changed = [f"{name}={written[name]}" for name, usual in self._defaults().items() if written[name] != repr(usual)]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _inside(fields: Mapping[str, Any], nested: str) -> Any:
+    group, _, field = nested.partition("__")
+    return getattr(fields[group], field)
+
+
+Kind = TypeVar("Kind", bound=type[WithOptions])
+
+
+def with_groups(kind: Kind) -> Kind:
+    """A method whose constructor understands flat and nested names of grouped options, too."""
+    plain: Any = kind.__init__
+
+    @wraps(plain)
+    def __init__(self: Any, *args: Any, **given: Any) -> None:
+        plain(self, *args, **self._regrouped(given, self._defaults()))
+
+    kind.__init__ = __init__  # type: ignore[assignment,misc]
+    return kind
 
 
 def rules_of(method: Any) -> dict[str, Rule]:
     """The rule of every option of this method that has one."""
     table = {**OPTIONS, **method.rules}
-    defaults = {n: p.default for n, p in inspect.signature(type(method).__init__).parameters.items()}
-    named = {name: table[name] for name in method.get_params(deep=False) if name in table}
-    return {name: optional(rule) if defaults.get(name, 0) is None else rule for name, rule in named.items()}
+    usual = method._flat(method._defaults())
+    return {name: optional(table[name]) if usual[name] is None else table[name] for name in usual if name in table}
 
 
 def check_options(method: Any) -> None:
     """Every option keeps its rule, or an error names the first one that does not."""
+    given = method.flat_options()
     for name, rule in rules_of(method).items():
-        rule.check(f"option {name} of method {method.name!r}", getattr(method, name))
+        rule.check(f"option {name} of method {method.name!r}", given[name])

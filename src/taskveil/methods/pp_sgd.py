@@ -26,7 +26,7 @@ from taskveil.methods.shared_prior import STATED
 
 class ResidualTasks(NeuralTasks):
     def finish(self, state: State, view: View) -> Models:
-        r, as_it_is = self.public.n_outputs, self.method.personalise is not None or self.method.features is not None
+        r, as_it_is = self.public.n_outputs, self.method.tune.personalise is not None or self.method.features is not None
         if as_it_is or r > 1 or self.plan.budget.epsilon is None:
             return super().finish(state, view)
         weights = np.asarray(self._anchors(view), dtype=np.float64)[:, r:].reshape(-1, r).T  # after the bias, feature by feature

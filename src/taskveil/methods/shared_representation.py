@@ -19,14 +19,16 @@ server likewise where the aggregation hides messages from it. Not proved: that p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from taskveil.errors import OptionError
 from taskveil.methods.base import Models, PublicInfo, ServerSide, State, View
-from taskveil.methods.neural import MOST_ROUNDS, NeuralMethod
+from taskveil.methods.neural import MOST_ROUNDS, LocalSteps, NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
+from taskveil.methods.options import with_groups
 from taskveil.methods.shared_prior import MOST, STATED, priors, weighed_models
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.solvers.posterior import Prior
@@ -35,9 +37,12 @@ from taskveil.tasks.block import TaskBlock
 SOLVED = ("alone", "shared", "both")
 WALKED = ("vanilla", "mean", "symmetrised-kl", "ewc")
 ROUNDS = 25
+ONE_STEP = LocalSteps(steps=1, batch_size=64)
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
+@with_groups
+@dataclass(eq=False, repr=False)
 class SharedRepresentation(NeuralMethod):
     """A shared representation and a head of each task's own.
 
@@ -50,41 +55,25 @@ class SharedRepresentation(NeuralMethod):
     options         what "choose" chooses among: alone, shared, both or (name, ridge); None: all three, ridges 1e-5 to 1
     server_rate     how far the server goes along the mean of the directions, in units of the length of the first phi
     rounds          None: 25 (50 without noise): signal and noise of all rounds together grow alike, so noise sets no limit
-    features, rate, clip, strength, local_steps, batch_size, learning_rate, shrink, tune_steps, tune_rate, participations
+    features, rate, clip, strength, shrink, participations, local, tune
                     as for the other neural methods; all messages have length `clip`
     """
 
     name = "shared-representation"
-    variants = ("sound",)
     work_start = "shared"
     work_kind = "representation"
     reference = "Shen, Ye, Kang, Hassani, Shokri 2023, Share Your Representation Only (CENTAUR)"
 
-    def __init__(
-        self,
-        model: Any = "linear",
-        features: Any = None,
-        rounds: int | None = None,
-        rate: float | None = None,
-        clip: float = 1.0,
-        strength: float = 1.0,
-        ridge: float = 0.01,
-        local_steps: int = 1,
-        batch_size: int | None = 64,
-        learning_rate: float = 0.1,
-        server_rate: float = 0.1,
-        shrink: bool = False,
-        personalise: str | None = None,
-        options: Any = None,
-        tune_steps: int = 50,
-        tune_rate: float | None = None,
-        participations: int | None = None,
-    ):
-        super().__init__(
-            model, features, rounds, rate, clip, strength, local_steps, batch_size, learning_rate, server_rate, shrink,
-            personalise, options, tune_steps, tune_rate, participations=participations,
-        )  # fmt: skip
-        self.ridge = ridge
+    model: Any = "linear"
+    server_rate: float = 0.1
+    shrink: bool = False
+    local: LocalSteps = ONE_STEP
+    ridge: float = 0.01
+
+    def check(self, public: PublicInfo, budget: Budget) -> None:
+        super().check(public, budget)
+        if self.adaptive_clip is not None:
+            raise OptionError("method 'shared-representation' sends directions: adaptive_clip has no norm to adapt; leave it")
 
     def built(self, public: PublicInfo) -> Any:
         from taskveil.engine.clients import shared_model_of
@@ -110,13 +99,13 @@ class SharedRepresentation(NeuralMethod):
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
         from taskveil.engine.personalise import parse_options
 
-        how = self.personalise or self.default_personalise
+        how = self.tune.personalise or self.default_personalise
         if how in WALKED:
             return parse_options((how,), float(self.strength), WALKED)
         if how != "choose":
             return parse_options(("shared" if how == "none" else how,), float(self.ridge), SOLVED)
         every = [(kind, ridge) for kind in SOLVED for ridge in RIDGES]
-        return parse_options(every if self.options is None else self.options, float(self.ridge), SOLVED)
+        return parse_options(every if self.tune.options is None else self.tune.options, float(self.ridge), SOLVED)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> NeuralTasks:
         return RepresentationTasks(self, block, public, plan)
@@ -132,7 +121,7 @@ class RepresentationTasks(NeuralTasks):
 
     def finish(self, state: State, view: View) -> Models:
         shared = self._anchors(view)
-        plain = self.method.personalise is None and self.method.options is None and self.method.features is None
+        plain = self.method.tune.personalise is None and self.method.tune.options is None and self.method.features is None
         if plain and self.method.orthonormal and self.public.n_outputs == 1:
             return self._weighed(shared)
         options = solved = self.method.tuning_options(self.public)
@@ -141,7 +130,7 @@ class RepresentationTasks(NeuralTasks):
         heads, tuner = self.clients.with_heads(shared[0])
         everybody = np.ones((self.block.n_tasks, 1))
         first = heads.model.start(0)
-        own, chosen, errors = heads.personalise(tuner, solved, first[None], everybody, first, int(self.method.folds))
+        own, chosen, errors = heads.personalise(tuner, solved, first[None], everybody, first, int(self.method.tune.folds))
         params = np.hstack([own, np.repeat(shared, self.block.n_tasks, axis=0)])
         return self._models(params if solved is options else self._walked(params, options), chosen, errors, options)
 
@@ -150,7 +139,7 @@ class RepresentationTasks(NeuralTasks):
         from taskveil.engine.clients import tuner_of
 
         tuner, each = tuner_of(self.model, self.method.tuning(self.public)), np.eye(self.block.n_tasks)
-        return self.clients.personalise(tuner, options, params, each, self.first, int(self.method.folds))[0]
+        return self.clients.personalise(tuner, options, params, each, self.first, int(self.method.tune.folds))[0]
 
     def _weighed(self, shared: np.ndarray) -> Models:
         """A linear model of one score per row is averaged over priors by evidence, as elsewhere."""

@@ -91,7 +91,7 @@ class Together(Method):
     """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
 
     messages      "scores" (above), "directions" (all of `subspace`), None: scores where noise is small (norm over number of
-                  tasks, times the root of the number of features, at most 0.14, or 0.7 for labels, whose directions say
+                  tasks, times the root of the number of features, at most 0.14, or 0.4 for labels, whose directions say
                   little: more features leave more to directions), else directions
     rounds        releases of the score; None: from the noise (1 to 8)
     moment_share  share of the budget (of rho, in zCDP terms) for the second moment

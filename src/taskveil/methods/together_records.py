@@ -62,7 +62,7 @@ USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
 USUAL_CENTRE = 0.5  # how far the centre of a column is from the middle of its range, beforehand
 HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
 LEVEL_NOISE = {"numbers": 0.1, "labels": 0.04}  # of the level, above which it is of no use to anybody
-CLEAR_GAIN = 5.0  # deviations of noise at which the level may be trusted with the slopes
+CLEAR_GAIN = 10.0  # deviations of noise at which the level may be trusted with the slopes
 GAIN_CHANCE = 0.05  # a gain likelier than this from noise alone is none: scores were heard at CHANCE already
 EDGE = 0.9  # a mean number that may lie beyond it says that targets are outside their range: nothing is in common units then
 MOST_NOISE = 0.15  # of the curvature's largest eigenvalue from noise alone, in units of a usual row; above it none is asked for
@@ -211,7 +211,7 @@ class RecordTasks(TaskSide):
         with np.errstate(over="ignore", invalid="ignore"):
             level, model = (self.loss.value(self._wide() @ view[name].T, self.block.y).sum(axis=1) for name in ("level", "model"))
             gain = (level - model) / usual_loss(self.loss, view)
-        return np.nan_to_num(gain, nan=-1.0, posinf=1.0, neginf=-1.0)[:, None], np.ones((len(gain), 1))
+        return np.clip(np.nan_to_num(gain, nan=-1.0), -1.0, 1.0)[:, None], np.ones((len(gain), 1))
 
     def finish(self, state: State, view: View) -> Models:
         shared, block, public = view["model"][:, : self.public.n_features], self.block, self.public

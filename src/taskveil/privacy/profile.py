@@ -122,10 +122,8 @@ class Profile:
         missed = dict(self.trade_off)[0.05]
         return (
             f"Somebody who must say {what} ({self.neighbours}), knows all the rest and sees what {sees} "
-            f"is right at "
-            f"most {_percent(self.right)} of the time, where tossing a coin gives 50 %. If 5 % false alarms are "
-            f"allowed, at least "
-            f"{_percent(missed, up=False)} of the true cases stay unnoticed."
+            f"is right at most {_percent(self.right)} of the time, where tossing a coin gives 50 %. If 5 % false alarms are "
+            f"allowed, at least {_percent(missed, up=False)} of the true cases stay unnoticed."
         )
 
     def lines(self) -> list[str]:

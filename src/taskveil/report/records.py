@@ -176,7 +176,7 @@ def settings(estimator: Any) -> dict[str, Any]:
     }  # fmt: skip
     hidden |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
-    own = {f"method: {k}": v for k, v in estimator.method_.get_params(deep=False).items() if v is not None}
+    own = {f"method: {k}": v for k, v in estimator.method_.flat_options().items() if v is not None}
     canaries = {"canary tasks among the tasks": estimator.record_.canaries} if estimator.record_.canaries else {}
     return {"method": estimator.method_.name, **plain, "scaling": estimator.scaling_.mode, **own, **canaries}
 

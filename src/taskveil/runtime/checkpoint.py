@@ -166,9 +166,11 @@ def one_process(folder: Path) -> Any:
     file = open(folder / "lock", "ab")  # noqa: SIM115
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except (BlockingIOError, PermissionError):
         file.close()
         raise DataError(f"{folder} is in use by another process; wait for its end, or use a new folder") from None
+    except OSError:
+        pass  # a file system without locks
     return file
 
 

@@ -57,6 +57,12 @@ def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, .
     return _merge_equal_labels(np.asarray(codes), labels)
 
 
+def rows_by_task(codes: np.ndarray, names: tuple[str, ...]) -> dict[str, int]:
+    """How many of the rows `codes` (N,) every task has, without the tasks that have none."""
+    counts = np.bincount(codes, minlength=len(names))
+    return {names[i]: int(counts[i]) for i in np.flatnonzero(counts)}
+
+
 def group_rows(codes: np.ndarray, n_groups: int) -> tuple[np.ndarray | None, np.ndarray]:
     """Stable order of the rows (None when they are grouped already) and offsets (n_groups + 1,)."""
     offsets = np.zeros(n_groups + 1, dtype=np.int64)

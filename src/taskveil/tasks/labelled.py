@@ -10,7 +10,7 @@ import numpy as np
 
 from taskveil.tasks.checks import as_rows, check_lengths
 from taskveil.tasks.files import skipped_rows, without_rows
-from taskveil.tasks.grouping import factorize
+from taskveil.tasks.grouping import factorize, rows_by_task
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.task import TaskSet
 
@@ -50,4 +50,5 @@ def labelled_tasks(
     )
     lost, place = int(gone.sum()), np.flatnonzero(~gone)[np.asarray(made.row_index)]
     left_out = skipped_rows(lost, len(y), {f"without a target ({target_name!r})": lost})
-    return replace(made, row_index=place).with_notes(left_out, *without_rows(names, codes[~gone]))
+    made = replace(made, row_index=place, unlabelled=rows_by_task(codes[gone], names))
+    return made.with_notes(left_out, *without_rows(names, codes[~gone]))

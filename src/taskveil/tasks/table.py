@@ -7,15 +7,15 @@ target, rows whose target is missing are dropped from that task.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
-from taskveil.tasks.grouping import factorize, group_rows
+from taskveil.tasks.grouping import factorize, group_rows, rows_by_task
 from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing
@@ -103,6 +103,7 @@ class _Rows:
     y: np.ndarray
     position: np.ndarray
     notes: tuple[str, ...] = ()
+    unlabelled: Mapping[str, int] = field(default_factory=dict)
 
 
 def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
@@ -158,7 +159,9 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     y = target_values(frame[target], target, layout.kind)
     if layout.event is not None:
         y = signed_times(_plain(frame[layout.event]), y, layout.unusable == "set-aside")
-    return _Rows(frame, codes[there[named]], names, y, np.flatnonzero(there), notes), {task, target}, target
+    kept = there[named]
+    rows = _Rows(frame, codes[kept], names, y, np.flatnonzero(there), notes, rows_by_task(codes[~kept], names))
+    return rows, {task, target}, target
 
 
 def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +218,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     X, kept = fill_missing(encoded, offsets, layout.missing)
     pick = _picker(order, kept)
     bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
-    return TaskSet.from_arrays(
+    made = TaskSet.from_arrays(
         X,
         pick(rows.y),
         codes,
@@ -232,6 +235,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         facts=(*layout.facts(), *encoded.facts),
         unusable=layout.unusable,
     )
+    return replace(made, unlabelled=rows.unlabelled)
 
 
 def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:

@@ -92,6 +92,7 @@ class TaskSet:
     notes: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()  # what was taken for granted or from values on the way in; the certificate lists it
     set_aside: tuple[str, ...] = ()  # tasks whose values could not be used: private to each of them
+    unlabelled: Mapping[str, int] = field(default_factory=dict)  # rows of a task left out without a target: private to it too
 
     def __post_init__(self) -> None:
         _check_shapes(self)

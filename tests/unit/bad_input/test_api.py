@@ -56,7 +56,7 @@ def test_every_number_and_word_among_the_options_has_a_rule():
     """An option whose default is a number, a word or a truth value is in the table, or checked where it is looked up."""
     looked_up = {"model", "personalise", "preset", "shared", "own", "unit"}
     for method in map(methods.get, methods.names()):
-        plain = {k for k, v in method.get_params(deep=False).items() if isinstance(v, (int, float, str))}
+        plain = {k for k, v in method.flat_options().items() if isinstance(v, (int, float, str))}
         assert plain - looked_up <= set(rules_of(method)), method.name
 
 
@@ -99,7 +99,7 @@ CALLS = {
     "fewer targets than rows": lambda: tv.TaskRegressor().fit(X, Y[:-1], task=TASK),
     "no target": lambda: tv.TaskRegressor().fit(X, None, task=TASK),
     "two targets": lambda: tv.TaskRegressor().fit(X, np.c_[Y, Y], task=TASK),
-    "a target of NaN": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, math.nan), task=TASK),
+    "targets of NaN": lambda: tv.TaskRegressor(epsilon=None).fit(X, np.full(len(X), math.nan), task=TASK),
     "a target of infinity": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, math.inf), task=TASK),
     "a huge target": lambda: tv.TaskRegressor(epsilon=None).fit(X, replaced(Y, 1e200), task=TASK),
     "a target in words": lambda: tv.TaskRegressor().fit(X, replaced(Y, "much"), task=TASK),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -50,6 +52,22 @@ def test_an_unseen_task_is_predicted_wherever_something_public_fits_it(options, 
     else:
         with pytest.raises(DataError, match="taskveil adapt MODEL"):
             est.predict(TASKS.X[:6], task=["late"] * 6)
+
+
+@pytest.mark.parametrize(("options", "levelled"), [
+    ({"epsilon": 1.0}, False),  # slopes alone are sent
+    ({"epsilon": None}, True),  # the mean of all models has an intercept, declared units or not
+    ({"epsilon": 1.0, "fit_intercept": False}, True),
+])  # fmt: skip
+def test_a_prediction_without_a_public_level_says_so(options, levelled):
+    """A stay of five days was predicted as ten, the middle of the declared range, without a word."""
+    moved = replace(TASKS, y=TASKS.y + 12.0)
+    est = tv.TaskRegressor("mean", bounds=BOUNDS, **options).fit(moved)
+    with pytest.warns(UserWarning, match="was not there in fit") as said:
+        found = est.predict(TASKS.X, task=["late"] * len(TASKS.X))
+    assert ("No level is public" in str(said[-1].message)) != levelled
+    if options == {"epsilon": None}:
+        assert abs(found.mean() - 12.0) < 3.0
 
 
 def test_an_unseen_task_costs_other_tasks_nothing():

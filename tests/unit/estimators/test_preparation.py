@@ -145,9 +145,10 @@ def test_the_certificate_says_whose_statistics_scaled_the_target(visits):
     assert "features and target are scaled by declared public ranges" in whole
 
 
-@pytest.mark.parametrize("value", [1e151, 1e300, np.inf, np.nan])
-@pytest.mark.parametrize("column", ["age", "days"])
-def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, value, column):
+@pytest.mark.parametrize(
+    ("column", "value"), [("age", np.nan), *((column, value) for column in ("age", "days") for value in (1e151, 1e300, np.inf))]
+)
+def test_one_unusable_value_silences_its_task_and_nobody_else_notices(visits, column, value):
     """It raised for everybody. Its task now sends nothing, keeps a model, and is named to whoever may see all rows."""
     table = visits.copy()
     table.loc[3, column] = value
@@ -236,8 +237,8 @@ def test_a_missing_label_is_missing_in_csv_parquet_and_tables_alike(visits, labe
             tv.load_tasks(source, **reading)
         tasks = tv.load_tasks(source, bad_rows="skip", **reading)
         assert tasks.n_rows == 120 and tasks.n_classes == 2
-    with pytest.raises(DataError, match=r"missing labels|target has missing"):
-        fit(table, "out", tv.TaskClassifier, ("age",))
+    est = fit(table, "out", tv.TaskClassifier, ("age",))
+    assert est.classes_.size == 2 and "60 of 180 rows were left out: 60 without a target ('out')" in est.warnings_
 
 
 def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path):

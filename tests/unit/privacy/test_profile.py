@@ -86,7 +86,7 @@ def test_the_stated_point_lies_on_the_curve(fitted):
     assert dict(profile.epsilons)[1e-5] <= 1.0
     assert dict(profile.deltas)[1.0] <= 1e-5 * (1 + 1e-9)
     assert profile.right == pytest.approx(norm.cdf(profile.mu / 2))
-    for part in ("one task holds", "replace-one", "other-tasks", "5 % false alarms"):
+    for part in ("one task holds", "replace-one", "what all other tasks together see", "5 % false alarms"):
         assert part in profile.words()
 
 

@@ -72,8 +72,8 @@ class PaperTasks(TaskSide):
         self.method, self.block, self.public = method, block, public
         self.problems = make_problems(method, block, public)
         self.size = block.n_features + method.has_intercept(public)
-        self.mask = method.parsed_mask()
-        self.source = mask_source(method.mask_seed) if self.mask is not None else None
+        self.mask = method.masks.parsed()
+        self.source = mask_source(method.masks.seed) if self.mask is not None else None
         self.work = block.sizes.copy()
 
     def start(self) -> State:

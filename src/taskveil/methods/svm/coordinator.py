@@ -43,7 +43,7 @@ class SvmServer(ServerSide):
     def start(self) -> tuple[State, Billboard]:
         shape = (self.public.n_outputs, self.size)
         r = shape[0]
-        safe = self.method.coordinator == "safe" or self.method.parsed_mask() is not None
+        safe = self.method.coordinator == "safe" or self.method.masks.parsed() is not None
         first = 1.0 / (1.0 + self.public.n_tasks * self.method.C2)  # 1/L of F
         memory = limited_memory.start(np.zeros(shape), MEMORY, first)
         state: State = {
@@ -103,7 +103,7 @@ class SvmServer(ServerSide):
 
     def _drifting(self) -> bool:
         """With the paper's masks w leaves the dual: no gap is meaningful and no round can be judged by it."""
-        return self.method.parsed_mask() is not None and self.method.mask_mode == "paper"
+        return self.method.masks.parsed() is not None and self.method.masks.mode == "paper"
 
     def _note_primal(self, state: State, values: np.ndarray) -> None:
         """Everybody answered: P at (the w they were sent, the v they have now) bounds the optimum from above."""
@@ -127,7 +127,7 @@ class SvmServer(ServerSide):
     def _billboard(self, state: State, accepted: np.ndarray | None, done: bool = False) -> Billboard:
         values = {"shared": state["shared"], "scaling": state["scaling"], "gap": self._gaps(state)}
         per_task: frozenset[str] = frozenset()
-        if self.method.parsed_mask() is not None:
+        if self.method.masks.parsed() is not None:
             values["position"] = np.arange(self.public.n_tasks)
             per_task = frozenset({"position"})
         missing = accepted is not None and not accepted.all()

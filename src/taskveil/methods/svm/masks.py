@@ -14,11 +14,12 @@ masks out. `taskveil.audits.svm_updates` finds membership in spite of them, and 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.errors import OptionError
+from taskveil.methods.options import Group
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 
 MODES = ("consistent", "paper")
@@ -44,6 +45,24 @@ class Mask:
         if self.share < 1.0:
             p = np.where(stream.uniform(size) < self.share, p, 1.0)
         return p
+
+
+@dataclass(frozen=True)
+class Masks(Group):
+    """How a run masks: the law (see `parse_mask`), the share of points, what it multiplies, a seed for simulations."""
+
+    law: Any = None
+    share: float = 1.0
+    mode: str = "consistent"
+    seed: int | None = None
+
+    flat: ClassVar[dict[str, str]] = {"law": "mask", "share": "mask_share", "mode": "mask_mode", "seed": "mask_seed"}
+
+    def parsed(self) -> Mask | None:
+        return parse_mask(self.law, self.share)
+
+
+UNMASKED = Masks()
 
 
 def parse_mask(mask: Any, share: float = 1.0) -> Mask | None:

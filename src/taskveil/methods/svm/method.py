@@ -20,11 +20,12 @@ from taskveil.checks import Choice, Rule
 from taskveil.errors import OptionError
 from taskveil.methods.base import Billboard, Disclosure, Models, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.local import SilentServer
+from taskveil.methods.options import with_groups
 from taskveil.methods.svm.central import CentralTasks
 from taskveil.methods.svm.coordinator import SvmServer
 from taskveil.methods.svm.margins import NO_GUARANTEE, MarginMethod
 from taskveil.methods.svm.masks import MODES as MASK_MODES
-from taskveil.methods.svm.masks import Mask, parse_mask
+from taskveil.methods.svm.masks import UNMASKED, Masks
 from taskveil.methods.svm.private import PrivateServer, private_rounds
 from taskveil.methods.svm.tasks import FIGURES, PERSONAL, UPDATE, SvmTasks
 from taskveil.privacy.contributions import Contribution, VectorSum
@@ -35,6 +36,7 @@ from taskveil.tasks.block import TaskBlock
 MOST_ROUNDS = 1000
 
 
+@with_groups
 @dataclass(eq=False, repr=False)
 class Svm(MarginMethod):
     """Options of `svm`.
@@ -44,7 +46,7 @@ class Svm(MarginMethod):
     mode           "federated" rounds, or "sequential": all rows in one process, w updated at once (no privacy)
     coordinator    "auto", "quasi-newton" or "safe" (see coordinator.py)
     local_passes   passes over a participant's rows per round of the safe coordinator; None: 50, or 1 with masks
-    mask, mask_share, mask_mode, mask_seed   see masks.py; never a privacy guarantee
+    masks          see masks.py; never a privacy guarantee
     step           eta of the private server; None: 1/(1 + K C2)
     """
 
@@ -60,10 +62,7 @@ class Svm(MarginMethod):
     mode: str = "federated"
     coordinator: str = "auto"
     local_passes: int | None = None
-    mask: Any = None
-    mask_share: float = 1.0
-    mask_mode: str = "consistent"
-    mask_seed: int | None = None
+    masks: Masks = UNMASKED
     step: float | None = None
 
     # ------------------------------------------------------------- plan
@@ -79,7 +78,7 @@ class Svm(MarginMethod):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         super().check(public, budget)
-        self.parsed_mask()
+        self.masks.parsed()
         self.loss_of(public)
         if budget.epsilon is not None:
             self._check_private()
@@ -87,7 +86,7 @@ class Svm(MarginMethod):
     def _check_private(self) -> None:
         if self.scope == "pooled" or (self.scope == "joint" and self.mode == "sequential"):
             raise OptionError(f"scope {self.scope!r}, mode {self.mode!r} pools un-noised rows: it needs epsilon=None")
-        if self.mask is not None:
+        if self.masks.law is not None:
             raise OptionError("a mask adds no guarantee to a private run and would only slow it down; leave mask=None")
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
@@ -149,10 +148,7 @@ class Svm(MarginMethod):
 
     # ------------------------------------------------------------ pieces
 
-    def parsed_mask(self) -> Mask | None:
-        return parse_mask(self.mask, self.mask_share)
-
     def effort(self) -> dict[str, Any]:
         """Local work of one round under the safe coordinator."""
-        passes = self.local_passes or (1 if self.mask is not None else 50)
+        passes = self.local_passes or (1 if self.masks.law is not None else 50)
         return {"cycles": 1, "passes": passes, "shrink": 0.1, "precision": 0.0}

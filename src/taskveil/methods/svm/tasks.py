@@ -65,8 +65,8 @@ class SvmTasks(TaskSide):
         self.problems = make_problems(method, block, public)
         self.position = np.arange(block.n_rows) - np.repeat(block.offsets[:-1], block.sizes)
         self.size = block.n_features + method.has_intercept(public)  # of a message
-        self.mask = None if private else method.parsed_mask()
-        self.source = mask_source(method.mask_seed) if self.mask is not None else None
+        self.mask = None if private else method.masks.parsed()
+        self.source = mask_source(method.masks.seed) if self.mask is not None else None
         self.work = np.zeros(block.n_tasks, dtype=np.int64)  # rows scored in the last step, for the virtual clock
 
     def start(self) -> State:
@@ -83,7 +83,7 @@ class SvmTasks(TaskSide):
         figures = np.zeros((*sums.shape[:2], 2))
         scaling = float(view["scaling"][0]) if "scaling" in view else 0.0
         damping = self._damping(view)
-        consistent = damping.size == 0 or self.method.mask_mode == "consistent"
+        consistent = damping.size == 0 or self.method.masks.mode == "consistent"
         self.work[:] = 0
         for o, problem in enumerate(self.problems):
             shared = self._shared(view, o)

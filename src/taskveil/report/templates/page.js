@@ -24,7 +24,7 @@
 
   // a title longer than a telephone is wide goes on in a second line
   function folded(text) {
-    var at = text.length > 30 ? text.lastIndexOf(" ", 30) : -1;
+    var at = text.length > 36 ? text.lastIndexOf(" ", 36) : -1;
     return at > 0 ? text.slice(0, at) + "<br>" + text.slice(at + 1) : text;
   }
 

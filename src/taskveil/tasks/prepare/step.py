@@ -21,7 +21,7 @@ from taskveil.tasks.prepare.facts import Fact, check_facts
 from taskveil.tasks.prepare.parts import OwnPart, Prepared, PublicPart
 from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
 from taskveil.tasks.prepare.targets import check_declared, link_of, undeclared_target
-from taskveil.tasks.prepare.unusable import SET_ASIDE
+from taskveil.tasks.prepare.unusable import NO_TARGET, SET_ASIDE
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
@@ -79,7 +79,8 @@ def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | Non
         rows=tuple(int(n) for n in tasks.sizes) if rules.unit == "record" else None,
         facts=facts,
     )
-    warnings = dict.fromkeys(tasks.set_aside, (SET_ASIDE,))
+    warnings: dict[str, tuple[str, ...]] = {name: (NO_TARGET.format(rows=n),) for name, n in tasks.unlabelled.items()}
+    warnings |= {name: (*warnings.get(name, ()), SET_ASIDE) for name in tasks.set_aside}
     return Prepared(public, OwnPart(scaling.apply(tasks, reuse=reuse), scaling, warnings))
 
 

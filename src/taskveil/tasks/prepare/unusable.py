@@ -19,7 +19,7 @@ from taskveil.tasks.grouping import row_chunks
 if TYPE_CHECKING:
     from taskveil.tasks.task import TaskSet
 
-__all__ = ["HUGE", "SET_ASIDE", "UNUSABLE", "rows_to_keep", "usable_counts", "usable_exposure"]
+__all__ = ["HUGE", "NO_TARGET", "SET_ASIDE", "UNUSABLE", "rows_to_keep", "usable_counts", "usable_exposure"]
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
@@ -29,6 +29,7 @@ SET_ASIDE = (
     "set aside: it sends nothing and gets the shared or a constant model. Correct its rows, or fill missing cells with missing= "
     "(--missing)"
 )
+NO_TARGET = "{rows} of its rows have no target and were left out"
 
 
 def rows_to_keep(
