@@ -142,7 +142,7 @@ def noise(run: Run) -> list[Chart]:
 
 def audit(run: Run) -> list[Chart]:
     """What an attack showed at least, beside what is claimed at most."""
-    rows = [
+    rows: list[tuple[str, Any, Any, str]] = [
         (str(a.get("target", "?")), a.get("lower_bound"), a.get("claimed_epsilon"), str(a.get("verdict", ""))) for a in run.audits
     ]
     rows = [r for r in rows if isinstance(r[1], (int, float)) and isinstance(r[2], (int, float))]
