@@ -124,6 +124,6 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
     else:
         said += f" {CLIPPING_NOT_MEASURED}"
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
-    layout = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
-    layout["bargap"] = max(0.2, 1 - 0.25 * len(bands))  # a single band is a bar, not a wall
+    bars: dict[str, Any] = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
+    layout = {**bars, "bargap": max(0.2, 1 - 0.25 * len(bands))}  # a single band is a bar, not a wall
     return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)
