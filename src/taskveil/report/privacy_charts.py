@@ -174,7 +174,7 @@ def audit(run: Run) -> list[Chart]:
         }
     ]
     refuted = sum(r[3] == "refuted" for r in rows)
-    nothing = "" if all(r[1] > 0 for r in rows) else " No bar is drawn where an attack showed nothing: at least 0."
+    nothing = "" if all(r[1] for r in rows) else " No bar is drawn where an attack showed nothing: at least 0."
     return [
         Chart(
             "audit",
