@@ -57,9 +57,7 @@ _RULES = {
         "load one target at a time (target=, --target), or use unit='task'",
     ),
     "wide": _Rule(
-        "one row can serve several tasks",
-        "record",
-        "load one target at a time (target=, --target), or use unit='task'",
+        "one row can serve several tasks", "record", "load one target at a time (target=, --target), or use unit='task'"
     ),
     "person-limit": _Rule(
         "rows of a person were dropped according to which other tasks the person is in, which is taken as public",
