@@ -66,6 +66,7 @@ class SearchPlan:
 
     @property
     def selection(self) -> Selection:
+        """The mechanism that chooses among the candidates: the only release of the choice."""
         return self.plan.releases[0].mechanism  # type: ignore[return-value]
 
 
