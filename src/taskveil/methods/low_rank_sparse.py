@@ -102,7 +102,7 @@ class TwoPartTasks(ProximalTasks):
         return structure.models(structure.prox(structure.matrix(Q), strength), Q.shape)
 
     def own_penalty(self, view: View) -> np.ndarray:
-        """(tasks,): the strength of the l1 penalty on the own part: as given, as published, or from a task's own noise."""
+        """(tasks,): the strength of the penalty on the own part: as given, as published, or from a task's own noise."""
         if self.method.own_penalty is not None:
             return np.full(self.block.n_tasks, float(self.method.own_penalty))
         if "own_penalty" in view:
