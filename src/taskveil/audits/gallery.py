@@ -46,6 +46,7 @@ class Attack:
         return self.draw()
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values, for the page."""
         return {"name": self.name, "sentence": self.sentence, "data": self.data}
 
 

@@ -55,11 +55,13 @@ class World:
 
     @staticmethod
     def of(estimator: Any, trained: Trained, observer: str, absent: bool = False) -> World:
+        """A world in which the trained run can be repeated, with the canary or (`absent`) without it."""
         transcript, log = Transcript(), trained.logs[0]
         method = without_canary(log.method) if absent else log.method
         return World(clone(estimator), trained.estimator, log, watched(method, transcript, observer), transcript)
 
     def run(self, noise_seed: int) -> np.ndarray:
+        """One run with this noise: all the observer saw, as one vector."""
         self.estimator.insecure_noise_seed = noise_seed
         self.estimator._run(Run(self.spy, self.log.public, self.log.plan), self.log.block)
         return self.transcript.vector()

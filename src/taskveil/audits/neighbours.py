@@ -34,6 +34,7 @@ class Pair:
 
     @property
     def name(self) -> str:
+        """The two sides, by the names of their canaries."""
         return f"{self.canaries[0].name} / {'absent' if self.absent else self.canaries[1].name}"
 
     def distance(self) -> float:
@@ -87,6 +88,7 @@ class Runs:
     worlds: tuple[World, World] | None = None  # where both hold a canary, so that either's releases can be had at the other's
 
     def vector(self, world: int, noise_seed: int) -> np.ndarray:
+        """What the observer saw in one run of world 0 or 1."""
         seen = self.run[world](noise_seed)
         return seen if self.keep is None else seen[self.keep]
 

@@ -48,6 +48,7 @@ class Layout:
 
     @staticmethod
     def of(transcript: Transcript) -> Layout:
+        """Where each release of a transcript lies in its vector."""
         places, position = [], 0
         for number, seen in enumerate(transcript.rounds):
             for name in sorted(seen):

@@ -66,6 +66,7 @@ class Scores:
     seen: Ratios | None = None
 
     def on_release(self, planned: Any, noisy: np.ndarray, here: np.ndarray, there: np.ndarray) -> None:
+        """Adds what one release says for and against each canary."""
         found = log_ratios(planned, noisy, here, there, self.first)
         self.seen = found if self.seen is None else self.seen + found
 

@@ -39,10 +39,12 @@ WEAK = 0.5  # chance of refuting half the noise below which an audit says that i
 
 
 def gaussian_curve(mu: float) -> Inverse:
+    """The inverse trade-off curve of a mu-Gaussian mechanism."""
     return lambda r: float(ndtr(ndtri(r) - mu)) if r < 1 else 1.0
 
 
 def two_lines(epsilon: float, delta: float) -> Inverse:
+    """The inverse trade-off curve of (epsilon, delta): two straight lines."""
     grow = math.exp(min(epsilon, 700.0))
     return lambda r: min(1.0, max(0.0, (r - delta) / grow, 1 - delta - grow * (1 - r)))
 
@@ -167,9 +169,11 @@ class Outlook:
     exact: bool = True  # whether every canary has a direction of its own, orthogonal to the others'
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return asdict(self)
 
     def words(self) -> str:
+        """What such an audit can show, in a sentence."""
         able = (
             f"half the noise would be refuted in about {self.power:.0%} of runs".replace("%", " %")
             if self.power >= WEAK

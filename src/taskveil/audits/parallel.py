@@ -27,6 +27,7 @@ def spread(function: Callable[[int], Any], numbers: Sequence[int], jobs: int = 1
 
 
 def can_fork() -> bool:
+    """Whether worker processes may be forked: not where JAX has started threads."""
     return "fork" in multiprocessing.get_all_start_methods() and "jax" not in sys.modules
 
 

@@ -54,6 +54,7 @@ class RawTable:
         return read[np.isfinite(read)] if np.isfinite(read[filled]).all() and np.isfinite(read).any() else None
 
     def missing(self) -> Any:
+        """What an empty cell holds."""
         return "" if self.text else np.nan
 
 

@@ -50,6 +50,7 @@ class Trained:
 
     @property
     def released(self) -> bool:
+        """Whether the run released anything to attack."""
         return any(log.releases for log in self.logs)
 
     @property

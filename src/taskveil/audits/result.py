@@ -113,6 +113,7 @@ class Finding:
         return verdict(max(self.refutation_bound, self.gaussian_refutation_bound or 0.0), claimed)
 
     def attack(self) -> str:
+        """The test in words: which score, above or below which threshold."""
         side = "above" if self.test.above else "at or below"
         return f"{self.test.score} {side} {self.test.threshold:.4g}" if self.test.score != "none" else "none"
 
@@ -160,6 +161,7 @@ def power(trials: int, selection: float, delta: float) -> float:
 
 
 def stages(trials: int) -> tuple[int, ...]:
+    """Numbers of trials after which an audit looks at its result."""
     return (*(n for n in (trials // 16, trials // 4, trials // 2) if n >= SMALLEST_STAGE), trials)
 
 

@@ -21,11 +21,14 @@ SHRINKAGE = 0.05  # of correlations toward zero in the learned discriminant
 
 
 def projection(shift: np.ndarray) -> Score:
+    """A score: outputs (runs, ...) projected on the shift between the two worlds."""
     flat = np.asarray(shift, dtype=np.float64).ravel()
     return lambda outputs: outputs.reshape(len(outputs), -1) @ flat
 
 
 def laplace_ratio(first: np.ndarray, second: np.ndarray) -> Score:
+    """A score: the log likelihood ratio of two centres under Laplace noise, up to a factor."""
+
     def score(outputs: np.ndarray) -> np.ndarray:
         flat = outputs.reshape(len(outputs), -1)
         return (np.abs(flat - first.ravel()) - np.abs(flat - second.ravel())).sum(axis=1)
@@ -34,6 +37,8 @@ def laplace_ratio(first: np.ndarray, second: np.ndarray) -> Score:
 
 
 def norm_ratio(first: np.ndarray, second: np.ndarray) -> Score:
+    """A score: the distance to the first centre less the distance to the second."""
+
     def score(outputs: np.ndarray) -> np.ndarray:
         flat = outputs.reshape(len(outputs), -1)
         return np.linalg.norm(flat - first.ravel(), axis=1) - np.linalg.norm(flat - second.ravel(), axis=1)
@@ -47,10 +52,12 @@ def support(present: np.ndarray) -> Score:
 
 
 def extreme_eigenvalue(largest: bool) -> Score:
+    """A score: the largest or the smallest eigenvalue of each output (runs, d, d)."""
     return lambda outputs: np.linalg.eigvalsh(outputs)[:, -1 if largest else 0]
 
 
 def trace(outputs: np.ndarray) -> np.ndarray:
+    """A score: the trace of each output (runs, d, d)."""
     return np.trace(outputs, axis1=1, axis2=2)
 
 

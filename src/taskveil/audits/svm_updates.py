@@ -43,6 +43,7 @@ class Membership:
     rounds: int
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return asdict(self)
 
 

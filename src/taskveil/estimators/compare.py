@@ -43,6 +43,7 @@ class Setting:
     last: Any = None  # the estimator of the last repeat
 
     def measure(self, estimator: Any, test: TaskSet, metric: str) -> None:
+        """Adds this repeat's error on `test`, by the metric asked for and by the others that a page shows."""
         self.scores.append(evaluate(estimator, test, metric))
         for name in SHOWN[test.kind]:
             if name != metric:
@@ -162,6 +163,7 @@ def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
 
 
 def describe(tasks: TaskSet) -> dict[str, Any]:
+    """Sizes, kind and target of the data, for the head of a comparison."""
     return {
         "tasks": tasks.n_tasks,
         "features": tasks.n_features,
@@ -196,6 +198,7 @@ class Constant:
         return 0.5
 
     def predict_proba(self, test: TaskSet) -> np.ndarray:
+        """(rows, classes): the shares of the labels in each row's task, smoothed by those of all tasks."""
         return self.levels[test.task_of_row()]
 
     def decision_function(self, test: TaskSet) -> np.ndarray:
@@ -204,5 +207,6 @@ class Constant:
         return shares[:, 1] if shares.shape[1] == 2 else shares
 
     def predict(self, test: TaskSet) -> np.ndarray:
+        """(rows,): the mean target, or the commonest label, of each row's task."""
         levels = self.levels[test.task_of_row()]
         return levels[:, 0] if self.classes_ is None else self.classes_[levels.argmax(axis=1)]

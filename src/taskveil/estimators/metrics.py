@@ -29,6 +29,7 @@ METRICS = REGRESSION + CLASSIFICATION + SURVIVAL
 
 
 def default_metric(kind: str) -> str:
+    """The metric by which tasks of this kind are judged where none was named."""
     return SHOWN[kind][0]
 
 
@@ -38,6 +39,7 @@ def kind_of_metric(metric: str | None) -> str | None:
 
 
 def check_metric(metric: str, kind: str) -> str:
+    """The metric, if it fits this kind of target; else an error that lists those that do."""
     allowed = OF_KIND[kind]
     if metric not in allowed:
         raise OptionError(f"metric {metric!r} does not fit {kind}; expected one of {', '.join(allowed)}")

@@ -127,6 +127,7 @@ def units_of(public: PublicInfo) -> int:
 
 
 def verdict(ratio: float) -> str:
+    """What a ratio of noise to signal means, in a sentence."""
     if ratio < WORTH:
         return "worth it: the shared structure stands well above the noise"
     if ratio < HOPELESS:

@@ -102,6 +102,7 @@ def _search(record: RunRecord) -> dict[str, Any] | None:
 
 
 def record_name(method: Any) -> str:
+    """The name under which a saved folder remembers its method."""
     return str(method.name)
 
 

@@ -66,6 +66,7 @@ class SearchPlan:
 
     @property
     def selection(self) -> Selection:
+        """The mechanism that chooses among the candidates."""
         return self.plan.releases[0].mechanism  # type: ignore[return-value]
 
 

@@ -67,4 +67,5 @@ def get(name: str, **options: Any) -> Any:
 
 
 def names() -> list[str]:
+    """All registered methods, by the names that `get` takes."""
     return METHODS.names()

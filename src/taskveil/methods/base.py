@@ -111,6 +111,7 @@ class View:
         return name in self.values
 
     def asking(self, active: np.ndarray | None) -> View:
+        """The same view for a round in which only `active` tasks take part."""
         return replace(self, active=active)
 
 

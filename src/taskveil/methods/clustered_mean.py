@@ -40,6 +40,7 @@ class ClusteredMean(NeuralMethod):
         self.membership(public)
 
     def n_groups(self, public: PublicInfo) -> int:
+        """How many public groups there are."""
         return int(self.membership(public).shape[1])
 
     def membership(self, public: PublicInfo) -> np.ndarray:

@@ -26,6 +26,7 @@ DECADES = 1.5  # lengths between 10^-1.5 and 10^1.5
 
 
 def contribution(n_outputs: int, n_features: int) -> VectorSum:
+    """What is summed: a model's direction and the logarithm of its length, of norm one together."""
     return VectorSum((n_outputs * n_features + 1,), 1.0)
 
 

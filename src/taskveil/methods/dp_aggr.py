@@ -56,6 +56,8 @@ class DpAggr(Method):
 
 
 class AveragedTasks(TaskSide):
+    """Send the model learned alone; in the end use the average as it is."""
+
     def __init__(self, penalty: float | None, block: TaskBlock, public: PublicInfo):
         self.penalty, self.block, self.public = penalty, block, public
         self.loss = LOSSES.get(public.loss)

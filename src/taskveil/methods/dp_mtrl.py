@@ -64,6 +64,8 @@ class DpMtrl(Method):
 
 
 class NoisyModelTasks(TaskSide):
+    """Solve around the relations on the billboard, send the model."""
+
     def __init__(self, method: DpMtrl, block: TaskBlock, public: PublicInfo):
         self.method, self.block, self.public = method, block, public
         self.squared = LOSSES.get("squared")  # closed form, also for labels
@@ -95,6 +97,8 @@ class NoisyModelTasks(TaskSide):
 
 
 class NoisyModelServer(ServerSide):
+    """Learns relations from the noisy models and publishes them."""
+
     def __init__(self, method: DpMtrl, public: PublicInfo):
         self.method, self.public = method, public
 

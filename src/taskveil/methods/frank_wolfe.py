@@ -68,6 +68,7 @@ class FrankWolfe(Method):
         return [Request(RELEASE, t + 1, what) for t in range(rounds)]
 
     def ball(self, public: PublicInfo) -> float:
+        """Radius of the trace-norm ball: as given, or from public sizes."""
         return self.radius or float(np.sqrt(USUAL_RANK * public.n_tasks * public.n_outputs))
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:

@@ -24,6 +24,8 @@ from taskveil.structures.group_sparse import GroupSparse as Structure
 
 
 class GroupSparseServer(ProximalServer):
+    """Keeps the features whose sum stands above the noise."""
+
     def noise_norm(self, columns: int) -> float:
         return float(np.sqrt(columns) + np.sqrt(2 * np.log(self.public.n_features + 1)))
 
@@ -43,4 +45,5 @@ class GroupSparse(OneReleaseMethod):
     reference = "Liang et al., Model-Protected Multi-Task Learning, Algorithm 3"
 
     def contribution(self, public: PublicInfo, bound: float) -> Contribution:
+        """What is summed: squares of models, one number for each feature."""
         return DiagonalSum(public.n_features, bound, public.n_outputs)

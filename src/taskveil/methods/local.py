@@ -51,6 +51,8 @@ class Local(Method):
 
 
 class LocalTasks(TaskSide):
+    """Learn alone and send nothing."""
+
     def __init__(self, method: Local, block: TaskBlock, public: PublicInfo):
         self.method, self.block, self.public = method, block, public
 

@@ -45,6 +45,7 @@ class LowRankSparse(ProximalMethod):
 
     @property
     def structure(self) -> Structure:  # type: ignore[override]
+        """The penalty on the shared part."""
         return STRUCTURES.get(self.shared)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -66,6 +67,7 @@ class TwoPartTasks(ProximalTasks):
         return {**state, "own": own, "own_previous": own.copy()}
 
     def first_own(self, W: np.ndarray) -> np.ndarray:
+        """The own part before the first round, shaped like W: zero."""
         return np.zeros_like(W)
 
     def finish(self, state: State, view: View) -> Models:
@@ -100,6 +102,7 @@ class TwoPartTasks(ProximalTasks):
         return structure.models(structure.prox(structure.matrix(Q), strength), Q.shape)
 
     def own_penalty(self, view: View) -> np.ndarray:
+        """(tasks,): the strength of the penalty on the own part: as given, as published, or from a task's own noise."""
         if self.method.own_penalty is not None:
             return np.full(self.block.n_tasks, float(self.method.own_penalty))
         if "own_penalty" in view:

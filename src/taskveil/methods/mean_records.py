@@ -37,6 +37,7 @@ TYPICAL_SLOPE = 0.5  # of the loss at a row: half a range of the target, or an u
 
 
 def check(strength: float | None, public: PublicInfo) -> None:
+    """Refuses what cannot protect single rows: a fixed strength, numbers of rows that are not public."""
     if strength is not None:
         raise OptionError(
             "strength belongs to unit='task': with unit='record' a task's own model may not enter a message. "
@@ -47,6 +48,7 @@ def check(strength: float | None, public: PublicInfo) -> None:
 
 
 def contribution(public: PublicInfo, clip: float | None) -> RowSum:
+    """What is summed: one clipped gradient for each row."""
     bound = TYPICAL_SLOPE * math.sqrt(longest_row(public)) if clip is None else clip
     return RowSum((public.n_outputs, public.n_features + n_levels(public)), bound)
 

@@ -34,11 +34,13 @@ MEMORY = 30  # earlier rounds the extrapolation looks at
 
 
 def contribution(public: PublicInfo, budget: Budget, clip: float | None) -> VectorSum:
+    """What is summed: how far a task's model lies from the mean, clipped where there is noise."""
     bound = Contribution.unbounded if budget.epsilon is None else (1.0 if clip is None else clip)
     return VectorSum((public.n_outputs, public.n_features), bound)
 
 
 def rounds(budget: Budget) -> int:
+    """How many rounds a run has where none were asked for."""
     return PLAIN_ROUNDS if budget.epsilon is None else PRIVATE_ROUNDS
 
 

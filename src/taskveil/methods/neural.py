@@ -159,9 +159,11 @@ class NeuralMethod(Method):
         return int(np.clip(round(ratio**2), 1, MOST_ROUNDS))
 
     def n_groups(self, public: PublicInfo) -> int:
+        """How many shared models there are."""
         return 1
 
     def total_shape(self, public: PublicInfo) -> tuple[int, ...]:
+        """Shape of the sum of all messages: parameters for each group, and a bit where the clip adapts."""
         groups, p = self.n_groups(public), self.built(public).n_shared
         shape = (p,) if groups == 1 else (groups, p)
         return (p + 1,) if self.adaptive_clip is not None else shape
@@ -176,6 +178,7 @@ class NeuralMethod(Method):
         return float(self.clip) * math.hypot(1.0, extra)
 
     def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
+        """The probability with which a task takes part in a round."""
         if self.rate is not None:
             return float(self.rate)
         return min(1.0, LARGE_COHORT / public.n_tasks)
@@ -194,11 +197,13 @@ class NeuralMethod(Method):
     # ----------------------------------------------------------------- engine
 
     def feature_map(self, public: PublicInfo) -> Any:
+        """The public map from rows to what the model sees."""
         from taskveil.engine.features import FeatureMap
 
         return FeatureMap(self.features, public.n_features)
 
     def built(self, public: PublicInfo) -> Any:
+        """The model itself, with its parameters as one flat vector."""
         from taskveil.engine.clients import model_of
 
         return model_of(self.model, self.feature_map(public), public.n_outputs, public.kind)
@@ -212,6 +217,7 @@ class NeuralMethod(Method):
         return min(float(rate), 1.0 / (public.n_features + 1.0)) if linear and public.kind == "regression" else float(rate)
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
+        """What a client does in a round: steps, batches, rate and pull."""
         from taskveil.engine.rounds import LocalWork
 
         return LocalWork(
@@ -222,6 +228,7 @@ class NeuralMethod(Method):
         )  # fmt: skip
 
     def tuning(self, public: PublicInfo) -> Any:
+        """How a client fine-tunes after the last release."""
         from taskveil.engine.personalise import Tuning
 
         tune = self.tune
@@ -229,6 +236,7 @@ class NeuralMethod(Method):
         return Tuning(int(tune.steps), tune.batch, rate, float(tune.decay), tune.alone_steps)
 
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
+        """The ways of fine-tuning among which a client chooses; none: the shared model is used as it is."""
         from taskveil.engine.personalise import parse_options
 
         how = self.default_personalise if self.tune.personalise is None else self.tune.personalise

@@ -185,6 +185,7 @@ class NeuralServer(ServerSide):
         return state, Billboard(t, self._shown(state), per_task=PER_TASK)
 
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+        """The shared parameters after a step along the noisy mean update."""
         return mean + self.method.server_rate * update
 
     def _mean_update(self, total: np.ndarray, state: State, t: int) -> tuple[np.ndarray, np.ndarray]:

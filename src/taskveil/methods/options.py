@@ -133,6 +133,7 @@ class WithOptions:
         return fields
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """All options by name; with `deep`, members of option groups too, as `group__member`."""
         fields = {name: getattr(self, name) for name in self._defaults()}
         return {**fields, **({name: _inside(fields, name) for name in self._nested().values()} if deep else {})}
 
@@ -141,6 +142,7 @@ class WithOptions:
         return self._flat(self.get_params(deep=False))
 
     def set_params(self, **options: Any) -> Self:
+        """Sets options by name, group members too, and returns the method."""
         for name, value in self._regrouped(options, self.get_params(deep=False)).items():
             setattr(self, name, value)
         return self

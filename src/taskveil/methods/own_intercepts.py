@@ -27,6 +27,7 @@ LONGEST_STEP = 10.0  # curvature may vanish
 
 
 def own_intercept_requests(public: PublicInfo, rounds: int) -> list[Request]:
+    """Sums for Newton steps of one model, every task with an intercept of its own."""
     shape = (public.n_outputs, public.n_features, public.n_features + 1)
     return [Request(STATISTICS, t + 1, VectorSum(shape, Contribution.unbounded)) for t in range(rounds)]
 
@@ -88,6 +89,8 @@ class OwnInterceptTasks(TaskSide):
 
 
 class OwnInterceptServer(ServerSide):
+    """Newton steps from the sums of all tasks."""
+
     def __init__(self, public: PublicInfo):
         self.public = public
 

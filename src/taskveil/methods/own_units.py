@@ -40,6 +40,7 @@ def own_spread(block: TaskBlock) -> np.ndarray:
 
 
 def over(block: TaskBlock, spread: np.ndarray) -> TaskBlock:
+    """The block with every task's columns divided by its own spread (tasks, features)."""
     return replace(block, X=np.asarray(block.X, dtype=float) / spread[block.task_of_row])
 
 

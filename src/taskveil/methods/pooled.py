@@ -112,10 +112,12 @@ def common_level(public: PublicInfo) -> bool:
 
 
 def newton_rounds(public: PublicInfo, asked: int | None) -> int:
+    """How many Newton steps a loss needs without noise: one where it is quadratic."""
     return 1 if public.loss == "squared" else int(asked or ROUNDS)
 
 
 def statistics_request(public: PublicInfo, round: int) -> Request:
+    """The sums of one Newton step over all rows, without noise."""
     width = public.n_features + int(public.fit_intercept)
     return Request(STATISTICS, round, VectorSum((public.n_outputs, width * (width + 1) + 2), Contribution.unbounded))
 
@@ -224,6 +226,8 @@ class PooledTasks(TaskSide):
 
 
 class PooledServer(ServerSide):
+    """One model for all: a Newton step from each round's sums."""
+
     def __init__(self, public: PublicInfo):
         self.public = public
 

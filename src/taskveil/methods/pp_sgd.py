@@ -25,6 +25,8 @@ from taskveil.methods.shared_prior import STATED
 
 
 class ResidualTasks(NeuralTasks):
+    """In the end fit what the shared model leaves over."""
+
     def finish(self, state: State, view: View) -> Models:
         r, as_it_is = self.public.n_outputs, self.method.tune.personalise is not None or self.method.features is not None
         if as_it_is or r > 1 or self.plan.budget.epsilon is None:
@@ -40,7 +42,10 @@ class ResidualTasks(NeuralTasks):
 
 
 class DescendingServer(NeuralServer):
+    """Steps against the noisy mean gradient."""
+
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+        """The shared parameters after a step against the mean gradient."""
         return mean - self.method.server_rate * update
 
 

@@ -73,6 +73,7 @@ class ProximalMethod(Method):
         return 1.0 if self.clip is None else float(self.clip)
 
     def contribution(self, public: PublicInfo, bound: float) -> Contribution:
+        """What is summed: outer products of models, (features, features)."""
         return OuterSum(public.n_features, bound, public.n_outputs)
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
@@ -94,6 +95,7 @@ class ProximalMethod(Method):
         return geometric(rounds, self.exponent)
 
     def n_rounds(self, budget: Budget) -> int:
+        """How many rounds there are."""
         if self.rounds is not None:
             return int(self.rounds)
         return 1000 if budget.epsilon is None else self.usual_rounds

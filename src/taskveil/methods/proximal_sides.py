@@ -152,6 +152,7 @@ class ProximalServer(ServerSide):
         return state, Billboard(t, values, accepted=accepted, done=bool(done))
 
     def make_map(self, S: np.ndarray, threshold: float, lift: float) -> np.ndarray:
+        """The linear map (features, features) that stands for the penalty's proximal step, from the noisy covariance S."""
         return self.method.structure.map_from_covariance(S, threshold, lift)
 
     def _still(self, S: np.ndarray, last: np.ndarray) -> bool:

@@ -65,6 +65,7 @@ class Published:
         return found
 
     def at(self, round: int) -> Mapping[str, Shown]:
+        """What the billboard of a round shows, by name."""
         return self.boards[min(round, len(self.boards) - 1)]
 
     def inside(self, billboard: Billboard) -> Billboard:

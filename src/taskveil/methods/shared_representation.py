@@ -76,6 +76,7 @@ class SharedRepresentation(NeuralMethod):
             raise OptionError("method 'shared-representation' sends directions: adaptive_clip has no norm to adapt; leave it")
 
     def built(self, public: PublicInfo) -> Any:
+        """The model, split into head (own) and representation (shared)."""
         from taskveil.engine.clients import shared_model_of
 
         return shared_model_of(self.model, self.feature_map(public), public.n_outputs, public.kind)
@@ -89,14 +90,17 @@ class SharedRepresentation(NeuralMethod):
 
     @property
     def orthonormal(self) -> bool:
+        """Whether the representation is linear and kept orthonormal."""
         named = self.model if isinstance(self.model, dict) else {"name": self.model}
         name = named.get("name")
         return isinstance(name, str) and name in ("linear", "softmax") and not named.get("public_head")
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
+        """What a client does in a round: its head is solved with the ridge penalty."""
         return replace(super().work(plan, public), pull=float(self.ridge))
 
     def tuning_options(self, public: PublicInfo) -> tuple[Any, ...]:
+        """The ways to finish head and representation among which a client chooses."""
         from taskveil.engine.personalise import parse_options
 
         how = self.tune.personalise or self.default_personalise
@@ -163,6 +167,7 @@ class RepresentationServer(NeuralServer):
     method: SharedRepresentation
 
     def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+        """The representation after a step, made orthonormal again where it is linear."""
         start = self.model.start(self.public.seed or 0)[self.model.n_own :]
         moved = super().move(mean, update * ((float(np.linalg.norm(start)) or 1.0) / self.method.clip))
         if not self.method.orthonormal:

@@ -217,10 +217,12 @@ def by_rows(budget: Budget) -> bool:
 
 
 def scored(plan: Plan) -> bool:
+    """Whether a plan shares a model by scores; else it does as `subspace`."""
     return any(p.name in (SCORE, STATISTICS) for p in plan.releases)
 
 
 def based(public: PublicInfo) -> bool:
+    """Whether base rates are asked for first: labels, with intercepts."""
     return public.kind == "classification" and public.fit_intercept
 
 
@@ -231,6 +233,8 @@ def evidence_message(evidence: np.ndarray) -> np.ndarray:
 
 
 class TogetherTasks(TaskSide):
+    """Answer what each round asks: base rate, step, direction or evidence."""
+
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         self.plain, self.public = block, public
         self.block = replace(block, constant=public.fit_intercept)
@@ -272,11 +276,14 @@ class TogetherTasks(TaskSide):
 
 
 def finite(messages: np.ndarray) -> np.ndarray:
+    """Messages (tasks, ...) with those that are not finite sent as zero."""
     usable = np.isfinite(messages).all(axis=tuple(range(1, messages.ndim)), keepdims=True)
     return np.where(usable, messages, 0.0)
 
 
 class TogetherServer(ServerSide):
+    """Adds denoised steps up to a model, then finds directions and strength."""
+
     def __init__(self, public: PublicInfo, plan: Plan):
         self.public, self.plan = public, plan
         self.planned = {(p.round, p.name): p for p in plan.releases}

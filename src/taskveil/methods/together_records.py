@@ -86,6 +86,7 @@ RANGES = {
 
 
 def check(public: PublicInfo) -> None:
+    """Refuses times until an event, and numbers of rows that are not public."""
     if public.kind == "survival":
         raise OptionError("method 'together' with unit='record' knows numbers and labels; use method='mean' for survival")
     if public.task_rows is None:

@@ -30,6 +30,7 @@ class KeyStream:
         self._stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
     def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` words of 64 bits."""
         size = 8 * count
         zeros = _ZEROS[:size] if size <= len(_ZEROS) else bytes(size)
         return np.frombuffer(self._stream.update(zeros), dtype="<u8").astype(np.uint64, copy=False)

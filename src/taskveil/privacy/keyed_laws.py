@@ -30,6 +30,7 @@ class KeyedLaws:
         return self._bits(53, size) * 2.0**-53
 
     def standard_normal(self, size: Any = ()) -> FloatArray:
+        """Normal numbers of mean 0 and deviation 1."""
         return np.asarray(ndtri(self._inside(size)))
 
     def laplace(self, size: Any = ()) -> FloatArray:
@@ -38,9 +39,11 @@ class KeyedLaws:
         return np.asarray(-np.sign(u) * np.log1p(-2 * np.abs(u)))
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = ()) -> FloatArray:
+        """Gamma numbers, one for each entry of `size`."""
         return np.asarray(scale * gammaincinv(shape, self._inside(size)))
 
     def chisquare(self, df: Any, size: Any = None) -> FloatArray:
+        """Chi-square numbers with `df` degrees of freedom."""
         half = np.asarray(df, dtype=np.float64) / 2
         return self.gamma(half, 2.0, half.shape if size is None else size)
 

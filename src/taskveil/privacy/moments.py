@@ -61,6 +61,7 @@ class MomentSum(Contribution):
 
     @property
     def bound(self) -> float:  # type: ignore[override]
+        """The norm of a message, of M and q together: one."""
         return 1.0
 
     @property

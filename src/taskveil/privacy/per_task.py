@@ -64,6 +64,7 @@ class Weighted(Contribution):
 
     @property
     def bound(self) -> float:  # type: ignore[override]
+        """The bound before a task's weight is applied."""
         return self.inner.bound
 
     @property

@@ -213,6 +213,7 @@ def charged(requests: Sequence[Request]) -> list[bool]:
 
 
 def is_sampled(request: Request, budget: Budget) -> bool:
+    """Whether sampling amplifies: tasks take part at random, and the observer does not see who."""
     secret = is_secret(request.contribution, budget.aggregation)
     return request.rate is not None and request.rate < 1 and secret
 

@@ -110,6 +110,7 @@ class Profile:
     against: str = ""  # whom the statement withstands, where that is not all others
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return asdict(self)
 
     def words(self) -> str:

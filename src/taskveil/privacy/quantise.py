@@ -133,6 +133,7 @@ def rotated(vector: FloatArray, size: int) -> FloatArray:
 
 
 def rotated_back(values: FloatArray, length: int) -> FloatArray:
+    """The first `length` numbers before the public rotation."""
     return (walsh_hadamard(values) * public_signs(values.size))[:length]
 
 

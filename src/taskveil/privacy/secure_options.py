@@ -108,10 +108,12 @@ class SecureOptions:
 
     @property
     def n_sites(self) -> int:
+        """How many sites take part in the sum."""
         return self.n_tasks if self.site_sizes is None else len(self.site_sizes)
 
     @property
     def dropouts(self) -> int:
+        """How many sites may be missing."""
         return self.n_sites - self.min_cohort
 
     @property
@@ -120,6 +122,7 @@ class SecureOptions:
         return self.min_cohort - self.colluders
 
     def to_dict(self) -> dict[str, Any]:
+        """As JSON values."""
         return asdict(self)
 
 

@@ -56,18 +56,22 @@ class TaskBlock:
 
     @property
     def n_tasks(self) -> int:
+        """How many tasks the block holds."""
         return int(self.offsets.size - 1)
 
     @property
     def n_rows(self) -> int:
+        """Rows of all tasks together."""
         return int(self.X.shape[0])
 
     @property
     def n_features(self) -> int:
+        """Columns of a model, the constant one included where there is one."""
         return int(self.X.shape[1]) + self.constant
 
     @property
     def n_outputs(self) -> int:
+        """Columns of the target: 1, or the number of classes."""
         return int(self.y.shape[1])
 
     @cached_property
@@ -96,6 +100,7 @@ class TaskBlock:
         return spread if self.weights is None else spread * self.weights
 
     def rows(self, i: int) -> slice:
+        """Where the rows of task `i` lie in X and y."""
         return slice(int(self.offsets[i]), int(self.offsets[i + 1]))
 
     def sums_by_task(self, values: np.ndarray) -> np.ndarray:

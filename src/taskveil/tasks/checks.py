@@ -15,6 +15,7 @@ __all__ = ["as_rows", "check_lengths", "check_values"]
 
 
 def as_rows(X: Any) -> np.ndarray:
+    """X as an array (rows, features) of numbers; an error says what else it was."""
     X = np.asarray(X)
     if X.ndim != 2:
         raise DataError(f"X must be a table of rows x features, got shape {X.shape}.")
@@ -29,6 +30,7 @@ def as_rows(X: Any) -> np.ndarray:
 
 
 def check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
+    """Refuses columns that do not have one value for each row of X."""
     lengths = {"y": len(y), **{k: len(v) for k, v in columns.items() if v is not None}}
     for name, n in lengths.items():
         if n != X.shape[0]:
@@ -36,6 +38,7 @@ def check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
 
 
 def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
+    """Refuses missing, infinite and huge values, and names their columns."""
     bad = np.zeros(X.shape[1], dtype=bool)
     huge = np.zeros(X.shape[1], dtype=bool)
     for rows in row_chunks(X.shape[0]):

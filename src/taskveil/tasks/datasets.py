@@ -21,6 +21,7 @@ DATA_VARIABLE = "TASKVEIL_DATA"
 
 
 def names() -> list[str]:
+    """The public data sets that can be fetched by name."""
     return DATASETS.names()
 
 

@@ -137,6 +137,7 @@ def arrow(module: str = "pyarrow") -> Any:
 
 
 def arrow_is_installed() -> bool:
+    """Whether the extra `parquet` is there; nothing is imported to find out."""
     return find_spec("pyarrow") is not None
 
 

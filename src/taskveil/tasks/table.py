@@ -268,6 +268,7 @@ def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:
 
 
 def feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
+    """The columns to learn from: those that were named, else all that are not task, target or otherwise taken."""
     if features is not None:
         if len(set(features)) != len(features):
             raise DataError("a feature is named twice; feature names must be unique.")

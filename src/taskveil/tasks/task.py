@@ -47,6 +47,7 @@ class Task:
 
     @property
     def n_rows(self) -> int:
+        """How many rows the task has."""
         return int(self.y.shape[0])
 
 

@@ -84,6 +84,7 @@ def own_figures(models: Any, names: tuple[str, ...], name: str) -> dict[str, Any
 
 
 def gain_url(place: str, k: int) -> str:
+    """Where the gains of partition `k` stand in a saved folder."""
     return f"{place.rstrip('/')}/parts/gain-{k:05d}.parquet"
 
 

@@ -24,6 +24,7 @@ class PartFile:
     sha256: str
 
     def read(self) -> worker.Part:
+        """The partition's models; a file that is not as it was saved is refused."""
         return worker.read_part(self.url, self.n_outputs, self.names, self.sha256)
 
 

@@ -33,6 +33,7 @@ def is_remote(place: str | Path) -> bool:
 
 
 def part_url(place: str, k: int) -> str:
+    """Where the models of partition `k` stand in a saved folder."""
     return f"{place.rstrip('/')}/parts/part-{k:05d}.parquet"
 
 

@@ -37,6 +37,7 @@ class Part(Held):
 
     @property
     def intercept(self) -> np.ndarray:
+        """(tasks, outputs), in the units of the table."""
         return self.scaling.coef_back(self.models.coef, self.models.intercept)[1]
 
     def scores(self, X: np.ndarray, position: np.ndarray, method: Method, run: Any) -> np.ndarray:
@@ -67,6 +68,7 @@ def _packed(scaling: Scaling) -> Scaling:
 
 
 def unpacked(scaling: Scaling, n_tasks: int) -> Scaling:
+    """The scaling with a row of its own for each task."""
     shape = n_tasks, scaling.shift.shape[1]
     return replace(scaling, shift=np.broadcast_to(scaling.shift, shape), scale=np.broadcast_to(scaling.scale, shape))
 
@@ -141,6 +143,7 @@ def write_part(part: Part, names: tuple[str, ...], url: str) -> str:
 
 
 def part_bytes(part: Part, names: tuple[str, ...]) -> bytes:
+    """The models of a partition as a Parquet file, one row for each task."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

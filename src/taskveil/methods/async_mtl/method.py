@@ -52,10 +52,12 @@ class Form:
 
     @property
     def own_at_task(self) -> bool:
+        """Whether each task takes the step of its own part itself."""
         return self.semi_exact
 
     @property
     def own_at_server(self) -> bool:
+        """Whether the server takes that step, from the one noisy message."""
         return not self.own_at_task and self.noises == 1
 
     def due(self, number: int) -> tuple[str, ...]:
@@ -115,9 +117,11 @@ class AsyncMTL(Asynchronous):
     tol: float = 1e-5
 
     def penalties(self) -> Penalties:
+        """The penalties on the shared and on the own part that the preset stands for."""
         return PRESETS.get(self.preset)
 
     def form(self, budget: Budget) -> Form:
+        """How messages are made in a run with this budget."""
         rows = str(budget.unit) == "record"
         return Form(rows, budget.epsilon is not None, self.noises, not rows if self.semi_exact is None else bool(self.semi_exact))
 
@@ -157,6 +161,7 @@ class AsyncMTL(Asynchronous):
         return 1.0 - self.first_share if name == "gradient" else self.first_share
 
     def messages(self, budget: Budget) -> int:
+        """How many messages each task sends."""
         if self.rounds is not None:
             return int(self.rounds)
         return 30 if budget.epsilon is not None else 400
@@ -179,6 +184,7 @@ class AsyncMTL(Asynchronous):
         return self.step is None and form.private
 
     def step_for(self, curvature: float) -> float:
+        """The step length: as given, else what a loss of this curvature allows."""
         return float(self.step) if self.step is not None else STEP_SAFETY / max(curvature, 1e-12)
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:

@@ -51,11 +51,13 @@ class Relaxation:
         self.rule, self.n_tasks = rule, n_tasks
 
     def start(self) -> np.ndarray:
+        """(2, tasks + 1): what the rule remembers, before the first message."""
         watch = np.zeros((2, self.n_tasks + 1))
         watch[0, 1:], watch[1, 0] = np.nan, np.inf
         return watch
 
     def eta(self, delays: np.ndarray, watch: np.ndarray) -> np.ndarray:
+        """(messages,): how far the server goes for messages that are so many updates late."""
         if isinstance(self.rule, (int, float)):
             return np.full(len(delays), float(self.rule))
         if self.rule == "safeguarded" and not watch[0, 0]:

@@ -45,6 +45,7 @@ class AsyncServer(ArrivalServer):
         return state, self._billboard(state)
 
     def first(self) -> State:
+        """The state before the first message: all parts zero."""
         m, r, d = self.public.n_tasks, self.public.n_outputs, self.public.n_features
         return {
             "Z": np.zeros((m * r, d)),

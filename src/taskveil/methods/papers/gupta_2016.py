@@ -44,6 +44,8 @@ class DpMtrl(dp_mtrl.DpMtrl):
 
 
 class ScaledTasks(dp_mtrl.NoisyModelTasks):
+    """Send the model in units of its sensitivity, and the unit: both computed from private rows."""
+
     def step(self, state: State, view: View) -> tuple[State, Message]:
         W, strength = self._solve(view)
         scale = self._sensitivity(W, strength)
@@ -62,5 +64,7 @@ class ScaledTasks(dp_mtrl.NoisyModelTasks):
 
 
 class ScaledServer(dp_mtrl.NoisyModelServer):
+    """Undoes the units before the relations are learned."""
+
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         return super().step(state, {MODELS: releases[MODELS] * releases[SCALES][:, :, None]}, accepted)

@@ -26,6 +26,8 @@ from taskveil.privacy.units import Neighbours
 
 
 class PrintedTasks(NeuralTasks):
+    """Clients that remember a public start, w_k^0, where they walk from models of their own."""
+
     def start(self) -> State:
         """w_k^0: every client remembers the data-independent start."""
         state = super().start()
@@ -37,6 +39,8 @@ class PrintedTasks(NeuralTasks):
 
 
 class PrintedServer(NeuralServer):
+    """Uses noisy sums as they come, without shrinking them."""
+
     def _shrunk(self, sums: np.ndarray, t: int) -> np.ndarray:
         return sums
 
@@ -54,9 +58,11 @@ class Printed(NeuralMethod):
             raise OptionError("participations caps Poisson cohorts; the paper's cohorts have a fixed size")
 
     def sampling_rate(self, public: PublicInfo, budget: Budget) -> float:
+        """The share of tasks in a cohort of fixed size."""
         return min(public.n_tasks, self.fixed_cohort) / public.n_tasks
 
     def work(self, plan: Plan, public: PublicInfo) -> Any:
+        """The local steps with the pull towards the mean as printed."""
         return replace(super().work(plan, public), explicit=True)
 
     def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
@@ -73,19 +79,19 @@ class Printed(NeuralMethod):
 
 
 class Mean(Printed, neural_mean.NeuralMean):
-    pass
+    """`mean` as printed."""
 
 
 class ClusteredMean(Printed, clustered_mean.ClusteredMean):
-    pass
+    """`clustered-mean` as printed."""
 
 
 class FedAvg(Printed, fedavg.FedAvg):
-    pass
+    """`fedavg` as printed."""
 
 
 class FedProx(Printed, fedprox.FedProx):
-    pass
+    """`fedprox` as printed."""
 
 
 def true_epsilon_of_fixed_cohorts(plan: Plan) -> tuple[float, str]:

@@ -46,6 +46,8 @@ class PrintedServer(ProximalServer):
 
 
 class Printed(ProximalMethod):
+    """What the printed forms have in common."""
+
     variants = ("paper", "preprint")
     tasks, server = PrintedTasks, PrintedServer
     usual_rounds = 20
@@ -58,7 +60,7 @@ class LowRank(Printed):
 
 
 class GroupSparseServer(PrintedServer, group_sparse.GroupSparseServer):
-    pass
+    """The server of Algorithm 3 as printed."""
 
 
 class GroupSparse(Printed):
@@ -69,16 +71,19 @@ class GroupSparse(Printed):
 
 
 class TwoPartTasks(PrintedTasks, low_rank_sparse.TwoPartTasks):
+    """Tasks of the two-part form as printed: the own part starts at the model learned alone."""
+
     def first_own(self, W: np.ndarray) -> np.ndarray:
+        """The own part before the first round: all of the model W."""
         return W.copy()
 
 
 class TwoPartServer(PrintedServer, low_rank_sparse.TwoPartServer):
-    pass
+    """The server of the low-rank two-part form as printed."""
 
 
 class GroupSparseTwoPart(PrintedServer, low_rank_sparse.GroupSparseTwoPart):
-    pass
+    """The server of the group-sparse two-part form as printed."""
 
 
 class LowRankSparse(Printed, low_rank_sparse.LowRankSparse):

@@ -24,6 +24,7 @@ class DpAggr(dp_aggr.DpAggr):
 
     @property
     def strength(self) -> float:
+        """The ridge penalty, from which the printed sensitivity follows."""
         return 0.1 if self.penalty is None else self.penalty
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:

@@ -50,6 +50,7 @@ class Svm(method.Svm):
         )
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        """How many rounds there are."""
         return ROUNDS if self.rounds is None else int(self.rounds)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:

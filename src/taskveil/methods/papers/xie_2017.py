@@ -39,6 +39,7 @@ class AsyncMTL(method.AsyncMTL):
     variants = ("paper",)
 
     def form(self, budget: Budget) -> Form:
+        """Both noises, the own part stepped by the server: as printed."""
         return Form(str(budget.unit) == "record", budget.epsilon is not None, 2, semi_exact=False)
 
     def adjust(self, budget: Budget) -> Budget:
@@ -123,6 +124,7 @@ class PrintedServer(server.AsyncServer):
     shown = (*server.AsyncServer.shown, "inner")
 
     def first(self) -> State:
+        """The state before the first message, with room for the inner noise."""
         state = super().first()
         return {**state, "inner": np.zeros_like(state["own"])}  # noise inside the point
 

@@ -135,4 +135,5 @@ class SvmServer(ServerSide):
 
 
 def state_names(state: State) -> list[str]:
+    """Names of the arrays that a state remembers from earlier rounds, without their prefix."""
     return [name.removeprefix(PREFIX) for name in state if name.startswith(PREFIX)]

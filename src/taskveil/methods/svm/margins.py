@@ -43,9 +43,11 @@ class MarginMethod(Method):
     clip: float = 1.0
 
     def has_intercept(self, public: PublicInfo) -> bool:
+        """Whether models have an intercept."""
         return bool(self.fit_intercept and public.fit_intercept)
 
     def loss_of(self, public: PublicInfo) -> Loss:
+        """The loss with a margin for this kind of target."""
         return EpsilonInsensitive(self.insensitivity) if public.kind == "regression" else Hinge()
 
     def class_factors(self, y: np.ndarray, offsets: np.ndarray) -> np.ndarray:

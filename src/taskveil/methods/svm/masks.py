@@ -59,6 +59,7 @@ class Masks(Group):
     flat: ClassVar[dict[str, str]] = {"law": "mask", "share": "mask_share", "mode": "mask_mode", "seed": "mask_seed"}
 
     def parsed(self) -> Mask | None:
+        """The mask itself; None: messages go unmasked."""
         return parse_mask(self.law, self.share)
 
 

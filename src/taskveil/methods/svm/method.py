@@ -100,6 +100,7 @@ class Svm(MarginMethod):
         return [Request(name, t, what) for t in rounds for name, what in ((UPDATE, update), (FIGURES, figures))]
 
     def n_rounds(self, public: PublicInfo, budget: Budget) -> int:
+        """How many rounds there are: as given, or as many as the noise lets be useful."""
         if self.rounds is not None:
             return int(self.rounds)
         if budget.epsilon is None:

@@ -201,6 +201,7 @@ def half_squares(problem: SvmProblem, sums: np.ndarray) -> np.ndarray:
 
 
 def acknowledge(state: State) -> State:
+    """The state after the server took a message: what was sent becomes what is kept."""
     return {**state, "kept_dual": state["dual"], "kept_sums": state["sums"]}
 
 

@@ -42,6 +42,7 @@ class Book:
         self.database = Database(url)
 
     def close(self) -> None:
+        """Lets go of the database; the book can be opened again."""
         self.database.close()
 
     # ------------------------------------------------------------ limits
@@ -130,10 +131,12 @@ class Book:
     # ----------------------------------------------------------- reading
 
     def accounts(self) -> list[Any]:
+        """All accounts with their limits."""
         with self.database.transaction() as transaction:
             return transaction.rows(say.ALL_ACCOUNTS)
 
     def rows(self, account: int) -> list[Any]:
+        """Everything that was written for an account, in order."""
         with self.database.transaction() as transaction:
             return transaction.rows(say.HISTORY, {"account": account})
 

@@ -46,12 +46,15 @@ class Transaction:
             self._cursor.execute(WAITS_FOR_THE_DISK if durable else "SET LOCAL synchronous_commit TO OFF")
 
     def run(self, statement: say.Statement, values: say.Values) -> None:
+        """Executes a statement inside this transaction."""
         statement.run(self._cursor, self._dialect, values)
 
     def run_many(self, statement: say.Statement, values: Sequence[say.Values]) -> None:
+        """Executes a statement once for each entry of `values`."""
         statement.run_many(self._cursor, self._dialect, values)
 
     def rows(self, statement: say.Statement, values: say.Values | None = None) -> list[Any]:
+        """What a SELECT finds, as this transaction sees it."""
         return statement.rows(self._cursor, self._dialect, values or {})
 
     def _begin_sqlite(self, connection: PoolProxiedConnection, durable: bool) -> None:
@@ -110,6 +113,7 @@ class Database:
             ) from None
 
     def close(self) -> None:
+        """Gives all connections back."""
         if _kept.get(self.url, (None, None))[1] is self._engine:
             del _kept[self.url]
         self._engine.dispose()
@@ -121,6 +125,7 @@ class Database:
 
     @property
     def locks_rows(self) -> bool:
+        """Whether single rows can be locked; SQLite locks the whole file."""
         return self._engine.dialect.name != "sqlite"
 
 

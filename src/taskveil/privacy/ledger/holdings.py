@@ -65,6 +65,7 @@ class Cost:
 
 
 def nothing() -> Cost:
+    """The cost of a run without releases."""
     return Cost(np.zeros(len(DEFAULT_ORDERS)), 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -112,6 +113,7 @@ class Limit:
         return Rdp().read(cost.curve, self.delta - cost.failure, cost.slack)
 
     def fits(self, cost: Cost) -> bool:
+        """Whether a total cost stays within this limit, up to rounding."""
         return self.total(cost) <= self.epsilon * (1 + 1e-9)
 
     def decided(self, first: Cost) -> Limit:
@@ -132,6 +134,7 @@ class Holdings:
     cost: Cost = field(default_factory=nothing)
 
     def to_json(self) -> str:
+        """As stored in the ledger."""
         c = self.cost
         values = c.curve.tolist()
         finite = values if np.isfinite(c.curve).all() else [_plain(v) for v in values]
@@ -141,6 +144,7 @@ class Holdings:
 
     @staticmethod
     def from_json(text: str) -> Holdings:
+        """What `to_json` wrote, in this version or an older one."""
         data = json.loads(text)
         finite = '"inf"' not in text
         curve = np.asarray(data["curve"] if finite else [math.inf if v == "inf" else v for v in data["curve"]], np.float64)

@@ -49,9 +49,11 @@ class Key:
         return f"{self.name} ({self.unit}, {self.neighbours}, against {self.observer})"
 
     def columns(self) -> dict[str, str]:
+        """The columns of the ledger that name an account."""
         return {"name": self.name, **self.sentence()}
 
     def sentence(self) -> dict[str, str]:
+        """Who is protected against whom, without the account's name."""
         return {"unit": self.unit, "neighbours": self.neighbours, "observer": self.observer}
 
     @staticmethod

@@ -44,14 +44,17 @@ class Replayed:
     runs: dict[str, Run] = field(default_factory=dict)
 
     def limit(self, entry: Any, body: dict[str, Any]) -> None:
+        """A limit was set or changed."""
         self.epsilon, self.delta, self.rule = body["epsilon"], body["delta"], body.get("rule", self.rule)
         self.sentence = {k: body[k] for k in ("unit", "neighbours", "observer") if k in body}
 
     def reserve(self, entry: Any, body: dict[str, Any]) -> None:
+        """A run set its whole plan aside."""
         self.cost = self.cost + plan_cost(body)
         self.runs[entry.run], self.rule = Run(body["delta"], body["charges"]), body["rule"]
 
     def commit(self, entry: Any, body: dict[str, Any]) -> None:
+        """A release was made: taken from what its run had reserved, or charged on top."""
         run, event = self.runs[entry.run], event_from_dict(body["event"])
         if body["extra"]:
             self.cost = self.cost + cost_of([Charge(event)], self.delta)
@@ -61,6 +64,7 @@ class Replayed:
         run.finished = RUNNING if sum(item["count"] for item in run.left) else COMPLETE
 
     def finish(self, entry: Any, body: dict[str, Any]) -> None:
+        """A run ended: what it reserved and did not use is free again."""
         run = self.runs[entry.run]
         self.cost = self.cost.minus(unused(run.left, run.delta, run.committed == 0))
         run.finished = FINISHED

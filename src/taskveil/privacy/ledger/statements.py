@@ -27,14 +27,17 @@ class Statement:
         self._row = namedtuple("Row", [c.name for c in names]) if len(names) else None  # type: ignore[misc]
 
     def run(self, cursor: Any, dialect: Any, values: Values) -> None:
+        """Executes the statement with these values."""
         sql, order = self._compiled(dialect.name, dialect)
         cursor.execute(sql, _arranged(order, values))
 
     def run_many(self, cursor: Any, dialect: Any, values: Sequence[Values]) -> None:
+        """Executes the statement once for each entry of `values`."""
         sql, order = self._compiled(dialect.name, dialect)
         cursor.executemany(sql, [_arranged(order, v) for v in values])
 
     def rows(self, cursor: Any, dialect: Any, values: Values) -> list[Any]:
+        """What the SELECT finds, each row as a named tuple."""
         assert self._row is not None, "only a SELECT has rows"
         self.run(cursor, dialect, values)
         return [self._row(*row) for row in cursor.fetchall()]

@@ -144,10 +144,12 @@ class SharedNoise(GaussianLaw):
 
     @property
     def n_sites(self) -> int:
+        """How many sites add a share of the noise."""
         return self.n_tasks if self.site_sizes is None else len(self.site_sizes)
 
     @property
     def shares(self) -> int:
+        """How many shares of noise hold all of it: those of honest sites in the smallest cohort."""
         return self.min_cohort - self.colluders
 
     def coordinate_deviation(self, contribution: Contribution) -> float:
