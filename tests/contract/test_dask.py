@@ -284,6 +284,21 @@ def test_a_scheduler_without_workers_is_one_line(short_wait, folder):
                 estimator("mean", runtime="dask", client=client).fit(tasks)
 
 
+@pytest.mark.kills
+@pytest.mark.engine
+@pytest.mark.faults
+def test_a_worker_that_starts_again_slowly_is_waited_for(short_wait, folder):
+    with cluster(n_workers=1, preload="import time; time.sleep(3)") as client:
+        killed = []
+
+        def kill(done, total):
+            if not killed:
+                killed.append(kill_one(client))
+
+        fitted = estimator("mean", runtime="dask", client=client, progress=kill).fit(lazy(folder))
+        assert killed and np.isfinite(fitted.coef_.compute()).all()
+
+
 def test_workers_that_leave_for_good_in_the_middle_are_one_line(short_wait, folder):
     """The twin is every other test here: while workers are there, nobody is impatient."""
     with cluster(n_workers=1, processes=False) as client:

@@ -1,7 +1,8 @@
 """Which cluster: a client that is there, a scheduler by its address, or workers of this machine; and waiting for it.
 
 `wait` is the one place where a driver waits for workers. A scheduler without any is waited for `taskveil.wait-for-workers`
-seconds of Dask's configuration (`--wait-for-workers`, or the variable DASK_TASKVEIL__WAIT_FOR_WORKERS), one minute unless told.
+seconds of Dask's configuration (`--wait-for-workers`, or the variable DASK_TASKVEIL__WAIT_FOR_WORKERS), one minute unless told;
+the time in which a nanny of our own cluster is starting a worker again does not count, however slow the machine.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def wait(client: Any, futures: Sequence[Any], tick: Callable[[int], None] | None
                     tick(done)
             if time.monotonic() - looked > LOOK:
                 looked = time.monotonic()
-                absent = Absence() if _has_workers(client) else absent.goes_on()
+                absent = Absence() if _has_workers(client) or _starts_workers(client) else absent.goes_on()
             time.sleep(NAP)
 
 
@@ -93,6 +94,13 @@ def _has_workers(client: Any) -> bool:
         return bool(client.scheduler_info(n_workers=1)["workers"])
     except (OSError, TimeoutError):
         return False  # a scheduler that is gone: the client's futures end with that
+
+
+def _starts_workers(client: Any) -> bool:
+    """Whether a nanny of this process has a worker on its way; one whose worker cannot start at all closes itself."""
+    nannies = [nanny for nanny in getattr(client.cluster, "workers", {}).values() if hasattr(nanny, "process")]
+    alive = [nanny.process for nanny in nannies if nanny.status.name == "running" and nanny.process is not None]
+    return any(process.status.name == "starting" for process in alive)
 
 
 def _own_cluster(distributed: Any) -> Any:
