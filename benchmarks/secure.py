@@ -47,11 +47,7 @@ def seconds_of(settings: SecureSettings) -> tuple[float, float]:
 def _sum(n_tasks: int, most: float, repeats: int) -> dict:
     settings = settings_for(n_tasks, COORDINATES)
     runs = np.array([seconds_of(settings) for _ in range(repeats)])
-    details = {
-        "clock": float(np.median(runs[:, 1])),
-        "degree": settings.degree,
-        "threshold": settings.threshold,
-    }
+    details = {"clock": float(np.median(runs[:, 1])), "degree": settings.degree, "threshold": settings.threshold}
     return measured(runs[:, 0], at_most=most, unit="processor seconds", **details, tasks=n_tasks, coordinates=COORDINATES)
 
 
@@ -105,14 +101,7 @@ def growth_table() -> list[dict]:
     for n in (64, 128, 256, 512, 1024):
         settings = SecureSettings.choose(n, 1000, BITS, FEW, n - FEW)
         taken, _ = seconds_of(settings)
-        rows.append(
-            {
-                "tasks": n,
-                "degree": settings.degree,
-                "milliseconds": 1000 * taken / n,
-                "bytes": traffic(settings),
-            }
-        )
+        rows.append({"tasks": n, "degree": settings.degree, "milliseconds": 1000 * taken / n, "bytes": traffic(settings)})
     return rows
 
 
@@ -124,11 +113,7 @@ def traffic(settings: SecureSettings) -> float:
     roster = {t: p.public for t, p in enumerate(people)}
     zero = np.zeros(settings.length, dtype=np.int64)
     clients = {t: SecureClient(t, settings, people[t], roster, zero) for t in range(settings.n_sites)}
-    server, total, sample = (
-        SecureServer(settings, roster),
-        0,
-        range(0, settings.n_sites, max(1, settings.n_sites // 8)),
-    )
+    server, total, sample = (SecureServer(settings, roster), 0, range(0, settings.n_sites, max(1, settings.n_sites // 8)))
     outgoing = server.start()
     while outgoing is not None:
         replies = {t: clients[t].step(m) for t, m in outgoing.items()}
@@ -153,19 +138,9 @@ def plot(rows: list[dict]) -> dict:
     x = [r["tasks"] for r in rows]
     return {
         "data": [
-            {
-                "type": "scatter",
-                "name": "processor time per task (ms)",
-                "x": x,
-                "y": [r["milliseconds"] for r in rows],
-            },
+            {"type": "scatter", "name": "processor time per task (ms)", "x": x, "y": [r["milliseconds"] for r in rows]},
             {"type": "scatter", "name": "neighbours per task", "x": x, "y": [r["degree"] for r in rows]},
-            {
-                "type": "scatter",
-                "name": "protocol bytes per task (kB)",
-                "x": x,
-                "y": [r["bytes"] / 1000 for r in rows],
-            },
+            {"type": "scatter", "name": "protocol bytes per task (kB)", "x": x, "y": [r["bytes"] / 1000 for r in rows]},
         ],
         "layout": {
             "title": {"text": "Secure sum: what one task pays, by number of tasks"},
@@ -190,10 +165,7 @@ def accuracy(name: str, train: float, runs: int) -> dict:
         return unavailable(f"{name}: {error}")
     scores: dict[str, list[float]] = {"curator": [], "secure": []}
     bits: list[int] = []
-    install, secure.install = (
-        secure.install,
-        lambda: None,
-    )  # its total is the plain integer sum: tested
+    install, secure.install = (secure.install, lambda: None)  # its total is the plain integer sum: tested
     use_integer_sum(lambda messages, mechanism: messages.sum(axis=0))
     try:
         for seed in range(runs):

@@ -41,10 +41,7 @@ def load_over_parse(repeats: int) -> dict:
 
     _, path = csv_file()
     turns = take_turns_with_processor(
-        {
-            "load": lambda: load_tasks(path, task="site", target="days"),
-            "parse": lambda: pyarrow.csv.read_csv(path),
-        },
+        {"load": lambda: load_tasks(path, task="site", target="days"), "parse": lambda: pyarrow.csv.read_csv(path)},
         min(repeats, 3),
     )
     ratios = turns["load"][:, 1] / turns["parse"][:, 1]

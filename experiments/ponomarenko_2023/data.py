@@ -79,12 +79,7 @@ def inner_split(split: Split, seed: int, fraction: float = 0.7) -> tuple[TaskSet
 
 
 def synthetic_regression(
-    seed: int,
-    heterogeneous: bool,
-    n_tasks: int = 20,
-    rows: int = 200,
-    features: int = 200,
-    decibel: float = 20.0,
+    seed: int, heterogeneous: bool, n_tasks: int = 20, rows: int = 200, features: int = 200, decibel: float = 20.0
 ) -> Split:
     """Tasks with a shared and an own part; noise at the given signal-to-noise ratio; heterogeneous: own means and spreads of x.
 

@@ -75,16 +75,7 @@ def setting(preset: str, delays: tuple[str, float], seed: int, relaxation: str |
     return method, public, make_plan(method.requests(public, budget), budget)
 
 
-def train(
-    preset: str,
-    delays,
-    seed: int,
-    block: TaskBlock,
-    target: float,
-    relaxation,
-    synchronous=False,
-    every=TASKS,
-):
+def train(preset: str, delays, seed: int, block: TaskBlock, target: float, relaxation, synchronous=False, every=TASKS):
     method, public, plan = setting(preset, delays, seed, relaxation)
     watch = Watch(method, block, target, every)
     virtual_clock.run(Run(method, public, plan, source=insecure_seeded_noise(0)), block, synchronous=synchronous, watch=watch)

@@ -147,10 +147,7 @@ def test_padding_to_the_widest_is_seen(monkeypatch):
     assert moved_by_a_task(setup, "more rows", sizes)
 
 
-@pytest.mark.parametrize(
-    ("kind", "column", "value"),
-    [("regression", "a", 1e300), ("regression", "target", np.inf)],
-)
+@pytest.mark.parametrize(("kind", "column", "value"), [("regression", "a", 1e300), ("regression", "target", np.inf)])
 def test_an_unusable_value_that_raises_for_everybody_is_seen(kind, column, value, monkeypatch):
     setup, table = Setup("mean", kind, arrays=True), raw_table(kind, [6, 9, 7, 8], 3)
     changed = table.copy()

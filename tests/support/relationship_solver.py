@@ -45,13 +45,7 @@ class RelationshipSolution:
 
 
 def relationship_optimum(
-    block: TaskBlock,
-    loss: Loss,
-    penalty: float,
-    *,
-    fit_intercept: bool = True,
-    rounds: int = 5000,
-    tol: float = 1e-7,
+    block: TaskBlock, loss: Loss, penalty: float, *, fit_intercept: bool = True, rounds: int = 5000, tol: float = 1e-7
 ) -> RelationshipSolution:
     """The joint optimum by proximal gradient on (penalty/2)|W|_*^2; tol relative to the objective."""
     joint = Problem(SmoothPart(block, loss, fit_intercept=fit_intercept), [(Relationship(), penalty)])

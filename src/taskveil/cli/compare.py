@@ -33,8 +33,7 @@ from taskveil.cli.progress import progress_bar
 
 
 @click.command(
-    "compare",
-    epilog="Example: taskveil compare school --methods local,pooled,subspace --epsilons 0.3,1,10 --train-fraction 0.3",
+    "compare", epilog="Example: taskveil compare school --methods local,pooled,subspace --epsilons 0.3,1,10 --train-fraction 0.3"
 )
 @help_panels(
     your_table=DATA_PANEL,

@@ -63,11 +63,7 @@ from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.units import Unit
-from taskveil.solvers.evidence import (
-    averaged_models,
-    log_evidence,
-    residual_models,
-)
+from taskveil.solvers.evidence import averaged_models, log_evidence, residual_models
 from taskveil.tasks.block import TaskBlock
 
 BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"

@@ -149,13 +149,7 @@ def _averaged(
 
 
 def residual_models(
-    block: TaskBlock,
-    centre: Array,
-    signal_to_noise: float,
-    loss: str,
-    fit_intercept: bool = True,
-    *,
-    own_scale: bool = True,
+    block: TaskBlock, centre: Array, signal_to_noise: float, loss: str, fit_intercept: bool = True, *, own_scale: bool = True
 ) -> Array:
     """(m, r, d): how far each task's ridge model around a public centre (r, d) is from it.
 

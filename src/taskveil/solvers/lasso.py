@@ -44,20 +44,7 @@ def minimise_l1(
     weights = row_weights(block)
 
     def work(first: int, last: int) -> None:
-        kernels_l1.lasso(
-            block.X,
-            block.y,
-            weights,
-            block.offsets,
-            strengths,
-            loss.kernel,
-            fit_intercept,
-            tol,
-            first,
-            last,
-            W,
-            b,
-        )
+        kernels_l1.lasso(block.X, block.y, weights, block.offsets, strengths, loss.kernel, fit_intercept, tol, first, last, W, b)
 
     over_tasks(work, block.offsets, 10 * d * r)
     return W, b

@@ -28,11 +28,7 @@ __all__ = ["Penalty", "minimise_local"]
 
 
 def minimise_local(
-    block: TaskBlock,
-    loss: Loss,
-    strengths: Array | float,
-    penalty: Penalty | None = None,
-    fit_intercept: bool = True,
+    block: TaskBlock, loss: Loss, strengths: Array | float, penalty: Penalty | None = None, fit_intercept: bool = True
 ) -> tuple[Array, Array]:
     """(W (m, r, d), b (m, r)) for strengths mu: a number, (m,) or (m, r)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features

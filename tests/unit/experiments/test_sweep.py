@@ -11,8 +11,7 @@ ALONE = {"constant": 1.0, "scikit-learn": 0.7, "local": 0.8}
 
 
 @pytest.mark.parametrize(
-    ("errors", "broken"),
-    [([0.81, 0.81], False), ([0.82, 0.82], True), ([0.70, 0.85], True), ([0.70, 0.83], False)],
+    ("errors", "broken"), [([0.81, 0.81], False), ([0.82, 0.82], True), ([0.70, 0.85], True), ([0.70, 0.83], False)]
 )
 def test_two_per_cent_in_the_mean_and_five_on_a_split_are_allowed(errors, broken):
     _, said = judged([ALONE | {"together task 1": e} for e in errors])

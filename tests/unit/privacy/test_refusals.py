@@ -35,14 +35,7 @@ from taskveil.privacy.contributions import (
     seal_clipped_sum,
 )  # fmt: skip
 from taskveil.privacy.event_table import event_from_dict
-from taskveil.privacy.events import (
-    CappedEvent,
-    Charge,
-    GaussianEvent,
-    PureEvent,
-    SampledGaussianEvent,
-    SelectEvent,
-)  # fmt: skip
+from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent, PureEvent, SampledGaussianEvent, SelectEvent
 from taskveil.privacy.ledger.book import Book, Key
 from taskveil.privacy.ledger.database import check_there
 from taskveil.privacy.ledger.migrations import refuse_newer

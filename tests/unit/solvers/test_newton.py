@@ -30,11 +30,7 @@ def test_local_solutions_have_zero_gradient(loss, shape, features):
     kind = "regression" if loss is SQUARED else "classification"
     block = make_block(kind, n_tasks=10, n_features=features, rows=(8, 20), shift=2.0)
     root = rng.standard_normal((features, features))
-    matrix = {
-        "identity": None,
-        "diagonal": rng.uniform(0.1, 3.0, features),
-        "full": root @ root.T + np.eye(features),
-    }
+    matrix = {"identity": None, "diagonal": rng.uniform(0.1, 3.0, features), "full": root @ root.T + np.eye(features)}
     centre = rng.standard_normal((10, 1, features))
     mu = rng.uniform(0.01, 1.0, 10)
     penalty = Penalty(matrix[shape], centre)
