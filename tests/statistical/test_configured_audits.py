@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn
 
 import taskveil as tv
 from taskveil.methods.base import record_methods
@@ -48,6 +49,19 @@ def test_a_record_is_isolated_and_its_bound_consistent(name, kind, neighbours):
     labels = kind == "TaskClassifier"
     est = estimator(name, kind, unit="record", neighbours=neighbours, bounds=LABELS if labels else RANGES)
     found = tv.audit(est, table(labels), trials=200, seed=1, jobs=2)
+    assert found.leaks == [] and found.verdict == "consistent"
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize("kind", ["TaskRegressor", "TaskClassifier"])
+def test_all_that_the_default_can_buy_is_audited_where_rows_are_protected(kind, neighbours):
+    """By itself it buys the level alone from so few rows; two rounds of scores and a large delta pay for everything."""
+    labels = kind == "TaskClassifier"
+    options = {"epsilon": 1.0, "delta": 0.05, "unit": "record", "neighbours": neighbours, "bounds": LABELS if labels else RANGES}
+    est, data = getattr(tv, kind)(tv.methods.get("together", rounds=2), **options), table(labels)
+    bought = {p.name for p in sklearn.base.clone(est).fit(*data).record_.plan.releases}
+    assert bought == {"base", "centre", "lengths", "curvature", "score", "gain"} | ({"slopes"} if not labels else set())
+    found = tv.audit(est, data, trials=300, seed=1)
     assert found.leaks == [] and found.verdict == "consistent"
 
 

@@ -52,6 +52,7 @@ def clipping_off() -> Iterator[None]:
     with ExitStack() as patches:
         for module in (contribution, contributions, moments):
             patches.enter_context(patch.object(module, "clip_rows", lambda values, norm, xp=np: values))
+        patches.enter_context(patch.object(contributions, "clip_factored_rows", lambda X, residuals, norm: residuals))
         for module in (direction_mean, one_release, subspace, together):
             patches.enter_context(patch.object(module, "unit_messages", lambda models: models))
         yield
