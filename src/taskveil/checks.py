@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import unicodedata
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -73,10 +74,7 @@ class Whole(Rule):
         return f"a whole number of at least {self.at_least}{most}"
 
     def parse(self, text: str) -> Any:
-        try:
-            return int(text)
-        except ValueError:
-            return text
+        return _read(int, text)
 
 
 @dataclass(frozen=True)
@@ -112,10 +110,15 @@ class Number(Rule):
         return f"a finite number {said}".rstrip()
 
     def parse(self, text: str) -> Any:
-        try:
-            return float(text)
-        except ValueError:
-            return text
+        return _read(float, text)
+
+
+def _read(kind: type, text: str) -> Any:
+    """A number written the plain way; Python would read 1_0 and the digits of every script as well."""
+    try:
+        return kind(text) if text.isascii() and "_" not in text else text
+    except ValueError:
+        return text
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,9 @@ class Flag(Rule):
     def allowed(self) -> str:
         return "true or false"
 
+    def parse(self, text: str) -> Any:
+        return {"true": True, "false": False}.get(text.lower(), text)
+
 
 @dataclass(frozen=True)
 class Text(Rule):
@@ -163,7 +169,45 @@ class Text(Rule):
 
 
 @dataclass(frozen=True)
-class Place(Text):
+class Line(Text):
+    """A text on one line, without control characters: a name that stands in messages and tables."""
+
+    def accepts(self, value: Any) -> bool:
+        return super().accepts(value) and not any(unicodedata.category(c) in ("Cc", "Zl", "Zp") for c in value)
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed} on one line"
+
+
+@dataclass(frozen=True)
+class Column(Line):
+    """The name of a column: a text, or what else a table may call one (a number, a tuple of them)."""
+
+    def accepts(self, value: Any) -> bool:
+        if isinstance(value, tuple):
+            return bool(value) and all(map(self.accepts, value))
+        return super().accepts(value) or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
+
+    @property
+    def allowed(self) -> str:
+        return "the name of a column, or its number"
+
+
+@dataclass(frozen=True)
+class Function(Rule):
+    """Something to call."""
+
+    def accepts(self, value: Any) -> bool:
+        return callable(value)
+
+    @property
+    def allowed(self) -> str:
+        return "a function"
+
+
+@dataclass(frozen=True)
+class Place(Line):
     """Where a file or folder is: a text, or a path object."""
 
     def accepts(self, value: Any) -> bool:
@@ -179,7 +223,8 @@ class Host(Text):
     """A host name or an address, without a scheme, a port or spaces."""
 
     def accepts(self, value: Any) -> bool:
-        return super().accepts(value) and all(c.isalnum() or c in ".-:" for c in value)
+        plain = super().accepts(value) and all(c.isascii() and (c.isalnum() or c in ".-:") for c in value)
+        return plain and bool(value.strip(".-"))
 
     @property
     def allowed(self) -> str:
@@ -322,6 +367,8 @@ def check_table(
 
 def parse_json(text: str | bytes, what: str, error: type[InputError], most: int = 200_000_000) -> Any:
     """One JSON document of ordinary depth and finite numbers, or one line that says it is none."""
+    if not isinstance(text, str | bytes):
+        raise error(f"{what} must be a text with one JSON document; got {type(text).__name__}")
     if len(text) > most:
         raise error(f"{what} is too large to be read: at most {most} bytes are expected")
     try:

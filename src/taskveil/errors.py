@@ -18,11 +18,22 @@ private data.
 
 from __future__ import annotations
 
+LONGEST = 800  # characters of a message
+
+
+def one_line(text: str) -> str:
+    """A text without control characters or line ends; of a very long one the beginning and the end, which say what to do."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]} ... {words[-LONGEST // 3 :]}"
+
 
 class TaskveilError(Exception):
-    """Base class of all errors raised on purpose by taskveil."""
+    """Base class of all errors raised on purpose by taskveil; whatever names and paths stand in it, its message is one line."""
 
     exit_code: int = 1
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class CheckFailed(TaskveilError):

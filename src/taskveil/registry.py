@@ -36,11 +36,12 @@ class Table(Generic[T]):
 
     def get(self, name: str) -> T:
         """The entry called `name`, or an error that lists the known names."""
-        if name in self._entries:
+        if isinstance(name, str) and name in self._entries:
             return self._entries[name]
-        close = difflib.get_close_matches(str(name), self._entries, n=1)
+        word = name if isinstance(name, str) else type(name).__name__
+        close = difflib.get_close_matches(word[:100], self._entries, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UnknownName(f"unknown {self.kind} {name!r}: expected one of {', '.join(sorted(self._entries))}{hint}")
+        raise UnknownName(f"unknown {self.kind} {word[:100]!r}: expected one of {', '.join(sorted(self._entries))}{hint}")
 
     def names(self) -> list[str]:
         """All names, sorted."""

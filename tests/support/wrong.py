@@ -5,7 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Engine, Entries, Flag, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
+import numpy as np
+
+from taskveil.checks import (
+    AnyOf,
+    Choice,
+    Column,
+    Engine,
+    Entries,
+    Flag,
+    Function,
+    Host,
+    Line,
+    ListOf,
+    Name,
+    Nothing,
+    Number,
+    Rule,
+    Text,
+    Whole,
+)
 from taskveil.runtime.federation.entries import Address, Inside
 
 DEEP: Any = []
@@ -60,7 +79,10 @@ CANDIDATES: list[tuple[type[Rule], Any]] = [  # the first that fits: special tex
     (Choice, _choice),
     (Flag, lambda rule: [1, 0, "yes", "", None, [True], math.nan]),
     (Engine, lambda rule: [*_text(rule), "spark", "dask:", "dask:host:8786", "dask:tcp://a b", "Dask"]),
-    (Host, lambda rule: ["", "a b", "https://a", "a/b", 3, None, "x\ny"]),
+    (Host, lambda rule: ["", "a b", "https://a", "a/b", 3, None, "x\ny", ".", "--", "\uff11\uff12"]),
+    (Column, lambda rule: ["", " ", "a\nb", "\x1b[31m", 1.5, True, np.ones(2), {"a": 1}, ["a"], (), (1.5,), object()]),
+    (Line, lambda rule: [*_text(rule), "a\nb", "\x1b[31m", "a\u2028b"]),
+    (Function, lambda rule: [3, "print", object(), [len], True]),
     (Inside, lambda rule: PATHS),
     (Address, lambda rule: ADDRESSES),
     (Name, lambda rule: NAMES),

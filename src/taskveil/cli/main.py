@@ -95,7 +95,7 @@ def run(arguments: list[str] | None = None) -> None:
     except click.exceptions.Abort:
         _fail("stopped", 130)
     except click.ClickException as error:
-        _fail(" ".join(error.format_message().split()) + help_hint(error), 2)
+        _fail(error.format_message() + help_hint(error), 2)
     except TaskveilError as error:
         if os.environ.get("TASKVEIL_DEBUG"):
             raise
@@ -139,7 +139,9 @@ def unexpected(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> None:
-    click.echo(f"taskveil: {message}", err=True)
+    from taskveil.errors import one_line
+
+    click.echo(f"taskveil: {one_line(message)}", err=True)
     sys.exit(code)
 
 

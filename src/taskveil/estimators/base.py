@@ -183,7 +183,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         """The method by name or as given; 'auto' is decided by the public sizes of `tasks`."""
         from taskveil import methods
 
-        if self.method == "auto" and tasks is None and hasattr(self, "method_"):
+        if isinstance(self.method, str) and self.method == "auto" and tasks is None and hasattr(self, "method_"):
             return self.method_
         if isinstance(self.method, str):
             sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many

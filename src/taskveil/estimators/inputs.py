@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError, WrongType
+from taskveil.tasks.arguments import as_array, as_column
 from taskveil.tasks.grouping import factorize, task_label
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
@@ -56,7 +57,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
         else:
             names, X = tuple(str(c) for c in X.columns), _numbers(X.to_numpy())
     else:
-        X = _dense(X)
+        X = as_array(X, "X")
         if task is None and task_column is not None:
             task, X = _cut_column(X, task_column)
         X = _numbers(X)
@@ -72,7 +73,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
     if task is None:
         task = np.full(X.shape[0], ONE_TASK)
     _check_task(task)
-    task = np.asarray(task)
+    task = as_array(task, "task")
     if task.ndim != 1 or task.shape[0] != X.shape[0]:
         raise DataError(f"task must hold one identifier per row: expected {X.shape[0]}, got shape {task.shape}")
     return Rows(X, task, names)
@@ -131,7 +132,7 @@ def tasks_of(
             raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
         return _checked_kind(X, kind, declared)
     if hasattr(X, "toarray"):
-        _dense(X)
+        as_array(X, "X")
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
@@ -172,7 +173,7 @@ def split_carried(X: Any, given: Any, what: str) -> tuple[Any, Any]:
             raise OptionError(f"these tasks have no {what}: give load_tasks its column, load_tasks(..., {what}=COLUMN)")
         return X, None
     if not isinstance(given, str):
-        return X, np.asarray(given)
+        return X, as_column(given, what)
     if not is_table(X) or given not in X.columns:
         raise DataError(f"the {what} {given!r} is not a column of X; give a table that has it, or one value per row")
     return X.drop(columns=[given]), X[given].to_numpy()
@@ -194,7 +195,7 @@ def _from_table(
     from taskveil.tasks.load import load_tasks
 
     X, task = table_and_task(X, task, task_column)
-    task = np.full(len(X), ONE_TASK) if task is None else np.asarray(task)
+    task = np.full(len(X), ONE_TASK) if task is None else as_column(task, "task")
     if missing == "error" and unusable == "set-aside":
         missing = "keep"
     factorize(task)  # refuses rows of no task, which bad_rows would leave out
@@ -257,7 +258,7 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, 
     """The target as an array; what a task is set aside for, or a row is left out for, is left in it."""
     if kind == "survival":
         return survival_target(y, unusable == "set-aside")
-    y = np.asarray(y)
+    y = as_array(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
         y = y[:, 0]
@@ -279,15 +280,6 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, 
     return y
 
 
-def _dense(X: Any) -> np.ndarray:
-    if hasattr(X, "toarray"):
-        raise DataError("Sparse data was passed, but a dense array is required; use X.toarray()")
-    try:
-        return np.asarray(X)
-    except ValueError:
-        raise DataError("X must be rows x features, every row of the same length; got rows of different lengths") from None
-
-
 def _numbers(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind == "c":
         raise DataError("Complex data not supported: X must be real numbers")
@@ -298,6 +290,10 @@ def _numbers(X: np.ndarray) -> np.ndarray:
             raise WrongType("every cell of the argument must be a string or a real number; X holds other objects") from None
         except ValueError:
             raise DataError("X has text columns; expected numbers. Pass a DataFrame, whose text columns are encoded") from None
+        except OverflowError:
+            raise DataError("X holds whole numbers that are too large for a float") from None
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"X must be numbers; got {X.dtype}. Turn dates and times into numbers (days) first")
     return X
 
 

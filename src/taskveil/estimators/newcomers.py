@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from taskveil.checks import Line
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import in_target_units, measure_gain
 from taskveil.estimators.weights import row_weights
 from taskveil.runtime import in_process
+from taskveil.tasks.arguments import row_count
 from taskveil.tasks.prepare.scaling import fit_scaling
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
@@ -79,8 +81,9 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
     """See `TaskEstimator.adapt`."""
     if not estimator.method_.linear:
         raise OptionError(f"adapt is for linear methods; {estimator.method_.name!r} has other models")
+    Line(1000).check("name", name)
     X, exposure = inputs.split_carried(X, named(estimator.exposure), "exposure")
-    rows = inputs.rows_of(X, np.full(len(X), name), estimator.task_column, estimator.feature_names_)
+    rows = inputs.rows_of(X, np.full(row_count(X), name), estimator.task_column, estimator.feature_names_)
     estimator._check_features(rows)
     tasks = TaskSet.from_arrays(
         rows.X, inputs._target(y, estimator._kind), rows.task, feature_names=estimator.feature_names_, kind=estimator._kind,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, Nothing, Number, Place, Rule, Text, Whole, optional
+from taskveil.checks import AnyOf, Choice, Column, Entries, Flag, Function, Line, Nothing, Number, Place, Rule, Whole, optional
 from taskveil.errors import OptionError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.guarantees import LARGEST_DELTA
@@ -21,23 +21,26 @@ PARAMETERS: dict[str, Rule] = {
     "neighbours": Choice(*(n.value for n in Neighbours)),
     "observer": Choice(*(o.value for o in Observer)),
     "variant": Choice(*VARIANTS),
-    "mechanism": optional(Text(100)),
-    "accountant": optional(Text(100)),
+    "mechanism": optional(Line(100)),
+    "accountant": optional(Line(100)),
     "aggregation": Choice(*AGGREGATIONS.names()),
+    "secure": optional(Entries()),  # privacy.secure_options refuses what is wrong inside
     "scaling": Choice("auto", *MODES, "private"),
     "scaling_share": Number(above=0, below=1),
     "normalise": optional(Choice("row")),
     "loss": optional(Choice("squared", "poisson", "huber", "logistic", "cox")),
     "fit_intercept": Flag(),
     "missing": Choice("error", "impute-own", "impute-bounds"),
+    "task_column": optional(Column()),
     "unknown": Choice("error", "billboard"),
     "strict": Flag(),
     "seed": SEED,
     "random_state": SEED,
     "insecure_noise_seed": SEED,
-    "account": optional(Text(200)),
+    "account": optional(Line(200)),
     "run_dir": optional(Place()),
     "runtime": Choice("in_process", "flower", "dask"),
+    "progress": optional(Function()),
 }
 
 
@@ -45,5 +48,7 @@ def check_parameters(estimator: Any) -> None:
     """Every parameter keeps its rule, or an error names the first one that does not."""
     for name, rule in PARAMETERS.items():
         rule.check(name, getattr(estimator, name))
+    if estimator.client is not None and estimator.runtime != "dask":
+        raise OptionError(f"client= is a Dask client and goes with runtime='dask'; got runtime {estimator.runtime!r}")
     if estimator.loss is not None and estimator.loss not in estimator._losses:
         raise OptionError(f"{type(estimator).__name__} has loss {' or '.join(estimator._losses)}; got {estimator.loss!r}")

@@ -13,6 +13,7 @@ from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.scores import gathered_scores, scores_by_method
 from taskveil.runtime.record import RunRecord
+from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
@@ -44,10 +45,10 @@ class Scoring:
         X = self._table(X)
         if y is None and not isinstance(X, TaskSet):
             raise DataError("score needs y, one target per row; only a TaskSet brings its own")
-        y = np.asarray(X.y if y is None else y)
-        n = X.n_rows if isinstance(X, TaskSet) else len(X)
-        if len(y) != n:
-            raise DataError(f"y has {len(y)} values for {n} rows of X; they must be equally long.")
+        y = as_array(X.y if y is None else y, "y")
+        n = X.n_rows if isinstance(X, TaskSet) else row_count(X)
+        if y.ndim == 0 or len(y) != n:
+            raise DataError(f"y has {y.size} values for {n} rows of X; they must be equally long.")
         try:
             predicted = self.predict(X, task=task)
         except DataError as problem:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.class_weight import compute_sample_weight
 
+from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks.arguments import as_array
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
 __all__ = ["class_weights", "row_weights"]
@@ -65,7 +67,7 @@ def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
 
 
 def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:
-    weights = np.asarray(sample_weight)
+    weights = as_array(sample_weight, "sample_weight")
     if weights.ndim == 0:
         weights = np.full(n, weights)
     if weights.shape != (n,) or weights.dtype.kind not in "biuf":
@@ -82,8 +84,9 @@ def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
     """'balanced' within each task, by its own rows alone; or a weight per label."""
     if tasks.classes is None:
         raise OptionError("class_weight is for TaskClassifier; a regression target has no classes")
-    if not (classes == "balanced" or isinstance(classes, dict)):
-        raise OptionError("class_weight must be None, 'balanced' or a dict of label to weight")
+    named = isinstance(classes, dict) and all(map(Number(at_least=0, at_most=LARGEST).accepts, classes.values()))
+    if not (named or (isinstance(classes, str) and classes == "balanced")):
+        raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
     weights = np.ones(tasks.n_rows)
     for i in range(tasks.n_tasks):
         rows = tasks.rows(i)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.tasks.arguments import as_array, as_column
 from taskveil.tasks.grouping import row_chunks
 from taskveil.tasks.prepare.unusable import HUGE
 
@@ -16,7 +17,7 @@ __all__ = ["as_rows", "check_lengths", "check_values"]
 
 def as_rows(X: Any) -> np.ndarray:
     """X as an array (rows, features) of numbers; an error says what else it was."""
-    X = np.asarray(X)
+    X = as_array(X, "X")
     if X.ndim != 2:
         raise DataError(f"X must be a table of rows x features, got shape {X.shape}.")
     if X.dtype.kind not in "biuf":
@@ -31,7 +32,10 @@ def as_rows(X: Any) -> np.ndarray:
 
 def check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
     """Refuses columns that do not have one value for each row of X."""
-    lengths = {"y": len(y), **{k: len(v) for k, v in columns.items() if v is not None}}
+    lengths = {
+        "y": len(y),
+        **{k: len(v if hasattr(v, "factorize") else as_column(v, k)) for k, v in columns.items() if v is not None},
+    }
     for name, n in lengths.items():
         if n != X.shape[0]:
             raise DataError(f"{name} has {n} values for {X.shape[0]} rows of X; they must be equally long.")

@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import DataError, OptionError
+from taskveil.checks import shown
+from taskveil.errors import DataError
+from taskveil.tasks.arguments import FOLDS, as_array, as_column, checked, row_count
 from taskveil.tasks.grouping import factorize
 
 __all__ = ["TaskKFold", "TaskShuffleSplit"]
@@ -24,9 +26,8 @@ class _WithinTasks:
 
     n_splits: int
 
+    @checked(FOLDS)
     def __init__(self, n_splits: int, task_column: Any, group_column: Any, random_state: int):
-        if n_splits < 2:
-            raise OptionError(f"n_splits must be at least 2, got {n_splits}")
         self.n_splits, self.task_column, self.group_column = n_splits, task_column, group_column
         self.random_state = random_state
 
@@ -39,9 +40,13 @@ class _WithinTasks:
         if self.task_column is None and groups is None:
             raise DataError("which task does each row belong to? Give task_column=, or pass the tasks as groups=")
         tasks = groups if self.task_column is None else _column(X, self.task_column)
-        task = factorize(np.asarray(tasks), what="task")[0]
+        task = factorize(as_column(tasks, "task"), what="task")[0]
+        if X is not None and task.size != row_count(X):
+            raise DataError(f"there must be one task for each of the {row_count(X)} rows of X; got {task.size}")
         rows = np.arange(task.size)
-        unit = rows if self.group_column is None else factorize(np.asarray(_column(X, self.group_column)), what="group")[0]
+        unit = (
+            rows if self.group_column is None else factorize(as_column(_column(X, self.group_column), "group"), what="group")[0]
+        )
         pairs = np.unique(np.stack([task, unit], axis=1), axis=0, return_inverse=True)
         of_unit, of_row = pairs[0][:, 0], pairs[1].ravel()  # units lie task by task
         for test in self._tests(of_unit):
@@ -75,6 +80,7 @@ class TaskKFold(_WithinTasks):
 class TaskShuffleSplit(_WithinTasks):
     """Random test parts of the rows of every task; at least one row of each is trained on."""
 
+    @checked(FOLDS)
     def __init__(
         self,
         n_splits: int = 10,
@@ -85,8 +91,6 @@ class TaskShuffleSplit(_WithinTasks):
         random_state: int = 0,
     ):
         super().__init__(n_splits, task_column, group_column, random_state)
-        if not 0 < test_size < 1:
-            raise OptionError(f"test_size must lie strictly between 0 and 1, got {test_size}")
         self.test_size = test_size
 
     def _tests(self, task: np.ndarray) -> Iterator[np.ndarray]:
@@ -100,6 +104,9 @@ class TaskShuffleSplit(_WithinTasks):
 def _column(X: Any, column: Any) -> Any:
     if hasattr(X, "columns"):
         if column not in X.columns:
-            raise DataError(f"the table has no column {column!r}")
+            raise DataError(f"the table has no column {shown(column)}")
         return X[column]
-    return np.asarray(X)[:, column]
+    table = as_array(X, "X")
+    if table.ndim != 2 or not isinstance(column, int | np.integer) or not -table.shape[1] <= column < table.shape[1]:
+        raise DataError(f"expected the position of a column of X; got {shown(column)}")
+    return table[:, column]

@@ -7,6 +7,7 @@ something is wrong is the file read a second time, line by line, to say where. N
 from __future__ import annotations
 
 import csv
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,10 +116,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_file(path: Path) -> None:
-    if path.is_dir():
+    if os.path.isdir(path):
         raise DataError(f"{str(path)!r} is a folder; give a csv, tsv, parquet or npz file.")
-    if not path.exists():
-        raise DataError(f"there is no file {str(path)!r}.")
+    if not os.path.isfile(path):  # a pipe could be read only once, and might never end
+        raise DataError(f"there is no file {str(path)!r}, or it is a pipe or a device.")
     try:
         with path.open("rb") as f:
             empty = not f.read(1)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.tasks.arguments import as_column
 
 __all__ = ["factorize", "group_rows", "in_order", "room_like", "row_chunks", "sums_by_group", "task_chunks", "task_label"]
 
@@ -39,10 +40,8 @@ def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, .
     Numbers sort as numbers, text as text, so that the order of the tasks does not depend on the order of
     rows.
     """
-    values = ids if hasattr(ids, "factorize") else np.asarray(ids)
+    values = ids if hasattr(ids, "factorize") else as_column(ids, what)
     unique: Any
-    if getattr(values, "ndim", 1) != 1:
-        raise DataError(f"{what} identifiers must be one value per row, got an array of shape {values.shape}.")
     if isinstance(values, np.ndarray) and values.dtype.kind in "biuUS":
         unique, codes = np.unique(values, return_inverse=True)
     elif isinstance(values, np.ndarray) and values.dtype.kind == "f":

@@ -12,6 +12,7 @@ load_tasks("survey.csv", targets=["q1", "q2"], person="respondent")      one tas
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, datasets, synthetic
+from taskveil.tasks.arguments import LOAD, as_array, as_names, checked
 from taskveil.tasks.files import TABLES, arrow, column_names, read_npz, read_table
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.labelled import labelled_tasks
@@ -32,6 +34,7 @@ from taskveil.tasks.task import TaskSet
 __all__ = ["load_tasks", "make_binary"]
 
 
+@checked(LOAD)
 def load_tasks(
     source: Any,
     task: str | None = None,
@@ -118,16 +121,16 @@ def load_tasks(
     layout = Layout(
         task=task,
         target=target,
-        targets=None if targets is None else _names(targets, "targets"),
+        targets=None if targets is None else as_names(targets, "targets"),
         person=person,
         bounds=PublicBounds.coerce(bounds),
         kind=_kind(kind, positive, event, isinstance(source, (str, Path)) or hasattr(source, "columns")),
         event=event,
         exposure=exposure,
-        features=None if features is None else _names(features, "features"),
-        text=_names(text, "text"),
-        leave_out=_names(leave_out, "leave_out"),
-        groups=_names(groups, "groups"),
+        features=None if features is None else as_names(features, "features"),
+        text=as_names(text, "text"),
+        leave_out=as_names(leave_out, "leave_out"),
+        groups=as_names(groups, "groups"),
         missing=missing,
         bad_rows=bad_rows,
         unusable=unusable,
@@ -181,7 +184,7 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
         return _from_npz(path, layout)
     if path.suffix.lower() in TABLES:
         return _from_table_file(path, layout)
-    if path.exists():
+    if os.path.exists(path):  # False for names that no file system takes
         known = ", ".join((*TABLES, ".npz"))
         raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {known}.")
     names = [*datasets.names(), *synthetic.names()]
@@ -228,7 +231,7 @@ def _from_arrays(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
     """(X, y, task); X may be a DataFrame, an array, or (array, names)."""
     if hasattr(X, "columns"):
         return _from_frame_parts(X, y, task, layout)
-    X, names = X if isinstance(X, tuple) else (np.asarray(X), None)
+    X, names = X if isinstance(X, tuple) else (as_array(X, "X"), None)
     if X.ndim == 2 and X.dtype.kind in "OUS":
         raise DataError("X holds text or mixed values; pass a DataFrame so that columns can be told apart.")
     if X.ndim == 2 and X.size and (layout.features is not None or layout.leave_out or _has_missing(X)):
@@ -268,10 +271,10 @@ def _from_dict(source: Mapping[Any, Any], layout: Layout) -> TaskSet:
     for name, pair in source.items():
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise DataError(f"task {str(name)!r}: expected a pair (X, y).")
-        if len(pair[0]) != len(pair[1]):
+        if not all(hasattr(part, "__len__") for part in pair) or len(pair[0]) != len(pair[1]):
             raise DataError(f"task {str(name)!r}: X and y must be equally long.")
     names = [str(n) for n in source]
-    ys = [np.asarray(p[1]) for p in source.values()]
+    ys = [as_array(p[1], "y") for p in source.values()]
     task = np.repeat(np.asarray(names), [len(y) for y in ys])
     stacked = _stack([p[0] for p in source.values()])
     return _in_order(_from_arrays(stacked, np.concatenate(ys), task, layout), names)
@@ -284,7 +287,7 @@ def _stack(Xs: list[Any]) -> Any:
         if len({tuple(X.columns) for X in Xs}) > 1:
             raise DataError("the tasks have different columns; each needs the same features in the same order.")
         return pd.concat(Xs, ignore_index=True)
-    arrays = [np.asarray(X) for X in Xs]
+    arrays = [as_array(X, "X") for X in Xs]
     if arrays[0].ndim != 2 or len({a.shape[1:] for a in arrays}) > 1:
         raise DataError("every task needs X of shape (rows, features) with the same number of features.")
     return np.concatenate(arrays)
@@ -329,9 +332,3 @@ def _same_names(entry: catalogue.Dataset, layout: Layout) -> None:
 
 def _has_missing(X: np.ndarray) -> bool:
     return X.dtype.kind == "f" and bool(np.isnan(X.sum()))
-
-
-def _names(values: Sequence[str], what: str) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise OptionError(f"{what} must be a list of column names, got one text; write [{values!r}].")
-    return tuple(values)

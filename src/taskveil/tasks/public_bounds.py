@@ -72,6 +72,7 @@ class PublicBounds:
     looked_at: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        _check_maps(vars(self))
         checked = {str(name): _range(name, pair) for name, pair in self.features.items()}
         object.__setattr__(self, "features", checked)
         if self.target is not None:
@@ -99,12 +100,12 @@ class PublicBounds:
     @classmethod
     def from_dict(cls, declared: Mapping[str, Any]) -> PublicBounds:
         """Read the layout shown at the top of this file; unknown keys are refused."""
-        unknown = sorted(set(declared) - set(KEYS))
+        if not isinstance(declared, Mapping):
+            raise DataError(f"bounds must be a table with entries {', '.join(KEYS)}; got {type(declared).__name__}.")
+        unknown = sorted(map(str, set(declared) - set(KEYS)))
         if unknown:
             raise DataError(f"bounds have unknown entries {', '.join(map(repr, unknown))}; expected {', '.join(KEYS)}.")
-        for key in ("features", "levels"):
-            if not isinstance(declared.get(key, {}), Mapping):
-                raise DataError(f"bounds entry {key!r} must map column names to values; see the bounds file layout.")
+        _check_maps(declared)
         if not isinstance(declared.get("looked_at", []), Sequence) or isinstance(declared.get("looked_at"), str):
             raise DataError("bounds entry 'looked_at' must be a list of entries such as 'features.age'.")
         blanks = _blanks(declared)
@@ -159,7 +160,7 @@ class PublicBounds:
             return cls.from_dict(value)
         if isinstance(value, (str, Path)):
             return cls.from_file(value)
-        if isinstance(value, Sequence) and len(value) == 2 and all(np.isscalar(v) for v in value):
+        if isinstance(value, (list, tuple)) and len(value) == 2 and all(np.isscalar(v) for v in value):
             return cls.same(*value)
         raise DataError("bounds must be a bounds file, a mapping, or one (low, high) pair for all features.")
 
@@ -246,6 +247,12 @@ def _open_ends(pairs: list[tuple[float, float] | None]) -> tuple[np.ndarray, np.
     return ends[:, 0], ends[:, 1]
 
 
+def _check_maps(declared: Mapping[str, Any]) -> None:
+    for key in ("features", "levels"):
+        if not isinstance(declared.get(key, {}), Mapping):
+            raise DataError(f"bounds entry {key!r} must map column names to values; see the bounds file layout.")
+
+
 def _range(name: Any, pair: Any) -> tuple[float, float]:
     ends = tuple(pair) if isinstance(pair, (list, tuple, np.ndarray)) else ()
     if len(ends) != 2 or not all(map(END.accepts, ends)):
@@ -259,7 +266,7 @@ def _range(name: Any, pair: Any) -> tuple[float, float]:
 
 
 def _levels(name: Any, values: Any, text: bool = True) -> tuple[Any, ...]:
-    if isinstance(values, str) or not isinstance(values, (Sequence, np.ndarray)):
+    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
         raise DataError(f"the declared levels of {str(name)!r} must be a list.")
     levels = tuple(v.item() if hasattr(v, "item") else v for v in values)
     if not all(isinstance(v, (str, int, float)) and not (isinstance(v, float) and math.isnan(v)) for v in levels):

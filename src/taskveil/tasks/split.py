@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError
+from taskveil.tasks.arguments import SPLIT, as_column, checked
 from taskveil.tasks.block import position_folds
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.task import TaskSet
@@ -44,17 +45,18 @@ def split_rows(
     >>> train.n_tasks == test.n_tasks
     True
     """
+    if not isinstance(tasks, TaskSet):
+        raise DataError(f"expected tasks as load_tasks gives them (a TaskSet); got {type(tasks).__name__}")
     mask = train_mask(tasks, train_fraction, seed, group)
     return tasks.select(mask), tasks.select(~mask)
 
 
+@checked(SPLIT)
 def train_mask(tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None) -> np.ndarray:
     """Which rows (N,) train: round(fraction * rows) of each task, at least 1.
 
     Whole groups when `group` is given.
     """
-    if not 0 < train_fraction < 1:
-        raise OptionError(f"the training fraction must lie strictly between 0 and 1, got {train_fraction}.")
     rng = np.random.default_rng(seed)
     if group is None:
         draw, task = rng.random(tasks.n_rows), tasks.task_of_row()
@@ -75,7 +77,7 @@ def k_fold(tasks: TaskSet, k: int, seed: int) -> Iterator[tuple[TaskSet, TaskSet
 
 def _group_codes(tasks: TaskSet, group: str | np.ndarray) -> np.ndarray:
     if not isinstance(group, str):
-        if len(group) != tasks.n_rows:
+        if len(group := as_column(group, "group")) != tasks.n_rows:
             raise DataError(f"group has {len(group)} values for {tasks.n_rows} rows; give one per row.")
         return factorize(group, what="group")[0]
     if group == "person" and tasks.person is not None:

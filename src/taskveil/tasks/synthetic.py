@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import Text, check_table
 from taskveil.errors import OptionError
 from taskveil.registry import Table
+from taskveil.tasks.arguments import MOST_CELLS, SEED, SYNTHETIC
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
@@ -64,14 +66,30 @@ def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
     >>> tv.get_synthetic("hospitals", n_tasks=20, seed=1).train.n_tasks
     20
     """
-    bare, inline = parse_name(name)
+    bare, inline = parse_name(Text(1000).check("name", name))
     make = GENERATORS.get(bare)
     chosen = {**inline, **options}
     known = list(inspect.signature(make).parameters)[1:]
     unknown = sorted(set(chosen) - set(known))
     if unknown:
         raise OptionError(f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(known)}.")
-    return make(np.random.default_rng(seed), **chosen)
+    _check_options(make, chosen)
+    return make(np.random.default_rng(SEED.check("seed", seed)), **chosen)
+
+
+def _check_options(make: Callable[..., SyntheticData], chosen: dict[str, Any]) -> None:
+    """Every option by itself, those that belong together, and the size of what comes out."""
+    check_table(chosen, SYNTHETIC)
+    full = {p.name: p.default for p in inspect.signature(make).parameters.values()} | chosen
+    for smaller, larger in (("min_rows", "max_rows"), ("low", "high"), ("n_active", "n_features"), ("n_outsiders", "n_tasks")):
+        if smaller in full and larger in full and full[smaller] > full[larger]:
+            raise OptionError(f"{smaller} must be at most {larger}, {full[larger]}; got {full[smaller]}")
+    rows = full.get("max_rows") or full["n_train"]
+    if (
+        full["n_tasks"] * (rows + (9 * rows if full["n_test"] is None else full["n_test"])) * full.get("n_features", 10)
+        > MOST_CELLS
+    ):
+        raise OptionError(f"this data set would have more than {MOST_CELLS:g} numbers; ask for fewer tasks, rows or features")
 
 
 def names() -> list[str]:
@@ -87,7 +105,7 @@ def parse_name(name: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals:
             raise OptionError(f"options of a synthetic data set are written name=value, got {part!r}.")
-        options[key.strip()] = _number(value.strip())
+        options[key.strip()] = SYNTHETIC[key.strip()].parse(value.strip()) if key.strip() in SYNTHETIC else value
     return bare, options
 
 
@@ -310,15 +328,6 @@ def _hospital_tasks(X: np.ndarray, y: np.ndarray, of: np.ndarray, m: int, target
         target_name=target,
         bounds=bounds,
     )
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 GENERATORS: Table[Callable[..., SyntheticData]] = Table("synthetic data set")

@@ -130,7 +130,7 @@ def check_columns(have: Sequence[str], layout: Layout) -> None:
         raise OptionError(f"the column {layout.event!r} cannot be the event and the task or target too.")
     if set(task) & set(target):
         raise OptionError(f"the column {task[0]!r} cannot be both the task and the target.")
-    need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out])
+    need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out, *layout.text])
     known = [name for name in layout.features or () if name in (*task, *target, layout.event)]
     if known:
         raise OptionError(f"the column {known[0]!r} cannot be a feature and the task, the target or the event too.")

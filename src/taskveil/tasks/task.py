@@ -20,7 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import check_table
 from taskveil.errors import DataError
+from taskveil.tasks.arguments import LOAD, row_count
 from taskveil.tasks.checks import as_rows, check_lengths, check_values
 from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
@@ -129,6 +131,8 @@ class TaskSet:
         cannot be used is an error, or with unusable="set-aside" keeps its place without rows. Values outside declared `bounds`
         are clipped first.
         """
+        check_table({"kind": kind, "unusable": unusable}, LOAD)
+        bounds = PublicBounds.coerce(bounds)
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable != "error"
         classes = bounds.classes if classes is None and bounds is not None else classes
@@ -365,8 +369,8 @@ def _codes(task: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[st
 def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"x{j}" for j in range(d))
-    if len(names) != d:
-        raise DataError(f"{len(names)} feature names for {d} columns; give one name per column.")
+    if row_count(names) != d:
+        raise DataError(f"{row_count(names)} feature names for {d} columns; give one name per column.")
     return tuple(str(n) for n in names)
 
 

@@ -7,7 +7,9 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 from tests.support.wrong import DEEP, label, named, one_line, wrong_values
 
 import taskveil as tv
@@ -18,11 +20,13 @@ from taskveil.methods.base import PublicInfo
 from taskveil.methods.options import rules_of
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.secure_options import SECURE, SecureOptions
+from taskveil.tasks.arguments import FOLDS, LOAD, SPLIT, SYNTHETIC
 from taskveil.tasks.public_bounds import PublicBounds
 
 rng = np.random.default_rng(0)
 X, TASK = rng.standard_normal((60, 3)), np.repeat(np.arange(6), 10)
 Y = X @ [1.0, -1.0, 0.5]
+TASKS = tv.load_tasks((X, Y, TASK))
 ONE = PublicInfo(6, 3, 1, "classification")
 
 
@@ -70,6 +74,31 @@ def test_a_secure_sum_refuses_what_it_cannot_withstand(name, value):
 def test_a_secure_sum_is_never_quietly_weaker_than_asked(wanted):
     """A thousand colluders among ten tasks used to become nine."""
     refused(lambda: tv.TaskRegressor("mean", aggregation="secure", secure=wanted).fit(X, Y, task=TASK))
+
+
+def folds(**given: Any) -> Any:
+    return list(tv.TaskShuffleSplit(**{"n_splits": 2, **given}).split(X, Y, groups=TASK))
+
+
+SETS = {"n_train": "tiny", "relation": "tiny", "unit_rows": "tiny", "n_active": "group-sparse", "low": "group-sparse"}
+SETS |= {"high": "group-sparse", "n_blocks": "low-rank", "correlation": "low-rank", "variance": "low-rank"}
+SETS |= {"n_features": "tiny", "sharpness": "hospitals-readmission"}
+DATA: dict[str, tuple[Any, dict[str, Any]]] = {
+    "load_tasks": (lambda **o: tv.load_tasks((X, Y, TASK), **o), LOAD),
+    "split_rows": (lambda **o: tv.split_rows(TASKS, **{"train_fraction": 0.5, "seed": 0, **o}), SPLIT),
+    "TaskShuffleSplit": (folds, FOLDS),
+    "get_synthetic": (lambda **o: tv.get_synthetic(SETS.get(next(iter(o)), "hospitals"), **o), SYNTHETIC),
+}
+DATA_CASES = [
+    pytest.param(function, name, value, id=f"{function} {name}={label(value)}")
+    for function, (_, table) in DATA.items()
+    for name, value in named(table)
+]
+
+
+@pytest.mark.parametrize("function, name, value", DATA_CASES)
+def test_a_data_function_refuses_an_argument_outside_its_rule(function, name, value):
+    assert name in refused(lambda: DATA[function][0](**{name: value}))
 
 
 def replaced(array: np.ndarray, value: Any) -> np.ndarray:
@@ -142,6 +171,45 @@ CALLS = {
     "a dict with short pairs": lambda: tv.TaskRegressor().fit({"a": (X,)}),
     "a dict with unequal columns": lambda: tv.TaskRegressor().fit({"a": (X, Y), "b": (X[:, :2], Y)}),
     "an empty dict": lambda: tv.TaskRegressor().fit({}),
+    "a dict of nothing": lambda: tv.TaskRegressor(epsilon=None).fit({"a": (None, None)}),
+    "a method that is an array": lambda: tv.TaskRegressor(method=np.ones(3)).fit(X, Y, task=TASK),
+    "a method that is a table": lambda: tv.TaskRegressor(method=pd.DataFrame({"a": [1]})).fit(X, Y, task=TASK),
+    "a method name of a page": lambda: tv.methods.get("x" * 20_000),
+    "a method that cannot be hashed": lambda: tv.methods.get(["mean"]),
+    "a client without dask": lambda: tv.TaskRegressor(client=3).fit(X, Y, task=TASK),
+    "a person that is one number": lambda: tv.TaskRegressor(person=3).fit(X, Y, task=TASK),
+    "persons in a set": lambda: tv.TaskRegressor(person={1, 2}).fit(X, Y, task=TASK),
+    "bounds of bytes": lambda: tv.TaskRegressor(bounds=b"ab").fit(X, Y, task=TASK),
+    "a prior with a name of a page": lambda: tv.TaskRegressor("mean", prior="x" * 20_000).fit(X, Y, task=TASK),
+    "a prior on two lines": lambda: tv.TaskRegressor("mean", prior="a\nb").fit(X, Y, task=TASK),
+    "features in a generator": lambda: tv.load_tasks((X, Y, TASK), features=(c for c in "ab")),
+    "features that are no names": lambda: tv.load_tasks((X, Y, TASK), features=[[1]]),
+    "text in a column that is not there": lambda: tv.load_tasks(pd.DataFrame({"task": [1], "y": [1.5], "a": [2.0]}), text=["b"]),
+    "a source with a name of a page": lambda: tv.load_tasks("x" * 20_000),
+    "parts of a number": lambda: tv.split_rows(3, 0.5, 0),
+    "a group that is a number": lambda: tv.split_rows(TASKS, 0.5, 0, group=3),
+    "folds of a column that is not there": lambda: list(tv.TaskKFold(2, task_column=9).split(X)),
+    "folds of a column in words": lambda: list(tv.TaskKFold(2, task_column="a").split(X)),
+    "folds of fewer tasks than rows": lambda: list(tv.TaskKFold(2).split(X, Y, groups=TASK[:3])),
+    "made-up data upside down": lambda: tv.get_synthetic("hospitals", min_rows=9, max_rows=3),
+    "made-up data of terabytes": lambda: tv.get_synthetic("tiny", n_tasks=1_000_000, n_train=1_000_000),
+    "made-up data with a negative seed": lambda: tv.get_synthetic("tiny", seed=-1),
+    "made-up data without a name": lambda: tv.get_synthetic(3),
+    "bounds whose features are a list": lambda: PublicBounds(features=[1, 2]),
+    "bounds whose levels are a number": lambda: PublicBounds(levels=3),
+    "bounds from a number": lambda: PublicBounds.from_dict(3),
+    "classes of bytes": lambda: PublicBounds(classes=b"ab"),
+    "tasks of an unknown kind": lambda: tv.TaskSet.from_arrays(X, Y, TASK, kind="magic"),
+    "tasks with a number for names": lambda: tv.TaskSet.from_arrays(X, Y, TASK, feature_names=3),
+    "tasks with a number for bounds": lambda: tv.TaskSet.from_arrays(X, Y, TASK, bounds=3),
+    "tasks with one person": lambda: tv.TaskSet.from_arrays(X, Y, TASK, person=3),
+    "a certificate from a number": lambda: tv.Certificate.from_json(3),
+    "masked rows": lambda: tv.TaskRegressor(epsilon=None).fit(np.ma.masked_array(X, X > 1), Y, task=TASK),
+    "a masked target": lambda: tv.TaskRegressor(epsilon=None).fit(X, np.ma.masked_array(Y, Y > 1), task=TASK),
+    "masked tasks": lambda: tv.TaskRegressor(epsilon=None).fit(X, Y, task=np.ma.masked_array(TASK, TASK > 3)),
+    "whole numbers beyond floats": lambda: tv.TaskRegressor(epsilon=None).fit(np.full((60, 3), 10**400), Y, task=TASK),
+    "weights of a class below zero": lambda: tv.TaskClassifier(epsilon=None, class_weight={0: -1}).fit(X, TASK % 2, task=TASK),
+    "weights of a class in an array": lambda: tv.TaskClassifier(epsilon=None, class_weight=X).fit(X, TASK % 2, task=TASK),
 }
 
 
@@ -169,9 +237,14 @@ PREDICTIONS = {
     "ragged rows": ([[1, 2], [3]], [0, 1]),
     "nothing": (None, TASK),
     "a task of lists": (X, [[t] for t in TASK]),
+    "durations": (X.astype("timedelta64[s]"), TASK),
+    "a sparse table": (scipy.sparse.csr_matrix(X), TASK),
+    "a number": (np.array(3.0), TASK),
+    "whole numbers beyond floats": (np.full((60, 3), 10**400), TASK),
 }
 
 
 @pytest.mark.parametrize("case", PREDICTIONS)
 def test_predict_refuses_rows_that_do_not_fit(case, fitted):
     refused(lambda: fitted.predict(PREDICTIONS[case][0], task=PREDICTIONS[case][1]))
+    refused(lambda: fitted.score(PREDICTIONS[case][0], Y, task=PREDICTIONS[case][1]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
+from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.prepare.encode import is_number
 from taskveil.tasks.prepare.facts import Fact
@@ -30,7 +31,7 @@ def as_target(y: Any, kind: str | None) -> np.ndarray:
     """One target per row: float64 for regression, labels (integers, booleans, text) for classification."""
     if kind == "survival":
         return survival_target(y)
-    y = np.asarray(y)
+    y = as_array(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1:

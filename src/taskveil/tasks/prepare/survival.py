@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.tasks.arguments import as_array
 from taskveil.tasks.prepare.unusable import HUGE
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -48,7 +49,7 @@ def survival_target(y: Any, silent: bool = False) -> np.ndarray:
     """Signed times from what a caller passes: a structured array, two columns, or signed times."""
     if hasattr(y, "columns"):
         y = y.to_numpy()
-    y = np.asarray(y)
+    y = as_array(y, "y")
     if y.dtype.names is not None:
         if len(y.dtype.names) != 2:
             raise DataError(f"the structured target has {len(y.dtype.names)} fields; {EVENT_AND_TIME}.")

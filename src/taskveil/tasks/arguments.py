@@ -1,0 +1,115 @@
+"""What the arguments of the data functions may be: one table for each, read by the functions and by the tests.
+
+`checked` puts a table before a function; `as_array` and `as_column` are the way in for whatever holds values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from taskveil.checks import AnyOf, Choice, Column, Flag, Number, Rule, Text, Whole, check_table, optional, shown
+from taskveil.errors import DataError, OptionError
+
+Called = TypeVar("Called", bound=Callable[..., Any])
+SEED = Whole(0, 2**64)
+COLUMN = optional(Column())
+LABEL = AnyOf(Text(1000), Number(), Flag())
+SIZE = Whole(1, 1_000_000)
+MOST_CELLS = 10**9  # of a made-up data set
+
+LOAD: dict[str, Rule] = {
+    "task": COLUMN,
+    "target": COLUMN,
+    "person": COLUMN,
+    "event": COLUMN,
+    "exposure": COLUMN,
+    "kind": optional(Choice("regression", "classification", "survival")),
+    "positive": optional(LABEL),
+    "missing": Choice("error", "impute-bounds", "impute-own", "drop", "keep"),
+    "bad_rows": Choice("error", "skip"),
+    "unusable": Choice("error", "set-aside", "set-aside-all"),
+    "seed": SEED,
+    "lazy": Flag(),
+    "partitions": optional(SIZE),
+}
+SPLIT: dict[str, Rule] = {"train_fraction": Number(above=0, below=1), "seed": SEED}
+FOLDS: dict[str, Rule] = {
+    "n_splits": Whole(2, 100_000),
+    "task_column": COLUMN,
+    "group_column": COLUMN,
+    "random_state": optional(SEED),
+    "test_size": Number(above=0, below=1),
+}
+SYNTHETIC: dict[str, Rule] = {
+    "n_tasks": SIZE, "n_train": SIZE, "n_test": optional(Whole(0, 1_000_000)), "n_features": Whole(1, 100_000),
+    "min_rows": SIZE, "max_rows": SIZE, "rank": Whole(0, 1000), "n_blocks": SIZE, "n_outsiders": Whole(0, 1_000_000),
+    "n_active": Whole(0, 100_000), "noise": Number(at_least=0, at_most=1e6), "correlation": Number(at_least=0, at_most=1),
+    "variance": Number(at_least=0, at_most=1e12), "low": Number(at_least=-1e6, at_most=1e6),
+    "high": Number(at_least=-1e6, at_most=1e6), "sharpness": Number(at_least=-1e6, at_most=1e6),
+    "relation": Choice("related", "unrelated", "noise"), "unit_rows": Flag(),
+}  # fmt: skip
+
+
+def checked(rules: Mapping[str, Rule]) -> Callable[[Called], Called]:
+    """A decorator: every argument that has a rule keeps it, or an error says what is allowed and what came."""
+
+    def around(function: Called) -> Called:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def wrapper(*values: Any, **named: Any) -> Any:
+            given = signature.bind(*values, **named).arguments
+            check_table({name: given[name] for name in rules if name in given}, rules)
+            return function(*values, **named)
+
+        return wrapper  # type: ignore[return-value]
+
+    return around
+
+
+def as_array(values: Any, what: str) -> np.ndarray:
+    """What a caller gave as an array. Masked cells, which NumPy would quietly unmask, are missing ones."""
+    if hasattr(values, "toarray"):
+        raise DataError(f"Sparse data was passed, but a dense array is required; use {what}.toarray()")
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        plain = values.dtype.kind in "biuf"
+        values = values.astype(np.float64 if plain else object).filled(np.nan if plain else None)
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError):
+        raise DataError(f"{what} must be rows x features or one value per row, every row of the same length") from None
+
+
+def row_count(X: Any) -> int:
+    """How many rows an array, a table or a list has; 0 for what has none."""
+    shape = getattr(X, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if shape else 0
+    return len(X) if hasattr(X, "__len__") else 0
+
+
+def as_column(values: Any, what: str) -> np.ndarray:
+    """One value per row; a single value, a set or a generator is no column."""
+    column = as_array(values, what)
+    if column.ndim != 1:
+        raise DataError(f"{what} must hold one value per row; got {shown(values)}")
+    return column
+
+
+def as_names(values: Iterable[Any] | None, what: str) -> tuple[Any, ...]:
+    """Names of columns in a list, an index or an array."""
+    if isinstance(values, str):
+        raise OptionError(f"{what} must be a list of column names, got one text; write [{shown(values)}].")
+    names = values if isinstance(values, (list, tuple)) else list(values) if _lists(values) else [None]
+    for name in names:
+        Column().check(what, name)
+    return tuple(names)
+
+
+def _lists(values: Any) -> bool:
+    return isinstance(values, (set, frozenset)) or (hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1)
