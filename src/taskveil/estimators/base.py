@@ -36,6 +36,7 @@ from taskveil.runtime.run import Run, assemble, budget_for
 from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.prepare.labels import check_few_labels
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.task import CLIPPED, TaskSet
@@ -147,6 +148,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         if rules.private:
             inputs.need_tasks(X, task, self.task_column)
         tasks, weights, lazy = read_tasks(self, X, y, task, sample_weight, rules)
+        check_few_labels(tasks)
         method, scaling, notes = common_units.chosen_units(self, tasks, weights)
         reuse = not isinstance(X, TaskSet) and inputs.was_sorted(tasks)
         prepared = prepare_tasks(tasks, rules, scaling=scaling, reuse=reuse)

@@ -1,5 +1,6 @@
 """Reading csv, tsv, parquet and npz files, with errors that name lines and columns but never values.
 
+A csv file is UTF-8, or UTF-16 with its mark. Where its fields are not parted by commas, a comma inside a number is a decimal one.
 csv files go through Arrow's reader where it is installed, else through Python's (plain_csv.py), with the same result. Only when
 something is wrong is the file read a second time, line by line, to say where. Nothing is ever unpickled.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +44,11 @@ BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 """File types that hold a table."""
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
+NOT_UTF8 = (
+    "is not UTF-8 text; save it as UTF-8 (in Excel: 'CSV UTF-8'; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW), or give "
+    "pandas.read_csv(..., encoding=...) to load_tasks"
+)
+COMMA_DECIMAL = r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?"
 MOSTLY = 0.9
 """A text column in which at least this share of the cells are numbers is a numeric column with bad cells."""
 FEW_CELLS = 3
@@ -181,8 +188,8 @@ class _Csv:
 
     def _plainly(self) -> tuple[pd.DataFrame, list[int]]:
         try:
-            return read_plain(self.path, self.delimiter, self.header, self.id_columns, MISSING_MARKS)
-        except UnicodeDecodeError:
+            return read_plain(self.path, _encoding(self.path), self.delimiter, self.header, self.id_columns, MISSING_MARKS)
+        except UnicodeError:
             raise self._not_text() from None
         except csv.Error:
             raise DataError(f"{self.path.name} cannot be read as a table; check its quotes.") from None
@@ -192,8 +199,10 @@ class _Csv:
         pa, reader = arrow(), arrow("pyarrow.csv")
         try:
             table, skipped = self._arrow_table(pa, reader, patient=False)
+        except UnicodeError:
+            raise self._not_text() from None
         except pa.ArrowInvalid as e:
-            if "utf8" in str(e).lower():
+            if "utf" in str(e).lower():
                 raise self._not_text() from None
             try:
                 table, skipped = self._arrow_table(pa, reader, patient=True)
@@ -202,7 +211,7 @@ class _Csv:
         return _to_pandas(table), skipped
 
     def _not_text(self) -> DataError:
-        return DataError(f"{self.path.name} is not UTF-8 text; save it as UTF-8.")
+        return DataError(f"{self.path.name} {NOT_UTF8}.")
 
     def _arrow_table(self, arrow: Any, reader: Any, patient: bool) -> tuple[Any, list[int]]:
         """The table, and which rows of the file were left out because their number of fields is wrong."""
@@ -222,16 +231,22 @@ class _Csv:
         texts = self.header if patient else [n for n in self.header if n in self.id_columns]
         types = {name: arrow.string() for name in texts}
         convert = reader.ConvertOptions(null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types)
-        read = reader.ReadOptions(use_threads=threads)
+        read = reader.ReadOptions(use_threads=threads, encoding=_encoding(self.path).removesuffix("-sig"))
         return reader.read_csv(self.path, read_options=read, parse_options=parse, convert_options=convert), skipped
 
     def _numbers(self, frame: pd.DataFrame, skipped: list[int]) -> FileTable:
         """Text columns that are mostly numbers become numeric; their other cells make bad rows."""
         bad = np.zeros(len(frame), dtype=bool)
         numeric: dict[str, Any] = {}
+        commas: list[str] = []
         reasons = {"with too few or too many fields": len(skipped)}
         for name in frame.columns:
-            if name not in self.text_columns | self.id_columns and (found := _mostly_numbers(frame[name])) is not None:
+            if name in self.text_columns | self.id_columns:
+                continue
+            column = frame[name]
+            if self.delimiter != "," and (written := _decimal_points(column)) is not None:
+                column, commas = written, [*commas, name]
+            if (found := _mostly_numbers(column)) is not None:
                 numeric[name] = found[0]
                 if name not in self.later_columns:
                     bad |= found[1]
@@ -243,19 +258,20 @@ class _Csv:
         if (bad.any() or skipped) and self.bad_rows == "error":
             raise self._bad_rows_error(tuple(numeric))
         frame = frame.assign(**numeric) if numeric else frame
+        notes = (f"{self.path.name}: decimal commas were read in {', '.join(map(repr, commas))}",) if commas else ()
         if not (bad.any() or skipped):
-            return FileTable(frame)
+            return FileTable(frame, notes)
         if bad.all():
             raise DataError(f"{self.path.name} has no row that can be read.")
         lost, all_rows = int(bad.sum()) + len(skipped), len(frame) + len(skipped)
         said = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
         rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
-        return FileTable(frame[~bad] if bad.any() else frame, (said,), rows)
+        return FileTable(frame[~bad] if bad.any() else frame, (*notes, said), rows)
 
     def _bad_rows_error(self, numeric: Sequence[str]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
         found: list[str] = []
-        with self.path.open(encoding="utf-8-sig", errors="replace", newline="") as f:
+        with self.path.open(encoding=_encoding(self.path), errors="replace", newline="") as f:
             reader = csv.reader(f, delimiter=self.delimiter)
             rows = (row for row in reader if row)
             next(rows)
@@ -274,7 +290,7 @@ class _Csv:
             return [f"line {line} has {len(row)} fields instead of {len(self.header)}"]
         cells = dict(zip(self.header, row, strict=True))
         empty = [n for n in self.filled_columns if cells[n].strip() in MISSING_MARKS]
-        texts = [n for n in numeric if not _is_number(cells[n])]
+        texts = [n for n in numeric if not _is_number(cells[n], self.delimiter)]
         return [
             *(f"line {line} has nothing in the column {n!r}" for n in empty),
             *(f"line {line} has text in the numeric column {n!r}" for n in texts),
@@ -298,7 +314,7 @@ def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
     """(numbers, which cells are text) for a text column that is meant to be numeric, else None."""
     import pandas as pd
 
-    if not (pd.api.types.is_string_dtype(column) or column.dtype == object):
+    if not _is_text(column):
         return None
     numbers = pd.to_numeric(column, errors="coerce")
     present = column.notna().to_numpy()
@@ -307,13 +323,39 @@ def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
     return (numbers, text) if few and text.sum() < present.sum() / 2 else None
 
 
+def _is_text(column: pd.Series) -> bool:
+    import pandas as pd
+
+    return pd.api.types.is_string_dtype(column) or column.dtype == object
+
+
+def _decimal_points(column: pd.Series) -> pd.Series | None:
+    """A text column of numbers with decimal commas, with points instead; None for any other column.
+
+    Three digits after every comma may be thousands: such a column stays text, which is refused later.
+    """
+    if not _is_text(column):
+        return None
+    cells = column.astype("string").str.strip()
+    written = cells.str.fullmatch(COMMA_DECIMAL).fillna(False)
+    if not written.any() or cells[written].str.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}").all() or cells.str.contains(r"\d\.\d").any():
+        return None
+    points = cells.where(~written, cells.str.replace(",", ".", regex=False))
+    return points if _mostly_numbers(points) is not None else None
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as f:
+        return "utf-16" if f.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+
+
 def _header(path: Path) -> tuple[str, list[str]]:
     """Delimiter and column names from the first line that is not blank."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as f:
+        with path.open(encoding=_encoding(path), newline="") as f:
             line = next((text for text in f if text.strip()), "")
-    except UnicodeDecodeError:
-        raise DataError(f"{path.name} is not UTF-8 text; save it as UTF-8, or check that it is a csv file.") from None
+    except UnicodeError:
+        raise DataError(f"{path.name} {NOT_UTF8}, or check that it is a csv file.") from None
     if not line.strip():
         raise DataError(f"the file {path.name!r} is empty; expected a header line and rows.")
     if "\x00" in line:
@@ -336,8 +378,8 @@ def _to_pandas(table: Any) -> pd.DataFrame:
     return table.to_pandas(split_blocks=True, self_destruct=True)
 
 
-def _is_number(cell: str) -> bool:
-    if cell.strip() in MISSING_MARKS:
+def _is_number(cell: str, delimiter: str) -> bool:
+    if cell.strip() in MISSING_MARKS or (delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())):
         return True
     try:
         float(cell)

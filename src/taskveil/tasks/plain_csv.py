@@ -31,16 +31,16 @@ LADDER: tuple[tuple[str, Callable[[list[str]], Any]], ...] = (
 
 
 def read_plain(
-    path: Path, delimiter: str, header: Sequence[str], texts: Container[str], missing: Container[str]
+    path: Path, encoding: str, delimiter: str, header: Sequence[str], texts: Container[str], missing: Container[str]
 ) -> tuple[pd.DataFrame, list[int]]:
     """The table, and which rows of the file were left out because their number of fields is wrong.
 
-    `texts` are columns that stay text; cells in `missing` are empty. Raises UnicodeDecodeError and csv.Error.
+    `texts` are columns that stay text; cells in `missing` are empty. Raises UnicodeError and csv.Error.
     """
     import pandas as pd
 
     rows, skipped = [], []
-    with path.open(encoding="utf-8-sig", newline="") as f:
+    with path.open(encoding=encoding, newline="") as f:
         lines = (row for row in csv.reader(f, delimiter=delimiter) if row)
         next(lines)
         for k, row in enumerate(lines):

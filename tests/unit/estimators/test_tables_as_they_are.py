@@ -72,3 +72,16 @@ def test_a_search_reads_its_table_as_a_fit_does(table):
         search = tv.TaskSearch(tv.TaskRegressor("mean", epsilon=4.0, task_column="site"), {"method__strength": [0.1, 1.0]})
         search.fit(X.assign(ward=np.where(X.index % 2, "a", "b")), gaps)
     assert search.best_estimator_.task_warnings_ == {"site-00": ("1 of its rows have no target and were left out",)}
+
+
+@pytest.mark.timeout(60)
+def test_a_name_or_a_number_as_text_is_not_a_hundred_classes(table):
+    """Each row its own label made one model per row and task: a fit without an end."""
+    X, _ = table
+    many = pd.concat([X] * 3, ignore_index=True)
+    names = pd.Series([f"patient {i}" for i in range(len(many))], name="who")
+    for epsilon in (None, 1.0):
+        with pytest.raises(DataError, match="'who' has more than 100 different labels"):
+            tv.TaskClassifier("mean", epsilon=epsilon, task_column="site").fit(many, names)
+    loaded = tv.load_tasks(many.assign(who=names), task="site", target="who", positive="patient 3")
+    assert tv.TaskClassifier("local", epsilon=None).fit(loaded).classes_.tolist() == [0, 1]

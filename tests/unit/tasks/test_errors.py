@@ -52,15 +52,14 @@ CASES = {
     "empty column": (lambda: long(frame(z=[None] * 4)), DataError, "column 'z' is empty"),
     "all dropped": (lambda: long(frame(x=[np.nan] * 4), missing="drop"), DataError, "every row has a missing value"),
     "no range": (lambda: long(frame(x=[1, None, 3, 4]), missing="impute-bounds"), DataError, "declared range for column 'x'"),
-    "decimal commas": (
-        lambda: load_tasks(
-            pd.DataFrame({"site": ["a", "b"] * 60, "x": [f"{i},5" for i in range(120)], "days": np.arange(120) / 7}),
-            task="site",
-            target="days",
-        ),
-        DataError,
-        "column 'x' holds numbers with a decimal comma",
-    ),
+    "decimal commas": (lambda: long(frame(x=["1,5", "2", "3,25", "4"])), DataError, "'x' holds numbers with a decimal comma"),
+    "money": (lambda: long(frame(x=["$ 1,250.50", "$2", "$3", "$4"])), DataError, "'x' holds numbers with a currency"),
+    "percent": (lambda: long(frame(x=["1.5 %", "2%", "3%", "4%"])), DataError, "'x' holds numbers with a currency, a percent"),
+    "thousands": (lambda: long(frame(x=["1'250", "2'000", "3'000", "4"])), DataError, "separators of thousands"),
+    "days as text": (lambda: long(frame(x=["31/12/2020", "1/2/2021"] * 2)), DataError, "'x' holds dates or times"),
+    "months as text": (lambda: long(frame(x=["05-Jan-24", "6-Feb-24"] * 2)), DataError, "'x' holds dates or times"),
+    "money as target": (lambda: long(frame(days=["1,5 €", "2 €", "3 €", "4 €"])), DataError, "'days' holds numbers with a curr"),
+    "days as target": (lambda: long(frame(days=["1.2.2020", "2.2.2020"] * 2)), DataError, "'days' holds dates.*--kind"),
     "nearly a data set": (lambda: load_tasks("hearth"), UnknownName, "did you mean 'heart'"),
     "missing task": (
         lambda: long(frame(site=["a", None, "b", "b"])),
@@ -157,6 +156,15 @@ CASES = {
     "bounds cover": (lambda: PublicBounds({"a": (0, 1)}).arrays(["a", "b"]), DataError, "no declared range for column 'b'"),
     "bounds arrays": (lambda: PublicBounds.from_arrays(["a"], [0, 0], [1, 1]), DataError, "one range per feature"),
 }
+
+
+@pytest.mark.parametrize(
+    "words", [["007", "12"], ["E11.9", "I21"], ["10-20", "20-30"], ["3a", "4b"], ["250.01", "1.5"], ["a, b", "c"]]
+)
+def test_codes_and_words_are_not_taken_for_numbers_or_days(words):
+    assert long(frame(x=words * 2)).feature_names[0] == "x#0/16"
+    labels = ["1,5", "2,5"]
+    assert long(frame(days=labels * 2), kind="classification").classes.tolist() == labels, "labels that were asked for"
 
 
 @pytest.mark.parametrize("case", CASES)

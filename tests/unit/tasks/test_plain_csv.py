@@ -32,6 +32,8 @@ TABLES = {
     "all ragged": "task,x\na\nb\n",
     "header only": "task,x\n",
     "infinite": "task,x\na,inf\nb,-1\n",
+    "decimal commas": "task;x;n;dose;note\na;1,5;3;1,250;x\nb;-2,25;4;2,500;y\nb;3;5;7,125;1,5\n",
+    "decimal commas and a word": "task\tx\n" + "a\t1,5\n" * 50 + "b\tabc\n",
     "underscores": "task,x\na,1_000\nb,2\nb,3\nb,4\nb,5\nb,6\nb,7\n",
 }
 
@@ -91,6 +93,26 @@ def test_text_in_another_encoding_is_an_error_with_both(tmp_path, monkeypatch, i
     path = tmp_path / "table.csv"
     path.write_bytes("task,x\nM\u00fcnchen,1\n".encode("latin-1"))
     assert "UTF-8" in read(path, monkeypatch, installed)
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_utf_16_with_its_mark_is_read_with_both(tmp_path, monkeypatch, installed):
+    """What Excel writes as Unicode text."""
+    path, cut = tmp_path / "table.txt", tmp_path / "cut.txt"
+    path.write_bytes("task\tx\nM\u00fcnchen\t1,5\nK\u00f6ln\t2\n".encode("utf-16"))
+    cut.write_bytes(path.read_bytes()[:-1])
+    table = read(path, monkeypatch, installed)
+    assert table.frame.to_dict("list") == {"task": ["M\u00fcnchen", "K\u00f6ln"], "x": [1.5, 2.0]}
+    assert table.notes == ("table.txt: decimal commas were read in 'x'",)
+    assert "save it as UTF-8" in read(cut, monkeypatch, installed)
+
+
+def test_a_column_of_thousands_or_of_both_marks_is_not_taken_for_decimals(tmp_path, monkeypatch):
+    path = tmp_path / "table.csv"
+    path.write_text("task;people;price;share\na;1,250;1.250,5;1,5\nb;12,500;3,75;1,25\n")
+    frame = read(path, monkeypatch, True).frame
+    assert frame["share"].tolist() == [1.5, 1.25]
+    assert frame["people"].tolist() == ["1,250", "12,500"] and frame["price"].tolist() == ["1.250,5", "3,75"]
 
 
 WITHOUT = """

@@ -9,7 +9,6 @@ any other text         hashed into 16 public buckets 'column#0/16' ... 'column#1
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
@@ -21,6 +20,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import CHUNK_ROWS, row_chunks, task_label
+from taskveil.tasks.prepare.disguise import DAYS, disguise
 from taskveil.tasks.prepare.facts import BUCKETS, Fact
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -32,7 +32,6 @@ __all__ = ["Encoded", "bucket", "encode_features", "encoded_names", "hashed_in",
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean", "decimal")
-DECIMAL_COMMA = re.compile(r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -147,15 +146,12 @@ def _check_text(column: pd.Series, name: str) -> None:
         raise DataError(f"column {name!r} holds objects that are neither numbers nor text; expected one of them.") from None
     if not unique:
         raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
-    if column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta)):
-        raise DataError(
-            f"column {name!r} holds dates or times; turn it into a number (days, age), "
-            f"or leave it out (leave_out=[{name!r}], --leave-out {name})."
-        )
     if isinstance(unique[0], complex):
         raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text.")
-    if len(unique) > MANY_VALUES and all(DECIMAL_COMMA.match(str(v)) for v in unique[:MANY_VALUES]):
-        raise DataError(f"column {name!r} holds numbers with a decimal comma; save the table with decimal points.")
+    times = column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta))
+    meant = DAYS if times else disguise(str(v) for v in unique[:MANY_VALUES])
+    if meant is not None:
+        raise DataError(f"column {name!r} holds {meant}, or leave it out (leave_out=[{name!r}], --leave-out {name}).")
 
 
 def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:

@@ -14,6 +14,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
+from taskveil.tasks.prepare.disguise import disguise
 from taskveil.tasks.prepare.encode import is_number
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
@@ -24,7 +25,19 @@ if TYPE_CHECKING:
 
     from taskveil.tasks.task import TaskSet
 
-__all__ = ["as_target", "filled_targets", "label_set", "make_binary", "missing_targets", "stand_ins", "target_values"]
+__all__ = [
+    "as_target",
+    "check_few_labels",
+    "filled_targets",
+    "label_set",
+    "make_binary",
+    "missing_targets",
+    "stand_ins",
+    "target_values",
+]
+
+MANY_LABELS = 100
+"""More labels than this are believed only if they were declared."""
 
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
@@ -98,9 +111,13 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
         return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
     if pd.api.types.is_datetime64_any_dtype(column):
         raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
+    cells = ["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)]
+    meant = None if kind == "classification" else disguise([c for c in dict.fromkeys(cells) if c][:MANY_LABELS])
+    if meant is not None:
+        raise DataError(f"the target {name!r} holds {meant}. If these are labels, say kind='classification' (--kind).")
     if kind in ("regression", "survival"):
         raise DataError(f"the {kind} target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
-    return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
+    return np.asarray(cells)
 
 
 def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
@@ -138,6 +155,15 @@ def _known(y: np.ndarray, declared: Any) -> np.ndarray:
         return np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
     except (TypeError, ValueError):
         raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
+
+
+def check_few_labels(tasks: TaskSet) -> None:
+    """Refuse a target whose rows have a hundred labels that nobody declared: a number or a name, taken for classes."""
+    if tasks.classes is not None and len(tasks.classes) > MANY_LABELS and any(f.what == "labels" for f in tasks.facts):
+        raise DataError(
+            f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a name "
+            "or free text? If all of them are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
+        )
 
 
 def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
