@@ -17,6 +17,7 @@ import numpy as np
 
 from experiments.hu_2023 import grid, tune
 from experiments.hu_2023.grid import PRINTED, PULLS
+from experiments.hu_2023.table import read
 from experiments.hu_2023.tune import DRAWS, SPLITS, Sweep
 
 Setting = dict[str, float]
@@ -92,14 +93,17 @@ def refine(sweep: Sweep, method: str, epsilon: float | None, moves: int = MOST_M
 
 
 def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
-    """What is chosen already; for FedProx what FedAvg chose, with a pull."""
+    """What is chosen already, here and on the other data; for FedProx what FedAvg chose, with a pull."""
     if method == "fedprox":
         begun = sweep.done[f"chosen/{PRINTED}/fedavg"][at]["published"]["setting"]
         return [begun | {"pull": pull} for pull in PULLS if begun["rate"] * pull < 2]
     known = sweep.done[f"chosen/{PRINTED}/{method}"]
     own = [cell["setting"] for cell in known[at].values()]
-    beside = [known[e]["published"]["setting"] for e in known if e not in (at, "None")]  # of other epsilons
-    return [s for i, s in enumerate([*own, *beside]) if s not in [*own, *beside][:i]]
+    elsewhere = [
+        table.get(f"chosen/{PRINTED}/{method}", {}).get(at, {}) for name, table in read("tuned").items() if name != sweep.name
+    ]
+    found = [*own, *(cell["setting"] for cells in elsewhere for cell in cells.values())]
+    return [s for i, s in enumerate(found) if s not in found[:i]]
 
 
 def tested(sweep: Sweep, method: str, epsilon: float | None, criterion: str, setting: Setting) -> dict[str, Any]:
