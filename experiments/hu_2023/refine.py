@@ -3,8 +3,8 @@
     python -m experiments.hu_2023.refine FOLDER DATA/METHOD EPSILON ...
 
 FOLDER is tune.py's. The chosen setting is set beside fresh random ones of its grid, on validation rows; where one of them is better, the search
-goes on from what is chosen (FedProx: from what FedAvg chose, with every pull). What it finds is measured on the test rows. Needs minutes of
-one processor, where a sweep of random settings needs a GPU.
+goes on from what is chosen (FedProx: from what FedAvg chose, with every pull). What it finds for the published model is measured on the test
+rows. Needs minutes of one processor, where a sweep of random settings needs a GPU.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Climb:
         values = self.sweep.scores(PRINTED, self.method, jobs, "validation", all_columns=False)
         return values.reshape(len(settings), len(splits)).mean(axis=1)
 
-    def best(self, starts: list[Setting], moves: int) -> Setting:
+    def best(self, starts: list[Setting], moves: int, enough: float) -> tuple[Setting, float]:
         """The first split sorts; the best two are judged on all of them, beside where we stand."""
-        here, score = starts[0], -1.0
+        here, score = starts[0], -np.inf
         tried: list[Setting] = []
         around = starts
         for _ in range(moves):
@@ -66,29 +66,21 @@ class Climb:
                 break
             here, score = few[int(whole.argmax())], float(whole.max())
             print(f"{self.method} {self.epsilon}: {score:.4f} {here}", flush=True)
+            if score >= enough:
+                break
             around = neighbours(here, self.method, self.epsilon)
-        return here
-
-    def judged(self, setting: Setting, criteria: list[str]) -> dict[str, float]:
-        """Validation accuracy by criterion."""
-        if criteria == ["published"]:
-            return {"published": float(self.published([setting], range(MANY))[0])}
-        jobs = [(self.epsilon, setting, k, 900 + k) for k in range(MANY)]
-        mean = self.sweep.scores(PRINTED, self.method, jobs, "validation").mean(axis=0)
-        return {criterion: float(mean[list(tune.WANTED[criterion].values())].mean()) for criterion in criteria}
+        return here, score
 
 
-def refine(sweep: Sweep, method: str, epsilon: float | None, moves: int = MOST_MOVES) -> None:
-    """A better setting for every criterion, where one is found, with its test accuracies."""
+def refine(sweep: Sweep, method: str, epsilon: float | None, moves: int = MOST_MOVES, enough: float = 1.0) -> None:
+    """A better setting for the published model, where one is found, with its test accuracies."""
     name, at = f"{PRINTED}/{method}", str(epsilon)
     chosen: dict[str, Any] = sweep.done.setdefault(f"chosen/{name}", {}).setdefault(at, {})
     measured: dict[str, Any] = sweep.done.setdefault(f"measured/{name}", {}).setdefault(at, {})
-    found = Climb(sweep, method, epsilon)
-    setting = found.best(starts(sweep, method, at), moves)
-    for criterion, score in found.judged(setting, list(chosen) or ["published"]).items():
-        if score > chosen.get(criterion, {"validation": 0.0})["validation"]:
-            chosen[criterion] = {"setting": setting, "validation": round(score, 5)}
-            measured |= tested(sweep, method, epsilon, criterion, setting)
+    setting, score = Climb(sweep, method, epsilon).best(starts(sweep, method, at), moves, enough)
+    if score > chosen.get("published", {"validation": 0.0})["validation"]:
+        chosen["published"] = {"setting": setting, "validation": round(score, 5)}
+        measured["published"] = tested(sweep, method, epsilon, setting)
     sweep.keep(f"chosen/{name}", sweep.done[f"chosen/{name}"])
 
 
@@ -106,11 +98,11 @@ def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
     return [s for i, s in enumerate(found) if s not in found[:i]]
 
 
-def tested(sweep: Sweep, method: str, epsilon: float | None, criterion: str, setting: Setting) -> dict[str, Any]:
-    """Test accuracies (splits, draws) of the columns of one criterion."""
+def tested(sweep: Sweep, method: str, epsilon: float | None, setting: Setting) -> list[list[float]]:
+    """Test accuracies (splits, draws)."""
     jobs = [(epsilon, setting, split, 5000 + 10 * split + d) for split in range(SPLITS["test"]) for d in range(DRAWS)]
-    values = sweep.scores(PRINTED, method, jobs, "test", criterion != "published").reshape(SPLITS["test"], DRAWS, -1)
-    return {c: values[..., n].round(5).tolist() for c, n in tune.WANTED[criterion].items()}
+    values = sweep.scores(PRINTED, method, jobs, "test", all_columns=False)
+    return values.reshape(SPLITS["test"], DRAWS).round(5).tolist()
 
 
 def main(folder: Path, what: str, *epsilons: str) -> None:
@@ -124,7 +116,7 @@ def main(folder: Path, what: str, *epsilons: str) -> None:
         sweep.check(method, (e,))
         row = sweep.done[f"random/{PRINTED}/{method}"][str(e)]
         if row["chosen"] < row["best of random"]:
-            refine(sweep, method, e)
+            refine(sweep, method, e, enough=row["best of random"])
             sweep.check(method, (e,))
 
 
