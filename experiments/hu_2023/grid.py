@@ -46,20 +46,19 @@ NAIVE_GRID: dict[str, tuple[float, ...]] = {
 QUIET = {"clip": (UNCLIPPED,), "rounds": (50, 100, 200, 400)}  # without noise nothing is clipped
 
 
-def grid(side: str, method: str, epsilon: float | None) -> list[dict[str, float]]:
-    """All settings of one method; the printed step needs eta lambda < 2, work is bounded."""
-    axes = (
-        RESIDUAL_GRID
-        if method == "pp-sgd"
-        else NAIVE_GRID
-        if method == "naive-dp"
-        else PRINTED_GRID
-        if side == PRINTED
-        else SOUND_GRID
-    )
+def axes_of(side: str, method: str, epsilon: float | None) -> dict[str, tuple[float, ...]]:
+    """The values each number of a setting may have."""
+    own = {"pp-sgd": RESIDUAL_GRID, "naive-dp": NAIVE_GRID}
+    axes = own.get(method) or (PRINTED_GRID if side == PRINTED else SOUND_GRID)
     axes = axes | ({} if method != "fedavg" else {"pull": (0.0,)}) | (QUIET if epsilon is None else {})
     if epsilon is None and method != "pp-sgd":
         axes = axes | {"server_rate": (1.0, 3.0) if side != PRINTED else (1.0,)}
+    return axes
+
+
+def grid(side: str, method: str, epsilon: float | None) -> list[dict[str, float]]:
+    """All settings of one method; the printed step needs eta lambda < 2, work is bounded."""
+    axes = axes_of(side, method, epsilon)
     every = (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
     return [s for s in every if s["rounds"] * s["steps"] <= MOST_WORK and (side != PRINTED or s["rate"] * s["pull"] < 2)]
 

@@ -30,17 +30,22 @@ a task, so epsilon buys more there than on LSOA II. Rows of both real sets have 
 
 DP-MTRL and DP-AGGR are Gupta et al.'s and Pathak et al.'s methods as section 5.1 changes them: the constants that turn a record's epsilon into
 a task's (Prop. 3) are Liang et al.'s, and what is said here about their noise is not about the original papers. A printed limit
-("above 0.16") counts as met only by a model better than predicting the mean, which meets any such limit.
+("above 0.16") counts as met only by a model better than predicting the mean, which meets any such limit. No reading of section 5.1 that we found gives
+DP-MTRL the printed ratio of noise to signal (`fig5` says why); with the noise we find it predicts no better than the mean, so little follows
+from being better than it.
 
 What the paper has and this page has not, and why:
 
-* Two budgets at once, epsilon_mp for models and epsilon_dp for single rows (Appendix B, Algorithm 5). A fit states one unit; a run with unit
-  `record` and one with unit `task` can be charged to one ledger, and a task's statement covers each of its rows. The appendix' noise on each own model
-  would add to what Algorithm 2 does, and it reports no experiment with it.
+* Two budgets at once, epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The second noise has length
+  2 d K / epsilon_dp on every message (the printed density is upside down), so with 30 features a message is more noise than model below an
+  epsilon_dp of 60 a round. And 2K bounds any change of a model, so this is a statement about a task, not about a row. The library has that
+  noise at one epsilon (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to epsilon_mp itself
+  with the noise of one release, under the assumptions its certificate lists. A second, weaker epsilon for the curator would be charged beside the
+  first in plan, ledger and certificate, and buy less with more noise; so it is not built. The paper reports no experiment with it.
 * A figure with Frank-Wolfe steps: section 1 names them and gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).
-* Tasks with different losses or features (eq. 1 allows a loss per task; all experiments of the paper use one). What is shared is a sum of models or
-  gradients over tasks: with other features they live in other spaces, and with other losses their lengths mean other things, so one clip
-  and one spectrum for all says little. A fit has one loss and one list of features.
+* Tasks with different losses (eq. 1 allows a loss per task; all experiments of the paper use one). What is shared is a sum over tasks of models or
+  gradients, clipped to one length: with other losses these lengths mean other things. A fit has one loss; a task with two classes can join a
+  regression with targets 0 and 1. Tasks with different features share one list, with a constant where a task has none (docs/choosing-a-method.md).
 """
 
 

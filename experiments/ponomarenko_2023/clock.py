@@ -96,6 +96,14 @@ def curve(method: Any, split: Split, times: ComputeTimes, wait: float = np.inf, 
     }  # fmt: skip
 
 
+def banded(runs: list[dict[str, Any]], points: int = 40) -> dict[str, list[float]]:
+    """Mean and deviation of curves of several repeats over the time that all of them cover; each holds its last value until the next."""
+    first, last = max(c["x"][0] for c in runs), min(c["x"][-1] for c in runs)
+    x = np.linspace(first, last, points)
+    y = np.stack([np.asarray(c["y"])[np.searchsorted(c["x"], x, side="right") - 1] for c in runs])
+    return {"x": x.tolist(), "y": y.mean(axis=0).tolist(), "std": (y.std(axis=0, ddof=1) if len(runs) > 1 else 0 * x).tolist()}
+
+
 def printed(split: Split, constants: dict[str, Any], rounds: int = 60) -> dict[str, Any]:
     """The equations as printed (`variant="paper"`): when it is called off, and how good its models were by then."""
     block, public = sides(split)

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.common import Check, Result, below, not_above, positive
 from experiments.ponomarenko_2023 import accuracy, masking, stragglers
-from experiments.ponomarenko_2023.clock import HAR, curve, epoch_times
+from experiments.ponomarenko_2023.clock import HAR, banded, curve, epoch_times
 from experiments.ponomarenko_2023.data import har_split
 from experiments.ponomarenko_2023.words import PAPER, SPLIT, listed, printed_words
 
@@ -66,19 +66,17 @@ def fig5(quick: bool, seed: int) -> Result:
     )
     if not quick:
         add_mixed_windows(result)
-    split = har_split(0, 20)
-    times = epoch_times(split, heterogeneous=False)
     from taskveil import methods
     from taskveil.methods.svm.method import Svm
 
     epoch = {"rounds": 30 if quick else 100, "tol": 0.0, "local_passes": 1}
-    series = {
-        "svm": curve(Svm(**HAR, coordinator="safe", **epoch), split, times),
-        "mocha": curve(methods.get("mocha", **HAR, **epoch), split, times),
-    }
-    latest = series["svm"]["x"][-1]
+    kinds = {"svm": Svm(**HAR, coordinator="safe", **epoch), "mocha": methods.get("mocha", **HAR, **epoch)}
+    splits = [har_split(seed, 20) for seed in range(2 if quick else 4)]
+    series = {n: banded([curve(m, s, epoch_times(s, heterogeneous=False)) for s in splits]) for n, m in kinds.items()}
     for name in ("local", "pooled"):
-        series[name] = {"x": [0.0, latest], "y": 2 * [result.settings["table"]["scores"][name][0]]}
+        scores = result.settings["table"]["scores"][name]
+        across = {"y": 2 * [float(np.mean(scores))], "std": 2 * [float(np.std(scores, ddof=1))]}
+        series[name] = {"x": [0.0, series["svm"]["x"][-1]], **across}
     result.series, result.axes = series, {"x": "virtual seconds, one epoch a round", "y": "balanced accuracy"}
     return result
 
@@ -130,7 +128,7 @@ def straggler_result(name: str, quick: bool, claim: str, value: str) -> Result:
         printed_words(setting.regression, setting.heterogeneous_data),
         f"virtual seconds to {stragglers.LEVEL:.0%} of the final {measure} of waiting for all: {seconds}; final: {listed(final)}",
         checks=stragglers.claims(name, table, compared),
-        series={s: {"x": c["x"], "y": c["y"]} for s, c in curves.items()},
+        series=curves,
         axes={"x": "virtual seconds", "y": measure},
         settings={
             "table": table,
@@ -194,7 +192,11 @@ def mask_result(name: str, quick: bool, masks: dict[str, Any], claim: str, value
         }
         return "; ".join(f"{data}: {listed(scores)}" for data, scores in shown.items())
 
-    series = {f"{m}, {data[:5]}": c for data, part in table.items() for m, c in part["curves"]["consistent"].items()}
+    series = {
+        f"{data}: {m}": {**c, "panel": data, "label": m}
+        for data, part in table.items()
+        for m, c in part["curves"]["consistent"].items()
+    }
     result = Result(
         name,
         PAPER,

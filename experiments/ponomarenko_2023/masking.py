@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.ponomarenko_2023.accuracy import classifier
-from experiments.ponomarenko_2023.clock import HAR, curve, epoch_times
+from experiments.ponomarenko_2023.clock import HAR, banded, curve, epoch_times
 from experiments.ponomarenko_2023.data import har_split
 from taskveil.estimators.metrics import evaluate
 from taskveil.methods.svm.method import Svm
@@ -37,7 +37,7 @@ def local_score(light: int | None, seed: int) -> float:
 
 
 def table(masks: dict[str, Any], seeds: int, rounds: int) -> dict[str, Any]:
-    """Data -> {local, consistent: mask -> scores, paper: mask -> scores, curves of the first split}."""
+    """Data -> {local, consistent: mask -> scores, paper: mask -> scores, curves with their bands}."""
     out: dict[str, Any] = {}
     for data, light in DATA.items():
         part: dict[str, Any] = {"local": [local_score(light, seed) for seed in range(seeds)], "curves": {}}
@@ -45,6 +45,6 @@ def table(masks: dict[str, Any], seeds: int, rounds: int) -> dict[str, Any]:
         for mode in ("consistent", "paper"):
             runs = [{**p, **one_split(light, seed, masks, rounds, mode)} for seed, p in enumerate(plain)]
             part[mode] = {m: [float(r[m]["y"][-1]) for r in runs] for m in runs[0]}
-            part["curves"][mode] = {m: {"x": c["x"], "y": c["y"]} for m, c in runs[0].items()}
+            part["curves"][mode] = {m: banded([r[m] for r in runs]) for m in runs[0]}
         out[data] = part
     return out

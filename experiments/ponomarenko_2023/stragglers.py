@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.common import Check, below, not_above
-from experiments.ponomarenko_2023.clock import HAR, REGRESSION, curve, epoch_times
+from experiments.ponomarenko_2023.clock import HAR, REGRESSION, banded, curve, epoch_times
 from experiments.ponomarenko_2023.compute_times import waiting_time
 from experiments.ponomarenko_2023.data import Split, har_split, synthetic_regression
 from taskveil.methods.svm.method import Svm
@@ -91,12 +91,12 @@ def crossing(x: list[float], y: list[float], level: float) -> float | None:
 
 
 def repeated(name: str, seeds: int, rounds: int) -> tuple[dict[str, Any], dict[str, dict[str, list[float]]]]:
-    """(curves of the first repeat, waiting time -> figure -> values over repeats)."""
+    """(curves with their bands over repeats, waiting time -> figure -> values over repeats)."""
     setting = SETTINGS[name]
     runs = [curves(setting, seed, rounds) for seed in range(seeds)]
     tables = [figures(r) for r in runs]
     table = {share: {f: [t[share][f] for t in tables] for f in tables[0][share]} for share in runs[0]}
-    return runs[0], table
+    return {share: banded([r[share] for r in runs]) for share in runs[0]}, table
 
 
 def sooner(a: str, b: str, table: dict[str, Any], note: str = "") -> Check:

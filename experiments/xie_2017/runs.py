@@ -141,13 +141,19 @@ def mean_error(W: Array, test: TaskBlock) -> float:
 # ------------------------------------------------------------------- the paper's side, tuned
 
 
+def random_settings(setting: Setting, count: int, seed: int) -> tuple[Array, Array]:
+    """Steps and penalties, drawn evenly on a log scale; the last is the paper's."""
+    rng = np.random.default_rng([seed, int(setting.adni)])
+    step = np.append(10 ** rng.uniform(-4, 0, count - 1), setting.step)
+    return step, np.append(10 ** rng.uniform(-4, 0, count - 1), setting.penalty)
+
+
 @lru_cache(maxsize=64)
 def tuned(name: str, epsilon: float, quick: bool) -> dict[str, Any]:
     """Best of random steps, thresholds and numbers of messages for the published model; then its errors on the usual draws."""
     size, setting = size_of(quick), SETTINGS[name]
-    rng = np.random.default_rng([TUNING_DRAW, int(setting.adni)])
-    step = np.append(10 ** rng.uniform(-4, 0, size.tried - 1), setting.step)
-    threshold = step * np.append(10 ** rng.uniform(-4, 0, size.tried - 1), setting.penalty)
+    step, penalty = random_settings(setting, size.tried, TUNING_DRAW)
+    threshold = step * penalty
     same = [[setting.first_of(epsilon)] * size.tried, [epsilon] * size.tried]
     trial = one_batch(setting, Runs.of(step, threshold, *same), TUNING_DRAW, size.tried_messages, forms=False)
     errors = np.where(np.isfinite(trial["error"][:, 1:]), trial["error"][:, 1:], np.inf)

@@ -14,7 +14,7 @@ from taskveil.errors import DataError
 
 jax = pytest.importorskip("jax")
 
-from experiments.hu_2023 import simulate  # noqa: E402
+from experiments.hu_2023 import refine, simulate  # noqa: E402
 
 
 def test_every_figure_and_table_with_results_is_listed():
@@ -153,6 +153,20 @@ def test_rows_that_random_settings_beat_are_named(capsys, monkeypatch, tmp_path)
     (tmp_path / "x" / "tuned.json").write_text(json.dumps(planted))
     monkeypatch.setattr(random_settings, "HERE", tmp_path)
     assert random_settings.main() == 1
+
+
+def test_refining_climbs_to_the_top_and_stays_in_the_grid():
+    class Known(refine.Climb):
+        def published(self, settings, splits):
+            return np.array([1 - abs(np.log(s["rate"] / 10)) - abs(np.log(s["clip"] / 0.5)) - s["pull"] for s in settings])
+
+    start = {"rounds": 100, "clip": 0.1, "rate": 1, "pull": 0.1, "steps": 5, "server_rate": 1.0}
+    top, score = Known(None, "mean", 2.0).best([start], 20, 2.0)
+    assert (top["clip"], top["rate"], top["pull"]) == (0.5, 10, 0.001) and score == pytest.approx(0.999)
+    axes = grid.axes_of("printed", "mean", 2.0)
+    assert all(value in axes[name] for s in refine.neighbours(top, "mean", 2.0) for name, value in s.items())
+    stopped, score = Known(None, "mean", 2.0).best([start], 20, -5.0)
+    assert stopped == start and score < 0.9, "enough is enough"
 
 
 # ------------------------------------------------- the simulation is the library
