@@ -10,8 +10,7 @@ from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskGram, Task
 from taskveil.privacy.mechanisms import MECHANISMS, mechanism_from_dict
 from taskveil.privacy.plan import Budget, PlannedRelease, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import release, release_together
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release, release_together
 from taskveil.privacy.units import Neighbours
 
 SHAPES = [VectorSum((4,), 1.5), OuterSum(4, 1.5), DiagonalSum(4, 1.5), TaskGram(3, 4, 1.5), TaskStack(3, (4,), 1.5)]

@@ -10,7 +10,7 @@ from taskveil.methods.async_mtl.local import OwnProblem
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import virtual_clock
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.run import Run

@@ -19,7 +19,7 @@ from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.round import released
 from taskveil.runtime.run import Run

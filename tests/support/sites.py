@@ -10,8 +10,8 @@ from taskveil import methods
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
+from taskveil.privacy.release import MemoryAccount
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.federation import threads as thread_grid
 from taskveil.runtime.federation.site.owner import Site

@@ -25,7 +25,7 @@ from taskveil.audits.gallery import Attack, bars
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.run import assemble

@@ -18,8 +18,7 @@ from taskveil.audits.gallery import Attack, beside
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.structures import STRUCTURES
 
 TASKS, FEATURES, FACTOR, PENALTY = 10, 5, 100.0, 50.0

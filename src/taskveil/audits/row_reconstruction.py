@@ -19,8 +19,7 @@ from taskveil.audits.gallery import Attack, bars
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 
 FEATURES = 12
 

@@ -24,8 +24,7 @@ import numpy as np
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.runtime.run import assemble
 from taskveil.tasks.block import TaskBlock
 

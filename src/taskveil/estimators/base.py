@@ -29,7 +29,7 @@ from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
-from taskveil.privacy.spending import Account, MemoryAccount
+from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.record import RunRecord
 from taskveil.runtime.run import Run, assemble, budget_for

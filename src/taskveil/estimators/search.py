@@ -31,7 +31,7 @@ from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
 from taskveil.estimators.reading import read_tasks
-from taskveil.privacy.accountants.rdp import rdp_curve
+from taskveil.privacy.accountants.additive import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent
@@ -40,8 +40,7 @@ from taskveil.privacy.mechanisms.gaussian import Gaussian
 from taskveil.privacy.mechanisms.selection import Selection
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.privacy.randomness import again
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
 from taskveil.tasks.block import position_folds

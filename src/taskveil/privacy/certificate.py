@@ -20,13 +20,12 @@ from typing import Any
 from taskveil.checks import parse_json
 from taskveil.errors import DataError, InputError
 from taskveil.privacy.aggregation import AGGREGATIONS
-from taskveil.privacy.certificate_entries import check_certificate
 from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.per_task import groups, task_shares
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.profile import Profile, profile
-from taskveil.privacy.statement import Statement, Verification
+from taskveil.privacy.statement import Statement, Verification, check_certificate
 from taskveil.privacy.units import Observer, Unit
 from taskveil.privacy.verification import OVERSTATED, check_statement, refutation
 

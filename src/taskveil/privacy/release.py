@@ -7,20 +7,104 @@
 Order, always: check the input, commit the planned event to the account (durable before it returns), draw
 noise, return the noisy total. An account that refuses raises, and no noise is drawn. Only `Bounded` values
 get in, and only those clipped for exactly the planned contribution.
+
+Accounts: reserve the whole plan first, commit every release before its noise is drawn.
+
+Rules: nothing is committed that was not reserved; a release is committed once; a commit is never refunded,
+whatever happens to the noise afterwards. `MemoryAccount` lives in the process; privacy/ledger keeps the
+same protocol durable.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
-from taskveil.errors import OptionError
+from taskveil.errors import BudgetExceeded, OptionError
+from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS, TaskNames
 from taskveil.privacy.bounds import Bounded, FloatArray
-from taskveil.privacy.events import Event
+from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
-from taskveil.privacy.spending import Account
+
+if TYPE_CHECKING:
+    from taskveil.privacy.plan import Plan, PlannedRelease
+
+
+class Account(Protocol):
+    """What release.py and runtimes need from an account."""
+
+    def reserve(self, plan: Plan) -> None:
+        """Set the cost of the whole plan aside, or raise BudgetExceeded; nothing is released on refusal."""
+
+    def commit(self, *planned: PlannedRelease) -> str:
+        """Write releases down, all or none, before the noise of any is drawn; returns the id of the last entry."""
+
+    def finish(self) -> None:
+        """No more commits for this plan; what was reserved and not committed is given back."""
+
+    def spent(self) -> list[Charge]:
+        """All committed charges."""
+
+
+def epsilon_over_runs(spent: list[Charge], plan: Plan, delta: float) -> float:
+    """Epsilon of everything spent and the plan, which may have been chosen after seeing earlier runs.
+
+    A first plan is a schedule fixed beforehand: the best accountant. After that the curves of all runs are
+    added at fixed Renyi orders, a filter (Feldman & Zrnic 2021; Lecuyer 2021 for several orders), or pure
+    epsilons are summed: both hold when the next plan depends on earlier outputs. Exact Gaussian and PLD
+    composition are not proved to.
+    """
+    if not spent:
+        return best_epsilon(plan.charges(), delta)[0]
+    charges = [*spent, *plan.charges()]
+    names = [n for n in ("pure", "rdp") if all(ACCOUNTANTS.get(n).supports(c.event) for c in charges)]
+    return min((ACCOUNTANTS.get(n).epsilon(charges, delta) for n in names), default=math.inf)
+
+
+class MemoryAccount:
+    """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget is one)."""
+
+    def __init__(self, epsilon: float | None = None, delta: float = 0.0) -> None:
+        self._limit = epsilon
+        self._delta = delta
+        self._open: dict[str, PlannedRelease] = {}
+        self._charges: list[Charge] = []
+
+    def reserve(self, plan: Plan) -> None:
+        """Check the plan together with everything spent and reserved so far against the limit."""
+        if self._open:
+            raise BudgetExceeded("another plan is still open on this account; call finish() first. Nothing was released.")
+        if self._limit is not None:
+            planned = epsilon_over_runs(self._charges, plan, self._delta)
+            if planned > self._limit:
+                raise BudgetExceeded(
+                    f"the account allows epsilon {self._limit:g} at delta {self._delta:g}; with this plan of "
+                    f"{len(plan.releases)} releases it would be {planned:.3g}. Nothing was released. "
+                    "Use fewer rounds or more noise."
+                )
+        self._open = {release.id: release for release in plan.releases}
+
+    def commit(self, *planned: PlannedRelease) -> str:
+        """Refuse what was not reserved or was committed before."""
+        left = dict(self._open)
+        for one in planned:
+            if left.pop(one.id, None) != one:
+                raise BudgetExceeded(f"release {one.id!r} was not reserved, or was already made. Nothing was released.")
+        self._open = left
+        self._charges += [Charge(one.event) for one in planned]
+        return planned[-1].id
+
+    def finish(self) -> None:
+        """Give back what was reserved and not committed."""
+        self._open = {}
+
+    def spent(self) -> list[Charge]:
+        """All committed charges, in order."""
+        return list(self._charges)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from taskveil.errors import DataError
 from taskveil.faults import point
 from taskveil.methods.base import Billboard, PublicInfo
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.spending import Account
+from taskveil.privacy.release import Account
 from taskveil.runtime.record import executed_releases
 from taskveil.runtime.round import Position
 from taskveil.saved import read_arrays, read_json, total

@@ -21,8 +21,8 @@ from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.per_task import epsilons_of
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import NoiseSource, system_noise
+from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import Account, MemoryAccount
 
 Progress = Callable[[int, int], None]
 

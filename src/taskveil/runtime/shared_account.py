@@ -6,7 +6,7 @@ import threading
 
 from taskveil.privacy.events import Charge
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.spending import Account
+from taskveil.privacy.release import Account
 
 
 class SharedAccount:

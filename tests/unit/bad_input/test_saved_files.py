@@ -17,7 +17,7 @@ import taskveil as tv
 from taskveil.cli.main import run
 from taskveil.errors import DataError
 from taskveil.estimators.saved_model import BOARD, MODEL, OPTIONAL, PUBLIC
-from taskveil.privacy.certificate_entries import CERTIFICATE, EVENT, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
+from taskveil.privacy.statement import CERTIFICATE, EVENT, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
 

@@ -191,7 +191,7 @@ def test_nodes_with_smaller_budgets_stop_earlier():
 
 
 def test_the_account_is_charged_for_the_longest_sequence_of_one_node():
-    from taskveil.privacy.spending import MemoryAccount
+    from taskveil.privacy.release import MemoryAccount
 
     block, account = make_block(n_tasks=4), MemoryAccount()
     method = AsyncMTL(rounds=5)

@@ -12,9 +12,8 @@ from tests.support.privacy_reference import composition_bound_by_hand, optimal_p
 
 from taskveil.errors import OptionError, UnknownName
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon, candidates
-from taskveil.privacy.accountants.kairouz import composition_bound
+from taskveil.privacy.accountants.additive import DEFAULT_ORDERS, composition_bound, rdp_curve, rdp_to_epsilon
 from taskveil.privacy.accountants.pld import Pld
-from taskveil.privacy.accountants.rdp import DEFAULT_ORDERS, rdp_curve, rdp_to_epsilon
 from taskveil.privacy.events import (
     Charge,
     GaussianEvent,

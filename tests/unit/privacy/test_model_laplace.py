@@ -12,8 +12,7 @@ from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, Vector
 from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace, model_noise
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.units import Neighbours
 
 

@@ -20,8 +20,7 @@ from taskveil.privacy.contributions import MomentSum, contribution_from_dict
 from taskveil.privacy.moments import moment_weights
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, release
 
 weights = st.floats(0.05, 3.0)
 

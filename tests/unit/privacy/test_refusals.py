@@ -46,10 +46,9 @@ from taskveil.privacy.mechanisms.shared import SharedGaussian
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.quantise import Grid
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.secure_events import SharedSkellamEvent, gaussian_share_distance
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import MemoryAccount
 
 VECTOR, OUTER, NOISE = VectorSum((3,), 1.0), OuterSum(3, 1.0), system_noise()
 TOTAL = seal_clipped_sum(VECTOR, np.full(3, 0.1), 2)

@@ -17,9 +17,8 @@ from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release, release_alongside, release_together
+from taskveil.privacy.release import MemoryAccount, epsilon_over_runs, release, release_alongside, release_together
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import MemoryAccount, epsilon_over_runs
 
 VECTOR = VectorSum((3,), 1.0)
 

@@ -17,9 +17,8 @@ from taskveil.privacy.integer_sampler import KeyStream
 from taskveil.privacy.mechanisms.shared import SharedGaussian, SharedSkellam, grid_sensitivity
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
-from taskveil.privacy.release import release
+from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime import secure
 

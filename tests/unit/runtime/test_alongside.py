@@ -22,7 +22,7 @@ from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import alongside, in_process
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock

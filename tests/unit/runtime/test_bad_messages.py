@@ -12,7 +12,7 @@ from taskveil import methods
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.federation.server.replies import longest_noisy

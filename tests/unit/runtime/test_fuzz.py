@@ -17,7 +17,7 @@ from tests.unit.runtime.test_bad_messages import BAD_SITE, DirectCarrier
 
 from taskveil.errors import SecureSumRefused
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.federation.server import secure_round as rounds
 from taskveil.runtime.federation.server.driver import Driver, Rules

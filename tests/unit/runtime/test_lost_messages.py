@@ -9,7 +9,7 @@ from tests.support.require import require
 from tests.support.sites import N_TASKS, make_site, run_of
 
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.run import Run
 

@@ -14,7 +14,7 @@ from tests.support.sites import kind_of
 from taskveil import methods
 from taskveil.errors import CheckFailed, InputError
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.spending import MemoryAccount
+from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.federation.site.state import SiteState

@@ -42,8 +42,8 @@ def test_a_fault_that_does_not_fit_the_source_any_more_is_an_error(tmp_path, old
 
 def test_an_equivalent_fault_that_is_no_longer_generated_is_an_error(tmp_path):
     text = (
-        f"[tests]\n'privacy/spending.py' = ['{FAST}']\n[generate]\n'privacy/spending.py' = ['guard']\n"
-        "[[equivalent]]\nfile = 'privacy/spending.py'\nwhat = 'x'\nline = 'y'\nwhy = 'z'\n"
+        f"[tests]\n'privacy/release.py' = ['{FAST}']\n[generate]\n'privacy/release.py' = ['guard']\n"
+        "[[equivalent]]\nfile = 'privacy/release.py'\nwhat = 'x'\nline = 'y'\nwhy = 'z'\n"
     )
     with pytest.raises(OutOfDate, match="no generated change"):
         all_mutants(table(tmp_path, text))

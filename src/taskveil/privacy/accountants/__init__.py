@@ -6,13 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from taskveil.privacy.accountants.additive import ExactGaussian, Kairouz, PureSum, Rdp, Zcdp
 from taskveil.privacy.accountants.base import Accountant, merge, with_curve
-from taskveil.privacy.accountants.gaussian import ExactGaussian
-from taskveil.privacy.accountants.kairouz import Kairouz
 from taskveil.privacy.accountants.pld import Pld
-from taskveil.privacy.accountants.pure import PureSum
-from taskveil.privacy.accountants.rdp import Rdp
-from taskveil.privacy.accountants.zcdp import Zcdp
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent
 from taskveil.registry import Table
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, insert, select, text
 
 from taskveil.errors import LedgerUnavailable
 from taskveil.privacy.ledger.carry import carry_all
-from taskveil.privacy.ledger.tables import accounts, entries, metadata, runs, steps
+from taskveil.privacy.ledger.statements import accounts, entries, metadata, runs, steps
 
 
 def _create(connection: Connection, transaction: Any) -> None:

@@ -1,7 +1,11 @@
-"""What one transaction does to one account: reserve, commit, finish. book.py decides which accounts."""
+"""What one transaction does to one account: reserve, commit, finish. book.py decides which accounts.
+
+The entries of an account are a hash chain: an edited, removed or reordered one no longer fits its successor.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections import Counter
@@ -14,12 +18,37 @@ from taskveil.errors import BudgetExceeded
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.ledger import statements as say
-from taskveil.privacy.ledger.chain import link
 from taskveil.privacy.ledger.holdings import GAUSSIAN, Cost, Holdings, Limit, cost_of
 from taskveil.privacy.ledger.reach import Key, Reach
 
 if TYPE_CHECKING:
     from taskveil.privacy.ledger.database import Transaction
+
+START = "0" * 64
+
+
+def link(previous: str, account: str, number: int, run: str, kind: str, release: str, body: str, at: str) -> str:
+    """The hash of one entry, over its own fields and its predecessor's hash."""
+    text = json.dumps([previous, account, number, run, kind, release, body, at], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def broken_links(account: str, rows: list[Any], head: str, count: int) -> list[str]:
+    """What does not fit, in words; empty when the chain is whole up to the stored head."""
+    problems, previous = [], START
+    for position, row in enumerate(rows, start=1):
+        if row.number != position:
+            problems.append(f"{account}: entry {position} is missing (found number {row.number})")
+            return problems
+        expected = link(previous, account, row.number, row.run, row.kind, row.release, row.body, row.at)
+        if row.previous != previous or row.hash != expected:
+            problems.append(f"{account}: entry {position} ({row.kind}) was changed after it was written")
+            return problems
+        previous = row.hash
+    if previous != head or len(rows) != count:
+        problems.append(f"{account}: the last {max(count - len(rows), 1)} entries are missing or were replaced")
+    return problems
+
 
 RUNNING, FINISHED, COMPLETE = 0, 1, 2  # the column "finished" of a run
 

@@ -12,9 +12,8 @@ import numpy as np
 
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import Charge
-from taskveil.privacy.ledger.chain import broken_links
 from taskveil.privacy.ledger.holdings import OPEN, Cost, Holdings, cost_of, nothing
-from taskveil.privacy.ledger.posting import COMPLETE, FINISHED, RUNNING, taken_from, unused
+from taskveil.privacy.ledger.posting import COMPLETE, FINISHED, RUNNING, broken_links, taken_from, unused
 
 
 @dataclass

@@ -14,8 +14,8 @@ from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
+from taskveil.privacy.release import MemoryAccount
 from taskveil.privacy.secure_options import SecureOptions
-from taskveil.privacy.spending import MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.federation import threads as thread_grid
 from taskveil.runtime.federation.server.driver import Rules

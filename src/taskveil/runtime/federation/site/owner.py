@@ -37,8 +37,7 @@ from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contributions import seal_clipped_sum
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.privacy.release import release
-from taskveil.privacy.spending import Account
+from taskveil.privacy.release import Account, release
 from taskveil.runtime import wire
 from taskveil.runtime.federation.site.memory import Last, Memory, Volatile
 from taskveil.runtime.federation.site.views import checked_view
