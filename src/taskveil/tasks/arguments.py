@@ -78,7 +78,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
         raise DataError(f"Sparse data was passed, but a dense array is required; use {what}.toarray()")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         plain = values.dtype.kind in "biuf"
-        values = values.astype(np.float64 if plain else object).filled(np.nan if plain else None)
+        values = np.ma.filled(values.astype(np.float64 if plain else object), np.nan if plain else None)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError):
@@ -105,7 +105,7 @@ def as_names(values: Iterable[Any] | None, what: str) -> tuple[Any, ...]:
     """Names of columns in a list, an index or an array."""
     if isinstance(values, str):
         raise OptionError(f"{what} must be a list of column names, got one text; write [{shown(values)}].")
-    names = values if isinstance(values, (list, tuple)) else list(values) if _lists(values) else [None]
+    names = values if isinstance(values, (list, tuple)) else list(values) if values is not None and _lists(values) else [None]
     for name in names:
         Column().check(what, name)
     return tuple(names)
