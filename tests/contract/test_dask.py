@@ -128,7 +128,7 @@ def test_neural_models_are_the_same_to_the_last_digit_of_float32(name, more, kin
 def test_a_planted_sum_in_floats_is_noticed(frame, folder, client, monkeypatch):
     """The twin: without the integer grid the number of partitions shows in the last bits."""
     from taskveil.privacy import contributions
-    from taskveil.privacy.exact_sum import Partial
+    from taskveil.privacy.partial_sums import Partial
 
     monkeypatch.setattr(contributions.VectorSum, "_partial", lambda self, messages: Partial((messages.sum(axis=0),)))
     monkeypatch.setattr(contributions.VectorSum, "_total", lambda self, partial: np.asarray(partial.parts[0]))

@@ -8,7 +8,7 @@ import numpy as np
 
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contributions import Contribution, VectorSum, seal_clipped_sum
-from taskveil.privacy.exact_sum import Partial, add_up, joined
+from taskveil.privacy.partial_sums import Partial, add_up, joined
 
 CHUNK = 2**22  # numbers of single tasks in memory at once: one large array for every task would not fit
 

@@ -7,7 +7,7 @@ divided by its largest entry (no overflow, no harmful underflow) by a two-level 
 at most about 2 sqrt(p) units in the last place in any summation order, and the target is shrunk by more
 than that (at least 1e-12 relative).
 
-The later sum over units is exact (exact_sum.py): a curator's total is rounded once, when it is read, which the 1e-9 by which
+The later sum over units is exact (partial_sums.py): a curator's total is rounded once, when it is read, which the 1e-9 by which
 plans inflate the noise covers many times over.
 """
 

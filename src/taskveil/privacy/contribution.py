@@ -14,7 +14,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_rows
-from taskveil.privacy.exact_sum import Partial
+from taskveil.privacy.partial_sums import Partial
 from taskveil.privacy.units import Neighbours, Unit
 
 

@@ -36,8 +36,8 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
-from taskveil.privacy.exact_sum import Partial, add_up, add_up_squares, added_up, added_up_squares, joined
 from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares, joined
 from taskveil.privacy.per_task import Weighted
 from taskveil.privacy.units import Neighbours, Unit
 

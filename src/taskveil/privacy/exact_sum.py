@@ -1,52 +1,31 @@
-"""Exact sums of clipped messages: whole numbers on a public grid add up to the same in any order, on any device.
+"""An exact sum of clipped float32 messages, for rounds that run on an accelerator.
 
-Why          A float sum depends on the order and grouping of its terms, and its rounding on all of them: one task could move the
-             result by a little more than its own message (in float32 by about k units in the last place of a sum of k), and a
-             table cut into other partitions would give another model. The noise is calibrated to the bound alone.
-What         Every entry is cut toward zero to whole numbers of a power of two, so no norm grows; scaling by a power of two and
-             sums of whole numbers are exact. One task moves the result by at most `bound`.
-
-Rounds on an accelerator: `sum_on_grid`, of float32 messages
-    Grid         g = 2^(ceil(log2 bound) - 20); |entry| <= bound <= 2^20 g, so 2047 messages fit into 32 bits; more are added in
-                 several pieces. Each entry loses at most bound / 2^20 of its size.
-
-Everywhere else: `add_up` and, for second moments, `add_up_squares`
-    Digits       2^-32 of the bound, what is left in whole numbers of 2^-64, and so on, added in int64. Second moments are
-                 products of such digits, 20 bits each: a product of float64 matrices of whole numbers below 2^53 is exact
-                 whatever the order in which a library adds.
-    Precision    2^-56 of the smaller of 1 and the bound, for every message: beyond float64 where noise is added, and enough for
-                 runs without noise, whose bound of 1e12 only stands for "none".
-    Limits       2^31 messages of the size of the bound.
-
-What cannot be added up (one row for each task) stays a stack of messages; partial stacks are joined in order.
+Why          A float32 sum of k messages is rounded, and the rounding depends on all of them: taking one task away can
+             move the result by more than its clipped message, by about k units in the last place of the sum. The noise
+             is calibrated to the bound alone.
+What         Every entry is cut toward zero to a multiple of a power of two, g = 2^(ceil(log2 bound) - 20), and the sum
+             is taken over integers. Cutting toward zero never makes a norm larger; scaling by a power of two and the
+             integer sum are exact; so one task moves the result by at most `bound`, in any order and on any device.
+Limits       |entry| <= bound <= 2^20 g, so 2047 messages fit into 32 bits; more are added in several pieces.
+Cost         each entry loses at most bound / 2^20 of its size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskveil.errors import OptionError
-from taskveil.threads import SMALL, in_parts
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BITS, SQUARE_BITS = 32, 20
-PRECISION = 56
-ROWS = 2**12  # of messages at once: sums of products of digits stay below 2^53
-NUMBERS = 2**17  # of messages at once: temporaries stay in the cache
-GRID_BITS = 20
-MOST_MESSAGES = 2 ** (31 - GRID_BITS) - 1
+BITS = 20
+MOST_MESSAGES = 2 ** (31 - BITS) - 1
 
 
 def grid_of(bound: float) -> float:
     """The public grid of messages whose norm is at most `bound`: a power of two."""
-    return math.ldexp(1.0, math.ceil(math.log2(bound)) - GRID_BITS)
+    return math.ldexp(1.0, math.ceil(math.log2(bound)) - BITS)
 
 
 def sum_on_grid(clipped: Any, grid: Any, xp: Any = np) -> Any:
@@ -59,96 +38,3 @@ def sum_on_grid(clipped: Any, grid: Any, xp: Any = np) -> Any:
 def from_grid(total: Any, bound: float) -> np.ndarray:
     """The sum as float64; exact."""
     return np.asarray(total, dtype=np.float64) * grid_of(bound)
-
-
-@dataclass(frozen=True, eq=False)
-class Partial:
-    """What some of the tasks add to a total: arrays of whole numbers, or (`stacked`) their messages one by one."""
-
-    parts: tuple[NDArray[Any], ...]
-    stacked: bool = False
-
-
-def joined(partials: Sequence[Partial]) -> Partial:
-    """All of them together; the order counts for stacks only."""
-    if partials[0].stacked:
-        return Partial((np.concatenate([p.parts[0] for p in partials]),), stacked=True)
-    return Partial(tuple(np.sum(arrays, axis=0) for arrays in zip(*(p.parts for p in partials), strict=True)))
-
-
-def _digits(bound: float, bits: int) -> list[float]:
-    """The values of one in every digit, the largest first."""
-    top = math.ceil(math.log2(bound))
-    count = math.ceil((PRECISION + max(0, top)) / bits)
-    return [math.ldexp(1.0, top - bits * (k + 1)) for k in range(count)]
-
-
-def add_up(messages: FloatArray, bound: float) -> IntArray:
-    """Sum over the first axis of messages with entries of about `bound` at most: one array of whole numbers for each digit."""
-    ones, width = _digits(bound, BITS), math.prod(messages.shape[1:])
-    rows = min(ROWS, max(1, NUMBERS // max(1, width)))
-
-    def part(some: slice) -> IntArray:
-        sums = np.zeros((len(ones), *messages.shape[1:]), dtype=np.int64)
-        for start in range(some.start, some.stop, rows):
-            for k, whole in _written(messages[start : min(start + rows, some.stop)], ones, BITS):
-                sums[k] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
-        return sums
-
-    return _all_parts(part, messages)
-
-
-def added_up(sums: IntArray, bound: float) -> FloatArray:
-    """The total that `add_up` wrote."""
-    return _read(sums, _digits(bound, BITS))
-
-
-def add_up_squares(rows: FloatArray, bound: float) -> IntArray:
-    """Sum of v v' over rows (k, d) of norm at most `bound`: whole numbers (places, d, d), a place for each product of digits."""
-    ones, d = _digits(bound, SQUARE_BITS), rows.shape[1]
-
-    def part(some: slice) -> IntArray:
-        sums = np.zeros((2 * len(ones) - 1, d, d), dtype=np.int64)
-        for start in range(some.start, some.stop, ROWS):
-            wholes = list(_written(rows[start : min(start + ROWS, some.stop)], ones, SQUARE_BITS))
-            for a, left in wholes:
-                for b, right in wholes:
-                    if b > a:
-                        break
-                    product = (left.T @ right).astype(np.int64)
-                    sums[a + b] += product if a == b else product + product.T
-        return sums
-
-    return _all_parts(part, rows)
-
-
-def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tuple[int, FloatArray]]:
-    """The digits of every entry, but for those that are zero everywhere: without a bound the first are."""
-    rest = np.asarray(messages, dtype=np.float64) / ones[0]  # by powers of two alone: exact
-    for k in range(len(ones)):
-        whole = np.trunc(rest)
-        if whole.any():
-            rest -= whole
-            yield k, whole
-        rest *= 2.0**bits
-
-
-def _all_parts(part: Callable[[slice], IntArray], messages: FloatArray) -> IntArray:
-    """Whole numbers add up to the same on any number of threads."""
-    if messages.size < SMALL:
-        return part(slice(0, len(messages)))
-    return np.asarray(np.sum(in_parts(part, len(messages)), axis=0))
-
-
-def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
-    """The symmetric matrix (d, d) that `add_up_squares` wrote."""
-    ones = _digits(bound, SQUARE_BITS)
-    values = [ones[0] * ones[0] * 2.0 ** (-SQUARE_BITS * place) for place in range(len(sums))]
-    return _read(sums, values)
-
-
-def _read(sums: IntArray, values: list[float]) -> FloatArray:
-    total = np.zeros(sums.shape[1:])
-    for whole, one in reversed(list(zip(sums, values, strict=True))):  # small ones first
-        total += whole.astype(np.float64) * one
-    return total

@@ -36,7 +36,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, factor, symmetric_matrix, upper_triangle
-from taskveil.privacy.exact_sum import Partial, add_up, add_up_squares, added_up, added_up_squares
+from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares
 from taskveil.privacy.units import Neighbours
 
 LARGEST_WEIGHT = 1e6

@@ -31,8 +31,8 @@ from taskveil.checks import Number
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal
 from taskveil.privacy.contribution import Contribution, Sensitivity
-from taskveil.privacy.exact_sum import Partial
 from taskveil.privacy.guarantees import gaussian_mu
+from taskveil.privacy.partial_sums import Partial
 from taskveil.privacy.units import Neighbours, Unit
 
 OTHERS = "*"

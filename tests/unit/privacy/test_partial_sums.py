@@ -9,7 +9,7 @@ import pytest
 
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_partials
-from taskveil.privacy.exact_sum import add_up, added_up
+from taskveil.privacy.partial_sums import add_up, added_up
 from taskveil.privacy.moments import MomentSum
 
 TASKS = 1000

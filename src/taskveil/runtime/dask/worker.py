@@ -10,7 +10,7 @@ import numpy as np
 
 from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
-from taskveil.privacy.exact_sum import Partial, joined
+from taskveil.privacy.partial_sums import Partial, joined
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.runtime.checkpoint import fingerprint
