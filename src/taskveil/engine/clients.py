@@ -23,7 +23,6 @@ from taskveil.engine.personalise import Option, Tuner, Tuning, choose
 from taskveil.engine.representation import HeadTuner, RepresentationRound, SharedModel, build_shared
 from taskveil.engine.rounds import CHUNK_ON_CPU, Cohort, LocalWork, Round, capacity
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.exact_sum import from_grid
 from taskveil.tasks.block import TaskBlock
 
 SCORED_TOGETHER = 32  # rows of a client
@@ -176,7 +175,8 @@ class Clients:
     ) -> tuple[Any, Callable[[], np.ndarray]]:
         """Sends one round over a cohort off: the new client models, and a function that waits for the clipped sum (groups, p).
 
-        Nothing here waits for the device, so the caller's work and its own overlap. The sum is float64.
+        Nothing here waits for the device, so the caller's work and its own overlap. The sum is in whole numbers of `grid_of(bound)`;
+        that of a run without privacy in float64.
         """
         sums, shown = [], jnp.asarray(anchors, jnp.float32)
         for piece in self._taken(compiled, member, clients, rate, round_number):
@@ -188,8 +188,7 @@ class Clients:
                 models = store.put(models, piece.clients, new)
 
         def wait() -> np.ndarray:
-            parts = [from_grid(s, bound) if compiled.exact_sum else np.asarray(s, np.float64) for s in sums]
-            return np.asarray(reduce(np.add, parts))
+            return np.asarray(reduce(np.add, (np.asarray(s, np.int64 if compiled.exact_sum else np.float64) for s in sums)))
 
         return models, wait
 

@@ -13,6 +13,8 @@ import numpy as np
 
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.contributions import seal_clipped_sum
+from taskveil.privacy.exact_sum import grid_of
+from taskveil.privacy.partial_sums import Partial, in_digits
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
 
@@ -64,9 +66,14 @@ class NeuralTasks(TaskSide):
     def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
         what, clients = self.plan.releases[0].contribution, self._asked(view.active)
         models, wait = self.clients.begin_sum(*(*self._work(state, view), self.method.clip, self._scale(view)))
-        return self._after(state, models, clients), lambda: {
-            RELEASE: seal_clipped_sum(what, wait().reshape(what.total_shape), clients.size)
-        }
+
+        def sealed() -> Message:
+            total: Any = wait().reshape(what.total_shape)
+            if self.compiled.exact_sum:
+                total = Partial((in_digits(total, grid_of(self.method.clip), what.bound),))
+            return {RELEASE: seal_clipped_sum(what, total, clients.size)}
+
+        return self._after(state, models, clients), sealed
 
     def expect(self, round_number: int, active: np.ndarray | None) -> None:
         """Rows of the next cohort are made ready; where groups mix, the mixture is on the billboard and must be waited for."""

@@ -33,8 +33,3 @@ def sum_on_grid(clipped: Any, grid: Any, xp: Any = np) -> Any:
     if clipped.shape[0] > MOST_MESSAGES:
         raise OptionError(f"at most {MOST_MESSAGES} messages can be summed at once; got {clipped.shape[0]}")
     return xp.sum(xp.trunc(clipped / grid).astype(np.int32), axis=0, dtype=np.int32)
-
-
-def from_grid(total: Any, bound: float) -> np.ndarray:
-    """The sum as float64; exact."""
-    return np.asarray(total, dtype=np.float64) * grid_of(bound)

@@ -31,20 +31,23 @@ from taskveil.privacy.integer_tables import TAIL_BITS, NoiseTable, gaussian_weig
 LAWS = ("gaussian", "laplace")
 CELL_BITS = 36
 CHUNK = 1 << 14  # samples whose intermediate arrays stay in the cache
+SPARE = 24  # one proposal more for so many that are wanted: a second pass is rare
 _DOUBT = 2.0**-46  # float64 decides where it is further than this from a tie
 
 
 def grid_steps(law: str, deviation: float, size: int, stream: KeyStream) -> NDArray[np.int64]:
-    """`size` independent integers; `deviation` is the law's scale in steps of the grid, 2^40 to 2^41."""
-    s = math.ldexp(deviation, -CELL_BITS)
+    """`size` independent integers; `deviation` is the law's scale in steps of the grid, 2^40 to 2^41.
+
+    Proposals are accepted or not whatever became of the others, so the first `size` that are accepted have the law.
+    """
+    s, filled = math.ldexp(deviation, -CELL_BITS), 0
     steps = np.empty(size, dtype=np.int64)
-    for start in range(0, size, CHUNK):
-        part = steps[start : start + CHUNK]
-        missing = np.arange(part.size)
-        while missing.size:
-            proposed, accepted = _propose(law, s, missing.size, stream)
-            part[missing[accepted]] = proposed[accepted]
-            missing = missing[~accepted]
+    while filled < size:
+        missing = size - filled
+        proposed, accepted = _propose(law, s, min(CHUNK, missing + missing // SPARE + SPARE), stream)
+        kept = proposed[accepted][:missing]
+        steps[filled : filled + kept.size] = kept
+        filled += kept.size
     return steps
 
 

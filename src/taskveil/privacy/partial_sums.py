@@ -70,6 +70,14 @@ def add_up(messages: FloatArray, bound: float) -> IntArray:
     return _all_parts(part, messages)
 
 
+def in_digits(total: NDArray[Any], step: float, bound: float) -> IntArray:
+    """What `add_up` writes, of a sum that is there in whole numbers of `step`, a power of two of at least the first digit."""
+    ones = _digits(bound, BITS)
+    sums = np.zeros((len(ones), *total.shape), dtype=np.int64)
+    np.left_shift(total, round(math.log2(step / ones[0])), out=sums[0], dtype=np.int64)
+    return sums
+
+
 def added_up(sums: IntArray, bound: float) -> FloatArray:
     """The total that `add_up` wrote."""
     return _read(sums, _digits(bound, BITS))
@@ -107,7 +115,7 @@ def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tup
 
 def _all_parts(part: Callable[[slice], IntArray], messages: FloatArray) -> IntArray:
     """Whole numbers add up to the same on any number of threads."""
-    if messages.size < SMALL:
+    if messages.size < SMALL or len(messages) == 1:
         return part(slice(0, len(messages)))
     return np.asarray(np.sum(in_parts(part, len(messages)), axis=0))
 
@@ -122,5 +130,6 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
     total = np.zeros(sums.shape[1:])
     for whole, one in reversed(list(zip(sums, values, strict=True))):  # small ones first
-        total += whole.astype(np.float64) * one
+        if whole.any():
+            total += whole * one
     return total

@@ -45,7 +45,7 @@ def one_round(compiled, model, block, clients, bound=0.2, rate=None, number=1, s
     nobody, one = np.zeros(block.n_tasks, bool), np.ones((block.n_tasks, 1))
     args = (compiled, models, nobody, model.start(0)[None], one, np.asarray(clients), rate, number, bound)
     models, wait = side.begin_sum(*args, scale)
-    return (models, wait()), side.each_message(*args)
+    return (models, wait() * grid_of(bound)), side.each_message(*args)
 
 
 def test_the_sum_is_that_of_the_single_messages_and_each_fits_the_bound(compiled, model):

@@ -9,8 +9,8 @@ import pytest
 
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_partials
-from taskveil.privacy.partial_sums import add_up, added_up
 from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.partial_sums import add_up, added_up, in_digits
 
 TASKS = 1000
 SUMS = [
@@ -65,3 +65,10 @@ def test_stacks_are_joined_in_order():
     messages = stack.clip(raw).value
     assert np.array_equal(total(stack, raw, [3, 400]), messages)
     assert not np.array_equal(total(stack, raw[::-1], [3, 400]), messages)
+
+
+@pytest.mark.parametrize("bound", [0.7, 1.0, 3.0, 1e12])
+def test_whole_numbers_of_a_coarser_step_have_the_digits_of_their_value(bound):
+    step = 2.0 ** (np.ceil(np.log2(bound)) - 20)
+    whole = np.random.default_rng(4).integers(-(2**31), 2**31, 50)
+    np.testing.assert_array_equal(in_digits(whole.astype(np.int32), step, bound), add_up(whole[None] * step, bound))
