@@ -86,23 +86,32 @@ def test_curvature_and_rounds_are_bought_as_public_sizes_allow():
     assert CURVATURE in names[1] and names[1].count(SCORE) == together_records.MOST_ROUNDS
 
 
-def messages(y_of_first_row, tasks=RecordTasks):
+def test_rows_that_nobody_has_counted_in_public_are_refused():
+    public = PublicInfo(10, 2, 1, "regression", declared_bounds=True)
+    with pytest.raises(OptionError, match="public number of rows"):
+        methods.get("together").requests(public, Budget(1.0, 1e-6, unit=Unit.RECORD))
+
+
+def messages(first_row, tasks=RecordTasks):
+    """At a billboard in the midst of a run, where every released number is in use."""
     public, plan = planned(5_000, features=2)
     rng = np.random.default_rng(0)
-    X, y = rng.uniform(-1, 1, (30, 2)), rng.uniform(-1, 1, (30, 1))
-    y[0] = y_of_first_row
+    X, y = rng.uniform(-0.9, 0.9, (30, 2)), rng.uniform(-1, 1, (30, 1))
+    X[0], y[0] = first_row
     side = tasks(TaskBlock(X, y, np.arange(0, 33, 3), kind="regression"), public, plan)
     _, board = methods.get("together").server_side(public, plan).start()
+    lengths = {"row_length": np.array(0.5), "slope_length": np.array(0.5), "centre": np.array([0.1, -0.2])}
+    values = {**board.values, **lengths, "model": np.array([[0.5, -0.25, 0.1]])}
     found = {}
     for t in range(max(p.round for p in plan.releases)):
-        found |= side.step({}, View(t, board.values))[1]
+        found |= side.step({}, View(t, values))[1]
     assert set(found) == {"base", "centre", "lengths", "slopes", "curvature", "score", "gain"}
     return found
 
 
 def others_moved(tasks=RecordTasks):
-    """Names of releases in which another row's part changed with one row's target."""
-    a, b = messages(0.9, tasks), messages(-0.9, tasks)
+    """Names of releases in which another row's part changed with one row, in the middle or in a far corner."""
+    a, b = messages(([1.0, 1.0], 0.9), tasks), messages(([0.0, 0.0], -0.2), tasks)
     return {n for n in a if any(np.any(getattr(a[n], part)[1:] != getattr(b[n], part)[1:]) for part in ("X", "slopes"))}
 
 
