@@ -175,8 +175,8 @@ class Clients:
     ) -> tuple[Any, Callable[[], np.ndarray]]:
         """Sends one round over a cohort off: the new client models, and a function that waits for the clipped sum (groups, p).
 
-        Nothing here waits for the device, so the caller's work and its own overlap. The sum is in whole numbers of `grid_of(bound)`;
-        that of a run without privacy in float64.
+        Nothing here waits for the device, so the caller's work and its own overlap. The sum is in whole numbers of
+        `grid_of(bound)`; that of a run without privacy in float64.
         """
         sums, shown = [], jnp.asarray(anchors, jnp.float32)
         for piece in self._taken(compiled, member, clients, rate, round_number):
