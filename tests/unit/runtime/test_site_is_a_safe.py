@@ -417,20 +417,3 @@ def test_the_certificate_says_whether_time_is_covered(tmp_path):
         said[name] = certificate.to_json()
     assert "when a site answers" in said["off"] and "public clock, 30 s" in said["on"]
     assert "when a site answers" not in said["on"]
-
-
-def test_a_message_that_is_not_ours_is_refused_by_the_site_on_its_clock():
-    """It was refused at once, after the rows had been read: how long that took showed how many there are."""
-    require("flower")
-    from flwr.app import ConfigRecord, Message, RecordDict
-
-    from taskveil.runtime.federation.server.flower_grid import ThreadGrid
-    from taskveil.runtime.federation.site.flower_app import client_app
-
-    asked: list[bytes] = []
-    refusal = wire.encode(Packet("refused", {"reason": "not a message"}))
-    grid = ThreadGrid({1: client_app(lambda context: lambda data: asked.append(data) or refusal)}, 1)
-    foreign = Message(RecordDict({"other": ConfigRecord({"a": 1})}), dst_node_id=1, message_type="train")
-    grid.send_and_receive([foreign], timeout=60)
-    grid.close()
-    assert asked == [b""]
