@@ -6,6 +6,7 @@ first, so that a wrong value is named and not merely survived.
 
 from __future__ import annotations
 
+import os
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -22,14 +23,23 @@ MOST_BYTES = 200_000_000  # of a JSON document
 MOST_ARRAY_BYTES = 64 * 2**30  # of all arrays of one file, unpacked
 
 
-def read_json(path: Path) -> Any:
-    """The JSON document of a file that must be there."""
+def read_bytes(path: Path) -> bytes:
+    """The content of a file that must be there; never of a pipe, which may never end."""
+    if not os.path.exists(path):
+        raise DataError(f"{path} is missing")
+    if not os.path.isfile(path):
+        raise DataError(f"{path} is no file, but a folder, a pipe or a device")
     try:
         if path.stat().st_size > MOST_BYTES:
             raise DataError(f"{path} is too large for a file of taskveil; it is damaged or not ours")
-        return parse_json(path.read_bytes(), str(path), DataError)
-    except FileNotFoundError:
-        raise DataError(f"{path} is missing") from None
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_json(path: Path) -> Any:
+    """The JSON document of a file that must be there."""
+    return parse_json(read_bytes(path), str(path), DataError)
 
 
 def read_table(path: Path) -> Any:
@@ -37,13 +47,13 @@ def read_table(path: Path) -> Any:
     if path.suffix.lower() != ".toml":
         return read_json(path)
     with total(str(path)):
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bytes(path).decode())
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """All arrays of an npz: numbers, truth values and text; nothing that would need pickle."""
-    if not path.exists():
-        raise DataError(f"{path} is missing")
+    if not os.path.isfile(path):
+        raise DataError(f"{path} is missing, or no file")
     with total(str(path)):
         with zipfile.ZipFile(path) as packed:
             if sum(entry.file_size for entry in packed.infolist()) > MOST_ARRAY_BYTES:

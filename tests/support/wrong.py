@@ -70,7 +70,23 @@ def _text(rule: Text) -> list[Any]:
 
 
 PATHS = ["", "../../../etc/passwd", "/etc/passwd", "keys/../../x", 3, None, ["x"], "a\0b"]
-ADDRESSES = ["", "host", "host:0", "host:99999", "host:port", ":9092", "a b:9092", 9092, None, "host:-1", "host:1.5"]
+ADDRESSES = [
+    "",
+    "host",
+    "http://host:9092",
+    "a/b:9092",
+    "\uff11:9092",
+    ".:9092",
+    "host:0",
+    "host:99999",
+    "host:port",
+    ":9092",
+    "a b:9092",
+    9092,
+    None,
+    "host:-1",
+    "host:1.5",
+]
 NAMES = ["", "../x", "../../x", "a/b", "/etc/passwd", ".hidden", "-rf", "x\ny", "x\0y", " x", 7, None, ["x"], "x" * 101]
 CANDIDATES: list[tuple[type[Rule], Any]] = [  # the first that fits: special texts come before plain ones
     (AnyOf, lambda rule: [v for r in rule.rules for v in _candidates(r)]),

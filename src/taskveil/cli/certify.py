@@ -169,10 +169,10 @@ def _alone(path: Path) -> tuple[Any, list[str], None]:
     from taskveil.estimators import legacy
     from taskveil.estimators.check_folder import Checked
     from taskveil.privacy.certificate import Certificate
-    from taskveil.saved import total
+    from taskveil.saved import read_bytes, total
 
     with total(str(path)):
-        certificate = Certificate.from_json(path.read_text())
+        certificate = Certificate.from_json(read_bytes(path).decode())
     return Checked(certificate, (*legacy.certificate_problems(certificate), *certificate.verify().problems)), [ALONE], None
 
 

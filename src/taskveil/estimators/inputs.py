@@ -11,7 +11,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from taskveil.errors import DataError, OptionError, WrongType
 from taskveil.tasks.arguments import as_array, as_column
-from taskveil.tasks.grouping import factorize, task_label
+from taskveil.tasks.grouping import factorize
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
@@ -262,14 +262,16 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, 
     if y.ndim == 2 and y.shape[1] == 1:
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
         y = y[:, 0]
-    if y.dtype.kind == "c":
+    if y.ndim != 1:
+        raise DataError(f"y must be one target per row, got shape {y.shape}. For several targets see targets=[...].")
+    if y.dtype.kind in "cV":
         raise DataError("Complex data not supported: y must be real numbers or labels")
     if y.dtype.kind in "mM":
         raise DataError("the target holds dates or times; turn it into a number (days) or a label")
     if kind == "regression" and y.dtype.kind in "OUS":
         try:
             y = np.where(missing_targets(y), np.nan, y).astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError("the target must be numbers for regression, got text: use TaskClassifier") from None
     if kind == "classification" and y.dtype.kind == "f":
         labels, bad = y[np.isfinite(y)], np.isinf(y) if bad_rows == "skip" else ~np.isfinite(y)
@@ -305,7 +307,6 @@ def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def task_positions(identifiers: np.ndarray, known: tuple[str, ...]) -> np.ndarray:
     """Position of each row's task among the known names, -1 where unknown."""
-    names = [task_label(v) for v in np.unique(identifiers)]
+    codes, names = factorize(identifiers)
     lookup = {name: i for i, name in enumerate(known)}
-    _, inverse = np.unique(identifiers, return_inverse=True)
-    return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[inverse.ravel()]
+    return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[codes]

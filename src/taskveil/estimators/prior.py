@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from taskveil.checks import Text
 from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import PublicInfo
 from taskveil.methods.public_prior import PublicPrior
-from taskveil.saved import read_arrays, read_json, total
+from taskveil.saved import read_arrays, read_bytes, read_json, total
 
 LARGEST = 1e3  # of a coefficient: rows are of size one
 READ = ("mean", "share", "basis", "features")
@@ -33,12 +34,12 @@ def read_prior(given: Any, public: PublicInfo, feature_names: Sequence[str], sca
     if not isinstance(given, str | Path):
         raise OptionError(f"prior must be a model folder, a file or a table; got {type(given).__name__}")
     path = Path(given)
-    if path.is_dir():
+    if os.path.isdir(path):
         return _billboard(path, public, feature_names, scaling)
     table: Any = read_arrays(path) if path.suffix.lower() == ".npz" else read_json(path)
     if not isinstance(table, Mapping):
         raise DataError(f"{path} is no prior: expected coef and origin")
-    return _stated(table, _digest(path.read_bytes()), public, feature_names)
+    return _stated(table, _digest(read_bytes(path)), public, feature_names)
 
 
 def _stated(table: Mapping[str, Any], digest: str, public: PublicInfo, names: Sequence[str]) -> PublicPrior:

@@ -45,7 +45,9 @@ class Scoring:
         X = self._table(X)
         if y is None and not isinstance(X, TaskSet):
             raise DataError("score needs y, one target per row; only a TaskSet brings its own")
-        y = as_array(X.y if y is None else y, "y")
+        y = X.y if y is None else as_array(y, "y")
+        if self._kind != "survival":
+            y = inputs._target(y, self._kind, "set-aside")
         n = X.n_rows if isinstance(X, TaskSet) else row_count(X)
         if y.ndim == 0 or len(y) != n:
             raise DataError(f"y has {y.size} values for {n} rows of X; they must be equally long.")
@@ -58,6 +60,10 @@ class Scoring:
         missing = missing_targets(y)
         if missing.all():
             raise DataError("no row has a target to compare with")
+        if y.dtype.kind == "f" and np.isinf(y).any():
+            raise DataError("y holds infinity; every row needs a finite target to compare with")
+        if self._kind == "classification" and (y.dtype.kind in "OUS") != (self.classes_.dtype.kind in "OUS"):
+            raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}; got {y.dtype}")
         if missing.any():
             warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
         return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns)]

@@ -87,6 +87,10 @@ def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
     named = isinstance(classes, dict) and all(map(Number(at_least=0, at_most=LARGEST).accepts, classes.values()))
     if not (named or (isinstance(classes, str) and classes == "balanced")):
         raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
+    strangers = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]
+    if strangers:
+        known = ", ".join(map(str, tasks.classes[:10].tolist()))
+        raise OptionError(f"class_weight names {shown(strangers[0])}, which is no label here; labels: {known}")
     weights = np.ones(tasks.n_rows)
     for i in range(tasks.n_tasks):
         rows = tasks.rows(i)

@@ -139,10 +139,11 @@ class Profile:
 
 def profile(certificate: Certificate, statement: Statement | None = None) -> Profile:
     """The curve of a statement (the first, unless given), from the certificate's events."""
-    if statement is None:
-        if not certificate.statements:
-            raise OptionError("there is no statement and so no curve: nothing is claimed and nothing is protected")
-        statement = certificate.statements[0]
+    if not certificate.statements:
+        raise OptionError("there is no statement and so no curve: nothing is claimed and nothing is protected")
+    statement = certificate.statements[0] if statement is None else statement
+    if not isinstance(statement, type(certificate.statements[0])):
+        raise OptionError(f"the statement must be one of certificate.statements; got {type(statement).__name__}")
     sentence = (statement.unit, statement.neighbours, statement.observer, statement.epsilon, statement.delta)
     whose: dict[str, Any] = {"tasks": statement.tasks, "against": statement.against() if statement.colluders is not None else ""}
     curve = Curve(charges_of(certificate, statement))

@@ -136,9 +136,10 @@ def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
     if (codes < 0).any():
         raise _missing(what)
     found = list(unique)
+    if any(isinstance(u, complex) or type(u).__repr__ is object.__repr__ for u in found):
+        raise DataError(f"{what} identifiers must be numbers or text, one per row; got other objects.")
     numbers = all(isinstance(u, (int, float, np.integer, np.floating)) for u in found)
-    key = float if numbers else task_label
-    order = sorted(range(len(found)), key=lambda i: key(found[i]))
+    order = sorted(range(len(found)), key=lambda i: found[i] if numbers else task_label(found[i]))
     rank = np.empty(len(found), dtype=np.int64)
     rank[order] = np.arange(len(found))
     return rank[codes], [found[i] for i in order]
@@ -147,7 +148,7 @@ def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
 def _is_whole(label: str) -> bool:
     """Whether a text is a whole number in its plain form: '12', '-3'; not '007'."""
     digits = label.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and str(int(label)) == label
+    return len(digits) < 1000 and digits.isascii() and digits.isdigit() and str(int(label)) == label
 
 
 def _by_number(codes: np.ndarray, labels: list[str]) -> tuple[np.ndarray, list[str]]:

@@ -30,6 +30,7 @@ import numpy as np
 
 from taskveil.checks import Number, shown
 from taskveil.errors import DataError
+from taskveil.saved import read_bytes
 
 __all__ = ["PublicBounds"]
 
@@ -129,8 +130,8 @@ class PublicBounds:
         """Read a .json or .toml bounds file."""
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as e:
+            text = read_bytes(path).decode()
+        except (DataError, UnicodeDecodeError) as e:
             raise DataError(f"cannot read the bounds file {str(path)!r}: {type(e).__name__}.") from None
         try:
             declared = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)

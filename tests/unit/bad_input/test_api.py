@@ -205,7 +205,9 @@ CALLS = {
     "tasks with one person": lambda: tv.TaskSet.from_arrays(X, Y, TASK, person=3),
     "a certificate from a number": lambda: tv.Certificate.from_json(3),
     "masked rows": lambda: tv.TaskRegressor(epsilon=None).fit(np.ma.masked_array(X, X > 1), Y, task=TASK),
-    "a masked target": lambda: tv.TaskRegressor(epsilon=None).fit(X, np.ma.masked_array(Y, Y > 1), task=TASK),
+    "one target for all rows": lambda: tv.TaskRegressor(epsilon=None).fit(X, 3.0, task=TASK),
+    "targets in a set": lambda: tv.TaskClassifier(epsilon=None).fit(X, set(range(60)), task=TASK),
+    "targets beyond floats": lambda: tv.TaskRegressor(epsilon=None).fit(X, [10**400] * 60, task=TASK),
     "masked tasks": lambda: tv.TaskRegressor(epsilon=None).fit(X, Y, task=np.ma.masked_array(TASK, TASK > 3)),
     "whole numbers beyond floats": lambda: tv.TaskRegressor(epsilon=None).fit(np.full((60, 3), 10**400), Y, task=TASK),
     "weights of a class below zero": lambda: tv.TaskClassifier(epsilon=None, class_weight={0: -1}).fit(X, TASK % 2, task=TASK),
@@ -244,6 +246,27 @@ PREDICTIONS = {
 }
 
 
+WRONG_TARGETS = {
+    "complex": Y * 1j, "two columns": np.c_[Y, Y], "text": ["a"] * 60, "one": 3.0, "infinite": np.full(60, np.inf),
+    "beyond floats": [10**400] * 60, "dates": Y.astype("datetime64[s]"), "bytes": b"ab",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_TARGETS)
+def test_score_refuses_targets_that_cannot_be_compared_and_shows_none_of_them(case, fitted):
+    """Scikit-learn's own words, which were passed on, print the targets."""
+    assert "0.5" not in refused(lambda: fitted.score(X, WRONG_TARGETS[case], task=TASK))
+
+
+def test_masked_cells_are_missing_ones():
+    """NumPy drops the mask, so that what was hidden was learnt from."""
+    mask = np.arange(60) % 7 == 0
+    masked, emptied = np.ma.masked_array(Y, mask), np.where(mask, np.nan, Y)
+    made = [tv.TaskRegressor("mean", epsilon=None).fit(X, y, task=TASK).coef_ for y in (masked, emptied)]
+    assert np.array_equal(*made)
+
+
+@pytest.mark.filterwarnings("ignore:score failed")
 @pytest.mark.parametrize("case", PREDICTIONS)
 def test_predict_refuses_rows_that_do_not_fit(case, fitted):
     refused(lambda: fitted.predict(PREDICTIONS[case][0], task=PREDICTIONS[case][1]))

@@ -10,6 +10,7 @@ from tests.support.sites import N_TASKS, make_site, run_of
 
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.release import MemoryAccount
+from taskveil.runtime import wire
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.run import Run
 
@@ -108,3 +109,20 @@ def test_without_asking_again_one_lost_answer_is_an_absent_site(federation):
     driver, _ = federation(losses=1, again=None)
     assert not driver.run().billboards[-1].accepted[0]
     assert driver.refusals == ["site 0: the message failed on the way"]
+
+
+def test_a_message_that_is_not_ours_is_refused_by_the_site_on_its_clock():
+    """It was refused at once, after the rows had been read: how long that took showed how many there are."""
+    require("flower")
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    from taskveil.runtime.federation.server.flower_grid import ThreadGrid
+    from taskveil.runtime.federation.site.flower_app import client_app
+
+    asked: list[bytes] = []
+    refusal = wire.encode(wire.Packet("refused", {"reason": "not a message"}))
+    grid = ThreadGrid({1: client_app(lambda context: lambda data: asked.append(data) or refusal)}, 1)
+    foreign = Message(RecordDict({"other": ConfigRecord({"a": 1})}), dst_node_id=1, message_type="train")
+    grid.send_and_receive([foreign], timeout=60)
+    grid.close()
+    assert asked == [b""]

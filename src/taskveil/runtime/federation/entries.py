@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, Host, ListOf, Name, Number, Rule, Text, Whole, check_table
+from taskveil.checks import AnyOf, Choice, Entries, Flag, Host, Line, ListOf, Name, Number, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.secure_options import SECURE
@@ -37,7 +37,12 @@ class Address(Text):
         if not super().accepts(value) or any(c.isspace() for c in value):
             return False
         host, _, port = value.rpartition(":")
-        return bool(host) and port.isascii() and port.isdigit() and 1 <= int(port) <= 65535
+        return (
+            Host().accepts(host.removeprefix("[").removesuffix("]"))
+            and port.isascii()
+            and port.isdigit()
+            and 1 <= int(port) <= 65535
+        )
 
     @property
     def allowed(self) -> str:
@@ -54,8 +59,8 @@ class Scaling(Choice):
 
 EPSILON = Number(above=0)
 DELTA = Number(at_least=0, below=1)
-COLUMN = Text(1000)
-LABEL = AnyOf(Text(1000), Whole(-(2**53), 2**53), Flag(), Number())
+COLUMN, PATH = Line(1000), Line(4096)
+LABEL = AnyOf(Line(1000), Whole(-(2**53), 2**53), Flag(), Number())
 
 FEDERATION: dict[str, dict[str, Rule]] = {
     "federation": {"name": Name(), "host": Host(253), "port": Whole(1, 65535), "hosts": ListOf(Host(253))},
@@ -71,14 +76,14 @@ FEDERATION: dict[str, dict[str, Rule]] = {
         "scaling": Scaling("auto"),
     },
     "run": {
-        "method": Text(100),
+        "method": Line(100),
         "options": Entries(),  # methods.options refuses what is wrong inside
         "epsilon": AnyOf(EPSILON, Choice("none")),
         "delta": DELTA,
         "unit": Choice(*(u.value for u in Unit)),
         "neighbours": Choice(*(n.value for n in Neighbours)),
-        "mechanism": Text(100),
-        "accountant": Text(100),
+        "mechanism": Line(100),
+        "accountant": Line(100),
         "aggregation": Choice(*AGGREGATIONS.names()),
         "secure": Entries(entries=tuple(SECURE.items())),
         "seed": Whole(0, 2**63 - 1),
@@ -100,13 +105,12 @@ MEMBER: dict[str, Rule] = {
 }
 SITE: dict[str, dict[str, Rule]] = {
     "site": {
-        "name": Name(), "federation": Text(4096), "server": Address(300), "authority": Text(4096), "key": Text(4096),
-        "state": Text(4096),
+        "name": Name(), "federation": PATH, "server": Address(300), "authority": PATH, "key": PATH, "state": PATH,
     },
     "data": {"task": COLUMN, "target": COLUMN},
     "limit": {
-        "epsilon": EPSILON, "delta": DELTA, "record_epsilon": EPSILON, "record_delta": DELTA, "ledger": Text(4096),
-        "account": Text(200),
+        "epsilon": EPSILON, "delta": DELTA, "record_epsilon": EPSILON, "record_delta": DELTA, "ledger": PATH,
+        "account": Line(200),
     },
 }  # fmt: skip
 

@@ -42,6 +42,14 @@ def data_of(message: Message, limit: int = wire.MAX_BYTES) -> bytes:
     return bytes(array.data)
 
 
+def _bytes_of(message: Message) -> bytes:
+    """Our bytes, or none: the site refuses those as it refuses any other, and not before its clock says so."""
+    try:
+        return data_of(message)
+    except Exception:  # whatever a server put into Flower's message
+        return b""
+
+
 def client_app(find_answer: Callable[[Context], Answer]) -> ClientApp:
     """A ClientApp whose sites are found by `find_answer`; errors of a site never carry values out."""
     app = ClientApp()
@@ -49,9 +57,7 @@ def client_app(find_answer: Callable[[Context], Answer]) -> ClientApp:
     @app.train()
     def answer(message: Message, context: Context) -> Message:
         try:
-            reply = find_answer(context)(data_of(message))
-        except WireError as error:
-            reply = wire.encode(Packet("refused", {"reason": str(error)}))
+            reply = find_answer(context)(_bytes_of(message))
         except Exception as error:  # files or a ledger that cannot be read: the owner is told, the server only that it failed
             note_at_site("".join(traceback.format_exception(error)))
             reply = wire.encode(Packet("refused", {"reason": "the site could not compute its message"}))
