@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["adapt", "public_model"]
 
 NO_LEVEL = (
-    ". No level is public: predictions lie around the middle of the declared range. Trust how rows differ, not where they lie, "
-    "or train a model for the task, at no cost, with adapt(X, y) (`taskveil adapt`)"
+    ", which has slopes and no level: predictions lie around {middle}. Trust how rows differ, not where they lie. For a level, "
+    "train a model for the task, at no cost, with adapt(X, y) (`taskveil adapt`), or fit with unit='record', which publishes one"
 )
+MIDDLE = {"classification": "equal odds"}  # where predictions without a level lie, if not in the middle of the declared range
 
 
 def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -48,13 +49,13 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
         )
         raise DataError(
             f"unknown task {shown}: the model was trained on {known} other tasks, and {why}. Train one for it, at no cost, "
-            "with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`), or fit with declared bounds and method "
-            "'mean'. "
+            "with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`); or, where it is enough to protect "
+            "single rows, fit with declared bounds and unit='record', which publishes a whole model. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
     said = f"task {shown} was not there in fit: predicted by the model that is public"
     if not model[2]:
-        said += NO_LEVEL
+        said += NO_LEVEL.format(middle=MIDDLE.get(estimator._kind, "the middle of the declared range"))
     warnings.warn(said, UserWarning, stacklevel=5)
     return model[:2]
 
@@ -66,9 +67,9 @@ def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray, b
         coef, intercept = estimator.scaling_.coef_back(estimator.models_.coef, estimator.models_.intercept)
         return coef.mean(axis=0, keepdims=True), intercept.mean(axis=0, keepdims=True), True
     shared = method.shared_model(record.public, record.plan, record.billboards[-1])
-    if shared is None or estimator.scaling_.data_dependent:
-        return None
-    levelled = not record.public.fit_intercept or bool(np.any(shared.intercept))
+    if shared is None or estimator.scaling_.data_dependent or not (np.any(shared.coef) or np.any(shared.intercept)):
+        return None  # a model of zeros says nothing of anybody
+    levelled = not record.public.fit_intercept or bool(np.any(shared.intercept)) or estimator._kind == "survival"
     return *estimator.scaling_.take([0]).coef_back(shared.coef[:1], shared.intercept[:1]), levelled
 
 

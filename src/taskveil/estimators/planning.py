@@ -132,7 +132,7 @@ def verdict(ratio: float) -> str:
         return "worth it: the shared structure stands well above the noise"
     if ratio < HOPELESS:
         return "marginal: strong common structure may show, weak structure will not"
-    return "hopeless unless the tasks are nearly alike: the noise is larger than what tasks usually share; most will learn alone"
+    return "doubtful: the noise is larger than what tasks usually share; it helps only tasks that are much alike"
 
 
 def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.prepare.encode import hashed_in
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 from taskveil.tasks.task import TaskSet
 
@@ -26,20 +27,23 @@ def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
         one_class = names[(top == tasks.sizes) & (tasks.sizes > 0)] if top is not None else names[:0]
         if one_class.size:
             notes.append(f"{one_class.size} task(s) with a single class use the shared or a constant model: {_some(one_class)}")
-    constant = _constant_columns(block)
+    buckets = hashed_in(tasks.feature_names)  # most of a column's buckets are empty: that is no news
+    constant = _constant_columns(
+        block, [j for j, name in enumerate(tasks.feature_names) if name.rpartition("#")[0] not in buckets]
+    )
     if constant:
         notes.append(f"{constant} (task, column) pair(s) are constant; their coefficients come from the shared structure")
     return notes
 
 
-def _constant_columns(block: TaskBlock) -> int:
-    """How many (task, column) pairs have no spread; two passes, no copy of X."""
+def _constant_columns(block: TaskBlock, columns: list[int]) -> int:
+    """How many pairs of a task and one of the `columns` have no spread; two passes, no copy of X."""
     several = block.sizes > 1
     starts = block.offsets[:-1][block.sizes > 0]
     if starts.size == 0:
         return 0
     same = np.maximum.reduceat(block.X, starts, axis=0) == np.minimum.reduceat(block.X, starts, axis=0)
-    return int(same[several[block.sizes > 0]].sum())
+    return int(same[several[block.sizes > 0]][:, columns].sum())
 
 
 def _some(names: np.ndarray, count: int = 3) -> str:

@@ -13,7 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -77,7 +77,7 @@ def column_names(path: Path) -> list[str]:
         return _parquet(path, "read_schema").names
     names = _header(path)[1]
     _check_header(names, path.name)
-    return names
+    return names[1:] if _numbered(names) else names
 
 
 def read_table(
@@ -184,7 +184,10 @@ class _Csv:
             raise self._bad_rows_error(())
         if len(frame) == 0:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
-        return self._numbers(frame, skipped)
+        if not _numbered(self.header):
+            return self._numbers(frame, skipped)
+        table = self._numbers(frame.drop(columns=self.header[0]), skipped)
+        return replace(table, notes=(f"{self.path.name}: the first column has no name and was left out", *table.notes))
 
     def _plainly(self) -> tuple[pd.DataFrame, list[int]]:
         try:
@@ -372,6 +375,11 @@ def _check_header(names: Sequence[str], file: str) -> None:
         seen.add(name)
     if any(not str(n).strip() for n in names[1:]):
         raise DataError(f"{file} has a column without a name; give every column a name in the header line.")
+
+
+def _numbered(names: Sequence[str]) -> bool:
+    """Whether the first column has no name: the row numbers that pandas and R write, which are no feature."""
+    return len(names) > 1 and not names[0].strip()
 
 
 def _to_pandas(table: Any) -> pd.DataFrame:

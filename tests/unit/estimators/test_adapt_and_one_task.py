@@ -39,7 +39,7 @@ BOUNDS = {"features": {n: [-4, 4] for n in TASKS.feature_names}, "target": [-20,
 
 
 @pytest.mark.parametrize(("options", "works"), [
-    ({"epsilon": 1.0, "bounds": BOUNDS, "method": "mean"}, True),  # declared units: the billboard's mean fits anybody
+    ({"epsilon": 50.0, "bounds": BOUNDS, "method": "mean"}, True),  # declared units: the billboard's mean fits anybody
     ({"epsilon": None, "method": "mean"}, True),  # nothing to protect: the mean of all models
     ({"epsilon": 1.0, "method": "mean"}, False),  # every task has units of its own
     ({"epsilon": None, "method": "local"}, False),  # nothing is shared
@@ -55,9 +55,9 @@ def test_an_unseen_task_is_predicted_wherever_something_public_fits_it(options, 
 
 
 @pytest.mark.parametrize(("options", "levelled"), [
-    ({"epsilon": 1.0}, False),  # slopes alone are sent
+    ({"epsilon": 50.0}, False),  # slopes alone are sent
     ({"epsilon": None}, True),  # the mean of all models has an intercept, declared units or not
-    ({"epsilon": 1.0, "fit_intercept": False}, True),
+    ({"epsilon": 50.0, "fit_intercept": False}, True),
 ])  # fmt: skip
 def test_a_prediction_without_a_public_level_says_so(options, levelled):
     """A stay of five days was predicted as ten, the middle of the declared range, without a word."""
@@ -65,14 +65,30 @@ def test_a_prediction_without_a_public_level_says_so(options, levelled):
     est = tv.TaskRegressor("mean", bounds=BOUNDS, **options).fit(moved)
     with pytest.warns(UserWarning, match="was not there in fit") as said:
         found = est.predict(TASKS.X, task=["late"] * len(TASKS.X))
-    assert ("No level is public" in str(said[-1].message)) != levelled
+    assert ("slopes and no level: predictions lie around the middle" in str(said[-1].message)) != levelled
     if options == {"epsilon": None}:
         assert abs(found.mean() - 12.0) < 3.0
 
 
+def test_what_the_message_advises_gives_an_unseen_task_a_level():
+    """Single rows protected, within declared ranges: the published model has an intercept."""
+    moved = replace(TASKS, y=TASKS.y + 12.0)
+    est = tv.TaskRegressor(bounds=BOUNDS, unit="record", epsilon=50.0, insecure_noise_seed=0).fit(moved)
+    with pytest.warns(UserWarning, match="was not there in fit: predicted by the model that is public$"):
+        assert abs(est.predict(TASKS.X, task=["late"] * len(TASKS.X)).mean() - 12.0) < 3.0
+
+
+def test_a_billboard_of_zeros_predicts_nobody():
+    """What noise drowned is nothing: it gave the middle of the declared range to every row."""
+    est = tv.TaskRegressor("mean", bounds=BOUNDS, epsilon=1e-3, insecure_noise_seed=0).fit(TASKS)
+    est.record_.billboards[-1].values["mean"][:] = 0.0
+    with pytest.raises(DataError, match="holds no model for a task without rows.*unit='record'"):
+        est.predict(TASKS.X[:3], task=["late"] * 3)
+
+
 def test_an_unseen_task_costs_other_tasks_nothing():
     """Planted twin: a prediction made from all tasks' private models would move with one of them."""
-    one, two = (tv.TaskRegressor("mean", bounds=BOUNDS, insecure_noise_seed=0).fit(TASKS) for _ in range(2))
+    one, two = (tv.TaskRegressor("mean", epsilon=50.0, bounds=BOUNDS, insecure_noise_seed=0).fit(TASKS) for _ in range(2))
     two.models_.coef[0] += 5.0
     two._set_coefficients(two.method_, two.scaling_, two.models_)
     with pytest.warns(UserWarning):

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import taskveil as tv
 from taskveil.errors import DataError
 from taskveil.tasks import files
 
@@ -34,6 +35,7 @@ TABLES = {
     "infinite": "task,x\na,inf\nb,-1\n",
     "decimal commas": "task;x;n;dose;note\na;1,5;3;1,250;x\nb;-2,25;4;2,500;y\nb;3;5;7,125;1,5\n",
     "decimal commas and a word": "task\tx\n" + "a\t1,5\n" * 50 + "b\tabc\n",
+    "row numbers": ",task,x\n0,a,1\n1,b,2\n",
     "underscores": "task,x\na,1_000\nb,2\nb,3\nb,4\nb,5\nb,6\nb,7\n",
 }
 
@@ -105,6 +107,14 @@ def test_utf_16_with_its_mark_is_read_with_both(tmp_path, monkeypatch, installed
     assert table.frame.to_dict("list") == {"task": ["M\u00fcnchen", "K\u00f6ln"], "x": [1.5, 2.0]}
     assert table.notes == ("table.txt: decimal commas were read in 'x'",)
     assert "save it as UTF-8" in read(cut, monkeypatch, installed)
+
+
+def test_row_numbers_that_pandas_and_r_write_are_no_feature(tmp_path):
+    frame = pd.DataFrame({"task": ["a", "b", "b"], "x": [1.5, 2.0, 3.0], "y": [0.5, 1.0, 2.0]})
+    frame.to_csv(tmp_path / "t.csv")
+    tasks = tv.load_tasks(tmp_path / "t.csv")
+    assert tasks.feature_names == ("x",) and "the first column has no name and was left out" in tasks.notes[0]
+    assert files.column_names(tmp_path / "t.csv") == ["task", "x", "y"]
 
 
 def test_a_column_of_thousands_or_of_both_marks_is_not_taken_for_decimals(tmp_path, monkeypatch):

@@ -161,8 +161,8 @@ def check_few_labels(tasks: TaskSet) -> None:
     """Refuse a target whose rows have a hundred labels that nobody declared: a number or a name, taken for classes."""
     if tasks.classes is not None and len(tasks.classes) > MANY_LABELS and any(f.what == "labels" for f in tasks.facts):
         raise DataError(
-            f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, "
-            "a name or free text? If all are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
+            f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a "
+            "name, free text? If they are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
         )
 
 
