@@ -85,7 +85,7 @@ def refine(sweep: Sweep, method: str, epsilon: float | None, moves: int = MOST_M
 
 
 def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
-    """What is chosen already, here and on the other data; for FedProx what FedAvg chose, with a pull."""
+    """What is chosen already, here and on the other data, and some random ones that cost little; for FedProx FedAvg's, with a pull."""
     if method == "fedprox":
         begun = sweep.done[f"chosen/{PRINTED}/fedavg"][at]["published"]["setting"]
         return [begun | {"pull": pull} for pull in PULLS if begun["rate"] * pull < 2]
@@ -94,7 +94,10 @@ def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
     elsewhere = [
         table.get(f"chosen/{PRINTED}/{method}", {}).get(at, {}) for name, table in read("tuned").items() if name != sweep.name
     ]
-    found = [*own, *(cell["setting"] for cells in elsewhere for cell in cells.values())]
+    short = [
+        s for s in grid.draw(PRINTED, method, None if at == "None" else float(at), 60, seed=3) if s["rounds"] * s["steps"] <= 500
+    ]
+    found = [*own, *(cell["setting"] for cells in elsewhere for cell in cells.values()), *short]
     return [s for i, s in enumerate(found) if s not in found[:i]]
 
 
