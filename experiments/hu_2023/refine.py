@@ -1,6 +1,6 @@
 """Goes on from the printed settings that were chosen: one step along an axis of the grid at a time, until none is better.
 
-    python -m experiments.hu_2023.refine FOLDER DATA/METHOD EPSILON ...
+    python -m experiments.hu_2023.refine FOLDER DATA/METHOD EPSILON ... [--fresh 30]
 
 FOLDER is tune.py's. The chosen setting is set beside fresh random ones of its grid, on validation rows; where one of them is better, the search
 goes on from what is chosen (FedProx: from what FedAvg chose, with every pull). What it finds for the published model is measured on the test
@@ -9,6 +9,7 @@ rows. Needs minutes of one processor, where a sweep of random settings needs a G
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def refine(sweep: Sweep, method: str, epsilon: float | None, moves: int = MOST_M
 
 
 def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
-    """What is chosen already, here and on the other data; for FedProx what FedAvg chose, with a pull."""
+    """What is chosen already, here and on the other data, and some random ones that cost little; for FedProx FedAvg's, with a pull."""
     if method == "fedprox":
         begun = sweep.done[f"chosen/{PRINTED}/fedavg"][at]["published"]["setting"]
         return [begun | {"pull": pull} for pull in PULLS if begun["rate"] * pull < 2]
@@ -94,7 +95,10 @@ def starts(sweep: Sweep, method: str, at: str) -> list[Setting]:
     elsewhere = [
         table.get(f"chosen/{PRINTED}/{method}", {}).get(at, {}) for name, table in read("tuned").items() if name != sweep.name
     ]
-    found = [*own, *(cell["setting"] for cells in elsewhere for cell in cells.values())]
+    short = [
+        s for s in grid.draw(PRINTED, method, None if at == "None" else float(at), 60, seed=3) if s["rounds"] * s["steps"] <= 500
+    ]
+    found = [*own, *(cell["setting"] for cells in elsewhere for cell in cells.values()), *short]
     return [s for i, s in enumerate(found) if s not in found[:i]]
 
 
@@ -105,12 +109,17 @@ def tested(sweep: Sweep, method: str, epsilon: float | None, setting: Setting) -
     return values.reshape(SPLITS["test"], DRAWS).round(5).tolist()
 
 
-def main(folder: Path, what: str, *epsilons: str) -> None:
-    data, method = what.split("/")
-    tune.TOGETHER = 1  # a processor gains nothing from runs side by side
-    tune.FRESH = 30  # where no check is known
-    sweep = Sweep(folder, data)
-    for e in (None if word == "None" else float(word) for word in epsilons):
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("what")
+    parser.add_argument("epsilons", nargs="+")
+    parser.add_argument("--fresh", type=int, default=30, help="random settings where no check is known")
+    asked = parser.parse_args(arguments)
+    data, method = asked.what.split("/")
+    tune.TOGETHER, tune.FRESH = 1, asked.fresh  # a processor gains nothing from runs side by side
+    sweep = Sweep(asked.folder, data)
+    for e in (None if word == "None" else float(word) for word in asked.epsilons):
         if str(e) not in sweep.done.get(f"chosen/{PRINTED}/{method}", {}):
             refine(sweep, method, e, moves=1)
         sweep.check(method, (e,))
@@ -121,4 +130,4 @@ def main(folder: Path, what: str, *epsilons: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(sys.argv[1:])

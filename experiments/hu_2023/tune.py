@@ -186,29 +186,33 @@ class Sweep:
         self.keep(name, found)
 
     def check(self, method: str, epsilons: tuple[float | None, ...] = EPSILONS) -> None:
-        """Fresh random settings of the printed grid beside the chosen one, both on the same validation splits and new noise."""
+        """The best of fresh random settings of the printed grid beside the chosen one, on the same validation splits with noise that chose neither."""
         name = f"random/{PRINTED}/{method}"
         found = self.done.setdefault(name, {})
         for e in epsilons:
-            setting = self.done[f"chosen/{PRINTED}/{method}"][str(e)]["published"]["setting"]
-            best = found.get(str(e)) or self.best_of_random(method, e)
-            found[str(e)] = best | {"chosen": float(self.judged_anew(method, e, [setting])[0])}
+            chosen = self.done[f"chosen/{PRINTED}/{method}"][str(e)]["published"]["setting"]
+            row = found.get(str(e)) or self.best_of_random(method, e)
+            both = [chosen, row["setting"]] if "setting" in row else [chosen]  # older rows kept the score alone
+            scores = self.judged(method, e, both, 30000, 1 if len(both) == 1 else DRAWS)
+            found[str(e)] = row | dict(zip(("chosen", "best of random"), map(float, scores), strict=False))
             self.keep(name, found)
 
     def best_of_random(self, method: str, epsilon: float | None) -> dict[str, Any]:
-        """One split sorts the fresh settings; the best five are judged on all of them."""
+        """One split sorts fresh settings; the best five are judged on all of them."""
         fresh = grid.draw(PRINTED, method, epsilon, FRESH, seed=2)
         jobs = [(epsilon, s, i % SPLITS["validation"], 20000 + i) for i, s in enumerate(fresh)]
         first = self.scores(PRINTED, method, jobs, "validation", all_columns=False)[:, 0]
         few = [fresh[i] for i in np.argsort(-first)[:5]]
-        return {"tried": len(fresh), "best of random": float(self.judged_anew(method, epsilon, few).max())}
+        return {"tried": len(fresh), "setting": few[int(self.judged(method, epsilon, few, 40000).argmax())]}
 
-    def judged_anew(self, method: str, epsilon: float | None, settings: list[dict[str, float]]) -> np.ndarray:
-        """Accuracy of published models, a mean over the validation splits with noise that chose nothing."""
-        many = SPLITS["validation"]
-        jobs = [(epsilon, s, k, 30000 + k) for s in settings for k in range(many)]
+    def judged(
+        self, method: str, epsilon: float | None, settings: list[dict[str, float]], noise: int, draws: int = 1
+    ) -> np.ndarray:
+        """Accuracy of published models, a mean over the validation splits and noise draws."""
+        runs = [(k, noise + 100 * d + k) for d in range(draws) for k in range(SPLITS["validation"])]
+        jobs = [(epsilon, s, *run) for s in settings for run in runs]
         values = self.scores(PRINTED, method, jobs, "validation", all_columns=False)
-        return values.reshape(len(settings), many).mean(axis=1).round(5)
+        return values.reshape(len(settings), len(runs)).mean(axis=1).round(5)
 
     def alone(self) -> None:
         """Every task by itself: the same local solver, no billboard."""

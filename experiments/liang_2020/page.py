@@ -40,7 +40,7 @@ What the paper has and this page has not, and why:
   2 d K / epsilon_dp on every message (the printed density is upside down), so with 30 features a message is more noise than model below an
   epsilon_dp of 60 a round. And 2K bounds any change of a model, so this is a statement about a task, not about a row. The library has that
   noise at one epsilon (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to epsilon_mp itself
-  with the noise of one release, under the assumptions its certificate lists. A second, weaker epsilon for the curator would be charged beside the
+  with about the noise of one release, under the assumptions its certificate lists. A second, weaker epsilon for the curator would be charged beside the
   first in plan, ledger and certificate, and buy less with more noise; so it is not built. The paper reports no experiment with it.
 * A figure with Frank-Wolfe steps: section 1 names them and gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).
 * Tasks with different losses (eq. 1 allows a loss per task; all experiments of the paper use one). What is shared is a sum over tasks of models or

@@ -16,6 +16,8 @@ from experiments.ponomarenko_2023.clock import HAR, banded, curve, epoch_times
 from experiments.ponomarenko_2023.data import har_split
 from experiments.ponomarenko_2023.words import PAPER, SPLIT, listed, printed_words
 
+MIXED = "windows dealt out at random"
+
 
 def har_checks(scores: dict[str, list[float]]) -> list[Check]:
     """Fig. 5's claims, and ours."""
@@ -84,9 +86,13 @@ def fig5(quick: bool, seed: int) -> Result:
 def add_mixed_windows(result: Result) -> None:
     """The same with single windows dealt out at random, as a split by rows would have it."""
     mixed = accuracy.har_table("har-20", 5, True, by_recording=False)["scores"]
-    result.settings["windows dealt out at random"] = mixed
+    result.settings[MIXED] = mixed
     result.sound += ". Windows dealt out at random (leaky): " + listed({n: mixed[n] for n in ("svm", "local", "pooled")})
-    result.checks += [
+    result.checks += mixed_checks(mixed)
+
+
+def mixed_checks(mixed: dict[str, list[float]]) -> list[Check]:
+    return [
         below("the global model is the lowest where windows are dealt out at random", mixed["pooled"], mixed["local"]),
         below("MTL-SVM is above the local models there", mixed["local"], mixed["svm"]),
     ]
@@ -102,10 +108,13 @@ def light(quick: bool, seed: int) -> Result:
     result = har_result(
         "light", "light-20", quick, "with little data MTL-SVM gains more over local models (Fig. 11-12 b)", "above local"
     )
-    scores = result.settings["table"]["scores"]
-    lead = np.array(scores["svm"]) - np.array(scores["local"])
-    result.checks.append(positive("svm leads local by at least 1 point", lead - 0.01, about="ours"))
+    result.checks.append(light_check(result.settings["table"]["scores"]))
     return result
+
+
+def light_check(scores: dict[str, list[float]]) -> Check:
+    lead = np.array(scores["svm"]) - np.array(scores["local"])
+    return positive("svm leads local by at least 1 point", lead - 0.01, about="ours")
 
 
 @lru_cache(maxsize=8)
@@ -225,9 +234,15 @@ def fig11(quick: bool, seed: int) -> Result:
         "Bernoulli masks cost accuracy at 0.25, little above; light HAR stays above local",
         "0.25 clearly lower; light HAR at 0.25 above local",
     )
+    result.checks += bernoulli_checks(table)
+    return result
+
+
+def bernoulli_checks(table: dict[str, Any]) -> list[Check]:
+    checks = []
     for data, part in table.items():
         plain, quarter, half = (part["paper"][m] for m in (masking.NO_MASK, "Bernoulli(0.25)", "Bernoulli(0.5)"))
-        result.checks += [
+        checks += [
             below(f"{data}: masks at 0.25 cost accuracy", quarter, plain),
             below(f"{data}: 0.25 costs more than 0.5", quarter, half),
             below(
@@ -235,8 +250,7 @@ def fig11(quick: bool, seed: int) -> Result:
             ),
         ]
     light_part = table["light HAR"]
-    result.checks.append(below("light HAR at 0.25 is above local", light_part["local"], light_part["paper"]["Bernoulli(0.25)"]))
-    return result
+    return [*checks, below("light HAR at 0.25 is above local", light_part["local"], light_part["paper"]["Bernoulli(0.25)"])]
 
 
 def fig12(quick: bool, seed: int) -> Result:
@@ -248,13 +262,17 @@ def fig12(quick: bool, seed: int) -> Result:
         "Beta(2, 0.5) masks leave accuracy nearly unaffected; light HAR stays above local",
         "nearly unaffected",
     )
-    full = "Beta(2, 0.5) on 100%"
+    result.checks += beta_checks(table)
+    return result
+
+
+def beta_checks(table: dict[str, Any]) -> list[Check]:
+    checks, full = [], "Beta(2, 0.5) on 100%"
     for data, part in table.items():
         plain = np.array(part["paper"][masking.NO_MASK])
-        result.checks += [
+        checks += [
             below(f"{data}: within a point of no mask", plain - 0.01, part["paper"][full]),
             below(f"{data}: within a point, masking the dual step", plain - 0.01, part["consistent"][full], about="ours"),
         ]
     light_part = table["light HAR"]
-    result.checks.append(below("light HAR is above local", light_part["local"], light_part["paper"][full]))
-    return result
+    return [*checks, below("light HAR is above local", light_part["local"], light_part["paper"][full])]

@@ -220,7 +220,6 @@ def time_to_target(quick: bool, seed: int) -> Result:
     even = [r for r in rows if r["delays"] != "heavy tails"]
     curves = [r for r in results["runs"] if r["curve"] and r["delays"] == "heavy tails"]
     words = lambda part: ", ".join(f"{r['preset']} {np.median(r['ratios']):.1f}" for r in part)  # noqa: E731
-    ratios = [s for r in heavy for s in r["ratios"]]
     return Result(
         "time",
         PAPER,
@@ -228,14 +227,24 @@ def time_to_target(quick: bool, seed: int) -> Result:
         "sooner",
         "",
         f"times sooner, median over {results['seeds']} seeds: heavy tails {words(heavy)}; uniform 0-15 ms {words(even)}",
-        checks=[
-            positive("at least 3 times sooner under heavy-tailed delays", [s - 3.0 for s in ratios], about="ours"),
-            positive("sooner under uniform delays", [s - 1.0 for r in even for s in r["ratios"]]),
-        ],
+        checks=time_checks(rows),
         series={r["way"]: {"x": [t for t, _ in r["curve"]], "y": [g for _, g in r["curve"]]} for r in curves},
         axes={"x": "virtual seconds, heavy-tailed delays", "y": "objective gap / first gap", "log": "y"},
         settings={"summary": rows, "target": results["target"], "shape": "20 tasks x 200 rows x 28 features", "noise": "none"},
     )
+
+
+def time_checks(rows: list[dict[str, Any]]) -> list[Check]:
+    """A run is a seed: its presets are averaged first, factors on a log scale."""
+    heavy, even = (
+        np.mean(np.log10([r["ratios"] for r in rows if (r["delays"] == "heavy tails") is tails]), axis=0)
+        for tails in (True, False)
+    )
+    named = {"quantity": "log10 of the time of synchronous over asynchronous rounds, over the limit"}
+    return [
+        positive("at least 3 times sooner under heavy-tailed delays", heavy - np.log10(3.0), about="ours", **named),
+        positive("sooner under uniform delays", even, place="section 3.2", **named),
+    ]
 
 
 def composition(quick: bool, seed: int) -> Result:

@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from experiments.paper_page import section
-from experiments.ponomarenko_2023 import stragglers
+from experiments.ponomarenko_2023 import clock, stragglers
 from experiments.xie_2017 import data, items
 
 
@@ -35,6 +35,12 @@ def test_seconds_to_the_level_count_double_where_it_is_never_reached():
     figures = stragglers.figures(found)
     assert figures["All"]["seconds"] == pytest.approx(1.0 + 0.391 / 0.4) and figures["10%"]["seconds"] == 6.0
     assert figures["10%"]["fallen"] == pytest.approx(0.1)
+
+
+def test_a_band_is_over_what_each_repeat_had_reached_by_then():
+    made = clock.banded([{"x": [0.0, 1.0, 2.0], "y": [0.0, 1.0, 1.0]}, {"x": [0.0, 2.0, 9.0], "y": [0.0, 3.0, 3.0]}], points=3)
+    assert made["x"] == [0.0, 1.0, 2.0] and made["y"] == [0.0, 0.5, 2.0]
+    assert made["std"] == pytest.approx([0.0, 0.5 * 2**0.5, 2**0.5])
 
 
 def test_claims_of_a_figure_hold_or_fail_with_the_numbers():
