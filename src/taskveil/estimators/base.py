@@ -33,7 +33,7 @@ from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.run import Run, RunRecord, assemble, budget_for
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.checks import as_pandas
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.task import CLIPPED, TaskSet

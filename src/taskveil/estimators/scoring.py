@@ -13,7 +13,7 @@ from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
 from taskveil.runtime.run import RunRecord
-from taskveil.tasks.checks import as_pandas
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.task import TaskSet

@@ -1,7 +1,4 @@
-"""Arrays on the way in: shapes, types, finite values. Errors name columns and rules, never values.
-
-A polars DataFrame and an Arrow table become what a csv file becomes, a pandas DataFrame.
-"""
+"""Arrays on the way in: shapes, types, finite values. Errors name columns and rules, never values."""
 
 from __future__ import annotations
 
@@ -10,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import DataError, EnvironmentMissing
+from taskveil.errors import DataError
 from taskveil.tasks.grouping import row_chunks
 from taskveil.tasks.prepare.unusable import HUGE
 
-__all__ = ["as_pandas", "as_rows", "check_lengths", "check_values"]
+__all__ = ["as_rows", "check_lengths", "check_values"]
 
 
 def as_rows(X: Any) -> np.ndarray:
@@ -58,15 +55,3 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
         raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
-
-
-def as_pandas(table: Any) -> Any:
-    """A pandas DataFrame of a table that can make one of itself; anything else as it is."""
-    if hasattr(table, "iloc") or not hasattr(table, "to_pandas"):
-        return table
-    try:
-        return table.to_pandas()
-    except ImportError:
-        library = type(table).__module__.split(".")[0]
-        remedy = "install it with: pip install 'taskveil[parquet]'"
-        raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
