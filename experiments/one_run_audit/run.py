@@ -33,8 +33,7 @@ from taskveil.audits.one_run import Attempt, Scores, Shown, expect, prepared, sh
 from taskveil.methods.base import Message, Models, State, TaskSide, View
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime import in_process
-from taskveil.runtime.record import RunRecord
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.task import TaskSet
 
 FILE = Path(__file__).parent / "results.json"

@@ -28,8 +28,7 @@ from taskveil.privacy.events import Charge, PureEvent
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime import virtual_clock
-from taskveil.runtime.record import RunRecord
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.block import TaskBlock
 
 Array = np.ndarray

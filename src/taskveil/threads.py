@@ -1,4 +1,4 @@
-"""Runs one compiled loop over ranges of tasks, or one matrix product over ranges of rows, on several threads.
+"""Threads: one compiled loop over ranges of tasks, or one matrix product over ranges of rows, on several; small matrices on one.
 
 The kernels release the interpreter lock, so plain Python threads suffice. We do not use Numba's own parallel
 loops: their thread pool either aborts when two Python threads enter it (work queue) or when the process forks
@@ -6,14 +6,19 @@ loops: their thread pool either aborts when two Python threads enter it (work qu
 
 The caller works too, and helpers join when they have woken up: a proximal iteration hands out work three times in ten
 milliseconds, and handing everything over and waiting for it cost more than the second thread gained.
+
+One BLAS thread for small matrices: the eigenvalues of a 100 x 100 matrix take about a millisecond on one thread. On two, with
+anything else running, the threads wait for one another in a busy loop: 400 ms were seen for the same matrix. Threads pay off for
+large matrices only.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count, islice, pairwise
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -173,3 +178,24 @@ def _new_crew() -> None:
 
 if hasattr(os, "register_at_fork"):  # a forked child has the object but not its threads
     os.register_at_fork(after_in_child=_new_crew)
+
+
+LARGE = 600  # rows of a square matrix from which a second thread helps even on a busy machine
+
+
+@contextmanager
+def small_matrix_threads(size: int) -> Iterator[None]:
+    """Inside, BLAS runs on one thread if matrices have at most LARGE rows (the shorter side counts)."""
+    if size > LARGE:
+        yield
+        return
+    with _controller().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _controller() -> Any:
+    import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be found)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()

@@ -10,8 +10,8 @@ import pytest
 
 import taskveil as tv
 from taskveil import methods
-from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, ServerSide, TaskSide
+from taskveil.methods.local import alone_models
 from taskveil.methods.shared_prior import noise_deviation
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import PureEvent

@@ -10,7 +10,7 @@ from tests.support.raw_tables import NUMBERS, bounds, raw_table, replace_row, re
 
 import taskveil as tv
 from taskveil.estimators import gain, inputs, search
-from taskveil.methods import alone
+from taskveil.methods import local
 from taskveil.solvers import padding
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.step import PrepareRules
@@ -135,7 +135,7 @@ def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
             b -= np.clip(gap / np.maximum(block.means_by_task(p * (1.0 - p)), 1e-6), -2.0, 2.0)
         return b
 
-    monkeypatch.setattr(alone, "best_intercepts", ended_by_the_slowest)
+    monkeypatch.setattr(local, "best_intercepts", ended_by_the_slowest)
     assert moved_by_a_task(setup, "one class")
 
 

@@ -12,8 +12,7 @@ from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import virtual_clock
-from taskveil.runtime.record import RunRecord
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, RunRecord
 from taskveil.solvers.block_gradient import mean_gradients_numpy
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock

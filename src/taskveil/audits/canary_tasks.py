@@ -26,7 +26,7 @@ from taskveil.privacy.contributions import Contribution, MomentSum, OuterSum, Ta
 from taskveil.tasks.task import TaskSet
 
 PAIRS, AXES, SIGNS = "pairs", "axes", "signs"
-FEW_ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/alone.py)
+FEW_ROWS = 8  # with fewer a task would keep its own constant, and send nothing (methods/local.py)
 ROWS = {PAIRS: 32, AXES: FEW_ROWS, SIGNS: FEW_ROWS}  # along what tells features apart a penalised model grows with their root
 CLOSE = 1 / 8  # what tells the features of a pair apart, of their range
 FEW = 8  # features below which vectors of signs are no directions of their own

@@ -84,7 +84,7 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Entry point: exit codes by error class, no traceback for what a user can mend."""
-    from taskveil.cli.stopping import interruptible
+    from taskveil.cli.progress import interruptible
     from taskveil.errors import TaskveilError
 
     try:

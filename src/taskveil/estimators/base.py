@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
-from taskveil.estimators.final import settle
+from taskveil.estimators.common_units import settle
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
@@ -31,15 +31,14 @@ from taskveil.privacy.plan import Budget, Plan
 from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, system_noise
 from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
-from taskveil.runtime.record import RunRecord
-from taskveil.runtime.run import Run, assemble, budget_for
-from taskveil.structures.blas import small_matrix_threads
+from taskveil.runtime.run import Run, RunRecord, assemble, budget_for
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import check_few_labels
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
 from taskveil.tasks.task import CLIPPED, TaskSet
+from taskveil.threads import small_matrix_threads
 
 SPENDING = (
     "epsilon", "delta", "unit", "neighbours", "mechanism", "accountant", "aggregation", "variant", "secure",

@@ -15,8 +15,7 @@ from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
-from taskveil.runtime.record import RunRecord
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.prepare.parts import PublicPart
 
 LARGE_DELTA = 1e-3

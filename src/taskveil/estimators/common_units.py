@@ -1,4 +1,7 @@
-"""The units of a run: which ones it works in, outer ranges before common ones are bought, and what was released at the end."""
+"""The units of a run: which ones it works in, outer ranges before common ones are bought, and what was released at the end.
+
+`settle` goes from the models of a run to those tasks keep: in their units, and of each task the better one, by its own rows.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
+from taskveil.estimators import certify
+from taskveil.estimators.gain import keep_the_better
 from taskveil.methods.base import Method
 from taskveil.methods.common_scale import CommonScale, in_best_units, units_for
 from taskveil.methods.common_units import in_common_units
-from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import RunRecord
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
 from taskveil.tasks.task import TaskSet
@@ -101,3 +106,17 @@ def _in_best_units(estimator: Any, method: Method, given: Scaling, tasks: TaskSe
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     best = in_best_units(method, public, budget)
     return best, outer if isinstance(best, CommonScale) else given, []
+
+
+def settle(method: Method, scaling: Scaling, block: TaskBlock, record: RunRecord) -> tuple[Scaling, TaskBlock]:
+    """The units the record's models are in, and the rows in them; `record.models` becomes what the tasks keep."""
+    if isinstance(method, CommonScale):
+        scaling, block = settle_units(block, scaling, record)
+    budget = record.plan.budget
+    private = budget.epsilon is not None and budget.variant == "sound"
+    # for the public nothing but releases may enter a model
+    public = "public" in certify.observers(method, record, scaling.data_dependent)
+    settled = method.chooses(budget) or method.shares_nothing or public or record.rounds == 0
+    if private and method.linear and not settled:
+        record.models = keep_the_better(method, block, record)
+    return scaling, block

@@ -19,9 +19,9 @@ from taskveil.estimators.metrics import concordance
 from taskveil.losses import LOSSES
 from taskveil.methods.base import USUAL_LOSS, Method, Models
 from taskveil.runtime.in_process import replay
-from taskveil.runtime.record import RunRecord
-from taskveil.structures.blas import small_matrix_threads
+from taskveil.runtime.run import RunRecord
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import small_matrix_threads
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from typing import Any
 from taskveil.methods.base import Method
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.units import Unit
-from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import RunRecord
 
 VERSION, FORMAT = "0.1.0", 1
 LOOKED = ("the median of the task's own rows", "were left out", "were dropped", "were taken from the data")

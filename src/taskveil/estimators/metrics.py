@@ -1,4 +1,4 @@
-"""Test metrics over many tasks.
+"""Test metrics over many tasks, and the scores of rows under the model of each row's own task.
 
 nMSE is the mean squared error over all test rows divided by the variance of the test targets, RMSE its root in the target's own
 units. Log loss is the mean over all test rows: unlike accuracy it tells a model of a rare class from "never". AUC, accuracy,
@@ -9,10 +9,13 @@ So is concordance, the share of comparable pairs of rows of a task in which the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from taskveil.errors import OptionError
+from taskveil.methods.base import Method, Models
+from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.task import TaskSet
 
 PAIRED = 1000  # rows compared with all others at a time
@@ -136,3 +139,21 @@ def concordance(risk: np.ndarray, y: np.ndarray) -> float:
         agree += float((later & (risk[None] < risk[i])).sum()) + 0.5 * float((later & (risk[None] == risk[i])).sum())
         pairs += float(later.sum())
     return agree / pairs if pairs else float("nan")
+
+
+def gathered_scores(X: np.ndarray, coef: np.ndarray, intercept: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """x'w + b with each row's own model, a chunk of rows at a time to bound memory."""
+    scores = np.empty((X.shape[0], coef.shape[1]))
+    for start in range(0, X.shape[0], 65536):
+        part = slice(start, start + 65536)
+        of = position[part]
+        scores[part] = np.einsum("nd,nrd->nr", X[part], coef[of]) + intercept[of]
+    return scores
+
+
+def scores_by_method(
+    method: Method, run: Any, models: Models, scaling: Scaling, X: np.ndarray, position: np.ndarray
+) -> np.ndarray:
+    """The same for models that are not linear; `run` has the public sizes."""
+    scores = method.predict_scores(run, models, scaling._rows(X, position), position)
+    return np.asarray(scores * scaling.y_scale[position, None] + scaling.y_shift[position, None])

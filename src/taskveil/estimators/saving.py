@@ -19,7 +19,7 @@ from taskveil.methods.base import Billboard, Models
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.seal import SALT, SEAL, seal_of
-from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import RunRecord
 
 
 def save(estimator: Any, directory: str | Path) -> Any:

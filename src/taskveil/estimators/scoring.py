@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
-from taskveil.estimators.scores import gathered_scores, scores_by_method
-from taskveil.runtime.record import RunRecord
+from taskveil.estimators.metrics import gathered_scores, scores_by_method
+from taskveil.runtime.run import RunRecord
 from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import missing_targets

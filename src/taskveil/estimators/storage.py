@@ -28,11 +28,10 @@ from taskveil.methods.options import check_options
 from taskveil.names import canary_names
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
-from taskveil.runtime.record import RunRecord, executed_releases
+from taskveil.runtime.run import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
-from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
-from taskveil.tasks.prepare.targets import link_of
+from taskveil.tasks.prepare.scaling import ARRAYS, Scaling, link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
 CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold

@@ -6,7 +6,7 @@ row is what was expected of it less what happened, E_i - d_i with E_i = H(t_i) e
 expected number as its mean, H recomputed as scores change (Whitehead 1980). It depends on the order of times alone.
 
 `value` and its derivatives are those of a row by itself, under a constant hazard: t exp(s) - d s. They judge held-out rows and
-place intercepts; a partial likelihood is no sum over rows (which is why unit = record uses methods/hazard_records.py).
+place intercepts; a partial likelihood is no sum over rows (which is why unit = record uses methods/mean_records.py).
 """
 
 from __future__ import annotations

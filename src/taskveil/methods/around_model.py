@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models, tells_little
 from taskveil.methods.base import Models, PublicInfo, State, View
+from taskveil.methods.local import alone_models, tells_little
 from taskveil.methods.shared_prior import CHANCE, log_doubt
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_but_first
 from taskveil.solvers.posterior import Prior

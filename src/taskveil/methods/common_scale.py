@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.alone import alone_models
 from taskveil.methods.base import (
     Billboard,
     Disclosure,
@@ -37,6 +36,7 @@ from taskveil.methods.base import (
     merge_states,
 )
 from taskveil.methods.common_units import PUBLISHED, CommonUnits, Units, in_common_units
+from taskveil.methods.local import alone_models
 from taskveil.methods.units_of_records import RecordUnits
 from taskveil.methods.units_of_tasks import TaskUnits
 from taskveil.privacy.plan import Budget, Plan, Request, charged, make_plan

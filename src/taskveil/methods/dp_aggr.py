@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import minimise_local

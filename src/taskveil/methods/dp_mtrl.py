@@ -18,8 +18,8 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import Penalty, minimise_local

@@ -30,7 +30,7 @@ from taskveil.methods.mean_rounds import RELEASE, FixedServer, rounds
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.newton import Penalty, minimise_local
-from taskveil.solvers.per_task import per_task
+from taskveil.solvers.padding import per_task
 from taskveil.tasks.block import TaskBlock
 
 NEGLIGIBLE = 1e-9  # eigenvalues of A, of at most one, below which a direction is left out

@@ -27,14 +27,14 @@ import numpy as np
 
 from taskveil.checks import Rule
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import best_intercepts
 from taskveil.methods.local_gradients import local_curvature
 from taskveil.methods.options import POSITIVE
 from taskveil.privacy.contributions import Contribution, OuterSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.block_gradient import mean_gradients
-from taskveil.solvers.per_task import per_task
+from taskveil.solvers.padding import per_task
 from taskveil.tasks.block import TaskBlock
 
 RELEASE = "gradient-moment"

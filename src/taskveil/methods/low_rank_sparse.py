@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.group_sparse import GroupSparseServer
+from taskveil.methods.local import best_intercepts
 from taskveil.methods.proximal import ProximalMethod
 from taskveil.methods.proximal_sides import SETUP, ProximalServer, ProximalTasks
 from taskveil.privacy.plan import Plan

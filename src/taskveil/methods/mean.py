@@ -37,7 +37,6 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods import direction_mean, mean_records, mean_rounds
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import (
     ANY_KIND,
     ANY_LOSS,
@@ -51,6 +50,7 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
+from taskveil.methods.local import best_intercepts
 from taskveil.methods.shared_prior import RANGES, noise_deviation, priors, weighed_models
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan

@@ -5,14 +5,24 @@
     server    adds them up, divides by the expected number of rows q N, and takes a step of Nesterov's
               method (momentum (t-1)/(t+2)) with step 1/L, L a public bound
 
-Survival: a row's gradient in coefficients and a baseline hazard (methods/hazard_records.py).
-
 **Privacy.** Unit: one row of one task, one person being one row. A row's clipped gradient has norm at most
 `clip`, so replacing a row by a null one moves the sum by `clip`, another row by 2 `clip`. Nothing private
 enters a message but the current rows: (wbar, b) is public, there are no own intercepts, own scales or own
 states, and N is public (sizes are fixed under this unit). Poisson coins are drawn row by row by the
 runtime. Observer: everybody who sees the releases. Personal models are fitted afterwards, by their owners,
 for themselves.
+
+**Survival.** Hazards are constant on the parts of a public time grid:
+
+    hazard of a row in part k of [0, horizon]      exp(x'w + a_k)
+
+A partial likelihood compares rows with one another; this one is a sum over rows, so that a row's gradient in (w, a) is its own
+and can be clipped. With o_k the time a row spent in part k (the horizon is 1) and d whether its event was seen, in part k(t):
+
+    g_k = o_k exp(x'w + a_k) - d [k = k(t)],     gradient (sum_k g_k x, g_1, ..., g_PARTS)
+
+Only the row, the public model and the declared horizon enter. The baseline a is common to all tasks until they personalise.
+Why this and not Cox's: docs/theory/preparation.md#rates-and-times.
 """
 
 from __future__ import annotations
@@ -24,12 +34,31 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
+from taskveil.losses.poisson import CEILING
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.hazard_records import PARTS, hazard_gradients
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
+
+PARTS = 4
+
+
+def hazard_gradients(block: TaskBlock, point: np.ndarray) -> RowGradients:
+    """The gradient of every row's loss at a public model (1, features + PARTS), before clipping."""
+    X, d = np.asarray(block.X, dtype=float), block.n_features
+    time = np.minimum(np.abs(block.y[:, 0]), 1.0)
+    starts = np.arange(PARTS) / PARTS
+    spent = np.clip(time[:, None] - starts, 0.0, 1.0 / PARTS)
+    scores = (X @ point[0, :d])[:, None] + point[0, d:]
+    last = np.minimum((time * PARTS).astype(np.int64), PARTS - 1)
+    slopes = spent * np.exp(np.minimum(scores, CEILING))
+    slopes[np.arange(len(time)), last] -= block.y[:, 0] > 0.0
+    if block.weights is not None:
+        slopes = slopes * block.weights[:, None]
+    rows = np.concatenate([slopes.sum(axis=1, keepdims=True) * X, slopes], axis=1)
+    return RowGradients(rows, np.ones((len(rows), 1)), block.offsets)
+
 
 RELEASE = "mean"
 ROUNDS = 50

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.solvers.newton import Penalty, minimise_local

@@ -17,9 +17,9 @@ import numpy as np
 from scipy.special import softmax
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts, tells_little
 from taskveil.methods.around_model import mixed_models
 from taskveil.methods.base import Models, PublicInfo, View
+from taskveil.methods.local import best_intercepts, tells_little
 from taskveil.methods.shared_prior import FEW_ROWS
 from taskveil.solvers.evidence import LOG_PRIOR, averaged_models
 from taskveil.solvers.posterior import Prior

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
 from taskveil.privacy.plan import Plan
 from taskveil.solvers.centred import SmoothPart

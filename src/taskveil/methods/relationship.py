@@ -23,8 +23,8 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import alone_models, best_intercepts
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
 from taskveil.methods.proximal_sides import SETUP
 from taskveil.methods.shared_prior import weighed_models

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts, tells_little
 from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.common_units import CommonUnits
+from taskveil.methods.local import best_intercepts, tells_little
 from taskveil.privacy.mechanisms.base import gaussian_tail
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.solvers.evidence import averaged_models

@@ -40,7 +40,6 @@ import numpy as np
 from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
 from taskveil.methods import together_records
-from taskveil.methods.alone import alone_models
 from taskveil.methods.around_model import KNOWN, SENT, WAYS, chosen_models, models_around, nothing_known, ways, without_noise
 from taskveil.methods.base import (
     ANY_KIND,
@@ -56,6 +55,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.common_units import CommonUnits
+from taskveil.methods.local import alone_models
 from taskveil.methods.own_intercepts import STATISTICS
 from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
 from taskveil.methods.shared_prior import FEW_ROWS, RANGES, common_directions, noise_deviation, unit_messages

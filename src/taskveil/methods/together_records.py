@@ -36,9 +36,9 @@ from scipy.special import log_ndtr
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.methods.alone import tells_little
 from taskveil.methods.around_model import KNOWN, chosen_models, nothing_known, without_noise
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.local import tells_little
 from taskveil.methods.mean_records import longest_row
 from taskveil.methods.own_units import models_in_either_units, models_near
 from taskveil.methods.row_gradients import RowGradients

@@ -28,8 +28,8 @@ from taskveil.faults import point
 from taskveil.methods.base import Billboard, PublicInfo
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account
-from taskveil.runtime.record import executed_releases
 from taskveil.runtime.round import Position
+from taskveil.runtime.run import executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.block import TaskBlock
 

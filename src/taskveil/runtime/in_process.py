@@ -11,13 +11,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from taskveil.errors import BudgetExceeded
-from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.methods.local import alone_models
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.alongside import released_alongside
-from taskveil.runtime.record import RunRecord
 from taskveil.runtime.round import ClippedShare, Position, Round, released, task_step
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.block import TaskBlock
 
 Schedule = list[np.ndarray | None]

@@ -37,14 +37,10 @@ from scipy.special import log_softmax
 
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.solvers.padding import Stack, stacks
-from taskveil.solvers.per_task import per_task
-from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean
-from taskveil.solvers.ridge import LIMIT, CentredRows, centred_rows
-from taskveil.solvers.tridiagonal import reduced
-from taskveil.structures.blas import small_matrix_threads
+from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, per_task, stacks
+from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean, reduced
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each
+from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -208,14 +204,14 @@ def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
     BLAS has one thread: how it splits a product must not depend on how many rows other tasks have.
     """
     with small_matrix_threads(0):
-        each(fit, stacks(block, LIMIT))
+        each(fit, stacks(block, CACHED))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:
     """(m,) the s_i of the priors: standard deviation of a task's target where it is a number, else 1."""
     out = np.ones(block.n_tasks)
     if LOSSES.get(loss).targets == "numbers":
-        for stack in stacks(block, LIMIT):
+        for stack in stacks(block, CACHED):
             out[stack.tasks] = _target_scale(stack, 0, loss, fit_intercept)
     return out
 

@@ -1,4 +1,4 @@
-"""Compiled loops over small symmetric matrices, one task after the other (solvers/tridiagonal.py says what for). Needs Numba.
+"""Compiled loops over small symmetric matrices, one task after the other (solvers/posterior.py says what for). Needs Numba.
 
 Reflectors are scaled to squared length two, so that each is I - v v'; the s-th stands where the s-th row right of the diagonal
 was. Strengths are the innermost index: they are independent, so that a processor takes several at a time.

@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
 from taskveil.solvers.padding import Stack, stacks
-from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each
+from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 MOST_SQUARINGS = 12

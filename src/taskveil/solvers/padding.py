@@ -4,12 +4,20 @@ Sizes are ragged; stacking (tasks, rows, features) needs equal ones. Every task 
 width of a fixed ladder (under a quarter more), and tasks of one width are stacked, as many as fit into memory. The width
 depends on the task's own size alone, so that its numbers are the same, to the last bit, alone and among any others: how many
 rows somebody else has is private.
+
+`per_task` makes sums of products the same to the last bit however many tasks stand in a stack. Which tasks share a stack depends
+on the numbers of rows of all of them, which are private. NumPy's einsum adds up 8192 products at a time where a stack holds one
+task, and all at once where it holds several; so a task that is alone stands there twice.
+
+`centred_rows` is what every ridge problem starts from: rows of a stack, centred and weighed. There is no loop over tasks, and
+only one stack is in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,3 +81,55 @@ def normalised(weights: Array) -> Array:
     """Each row of (k, n) divided by its sum; zeros where the sum is zero."""
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
+
+
+def per_task(pattern: str, *operands: np.ndarray) -> Any:
+    """np.einsum of arrays whose first axis runs over the tasks of a stack."""
+    if len(operands[0]) != 1:
+        return np.einsum(pattern, *operands)
+    return np.einsum(pattern, *(np.broadcast_to(a, (2, *a.shape[1:])) for a in operands))[:1]
+
+
+CACHED = 100_000  # numbers of X in one stack; a dozen arrays of this size live at a time, and should in the cache
+ROUNDING = 1e-12  # what is left of equal targets after centring, relative to them, is not a signal
+
+
+@dataclass(frozen=True)
+class CentredRows:
+    """Rows of a stack, centred (where there is an intercept) and multiplied by the root of their weight."""
+
+    X: Array  # (k, n, d)
+    y: Array  # (k, n)
+    free: Array  # (k,) degrees of freedom: weights of the rows that count, less one for the intercept, at least 0
+
+    @property
+    def scale(self) -> Array:
+        """(k,) standard deviation of the task's own target; 1 where there is none."""
+        spread = np.sqrt(per_task("kn,kn->k", self.y, self.y) / np.maximum(self.free, 1.0))
+        return np.where(spread > 0.0, spread, 1.0)
+
+
+def centred_rows(stack: Stack, y: Array, weights: Array, fit_intercept: bool = True) -> CentredRows:
+    """`y` (k, n) and row weights (k, n); rows of weight 0 vanish, and so does a task with a value that is
+    not finite.
+    """
+    counted = weights > 0.0
+    finite = np.isfinite(stack.X)
+    row = np.isfinite(y) if finite.all() else finite.all(axis=2) & np.isfinite(y)  # along short rows a reduction is slow
+    usable = np.asarray((row | ~counted).all(axis=1))
+    w = np.where(usable[:, None], weights, 0.0)
+    X, t = stack.X, y
+    if not usable.all():
+        X = np.where((usable[:, None] & counted)[:, :, None], X, 0.0)
+        t = np.where(usable[:, None] & counted, t, 0.0)
+    root = np.sqrt(w)
+    if fit_intercept:
+        total = w.sum(axis=1)
+        share = np.divide(w, total[:, None], out=np.zeros_like(w), where=total[:, None] > 0.0)
+        X = X - per_task("kn,knd->kd", share, X)[:, None, :]
+        size = np.abs(np.where(counted, t, 0.0)).max(axis=1, initial=0.0)[:, None]
+        t = np.where(counted, t - per_task("kn,kn->k", share, t)[:, None], 0.0)
+        t = np.where(np.abs(t).max(axis=1, initial=0.0, keepdims=True) <= ROUNDING * size, 0.0, t)
+    free = np.maximum(np.where(counted & usable[:, None], stack.weights, 0.0).sum(axis=1) - float(fit_intercept), 0.0)
+    weighted = X if (root == 1.0).all() else X * root[:, :, None]
+    return CentredRows(weighted, np.where(counted, t, 0.0) * root, free)

@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from taskveil.structures.base import Array, Structure
-from taskveil.structures.blas import small_matrix_threads
 from taskveil.structures.trace_norm import shrink_singular_values, singular_values
+from taskveil.threads import small_matrix_threads
 
 
 class Relationship(Structure):

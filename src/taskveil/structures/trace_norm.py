@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from taskveil.structures.base import Array, NormStructure, shrinkage
-from taskveil.structures.blas import small_matrix_threads
-from taskveil.threads import gram, times
+from taskveil.threads import gram, small_matrix_threads, times
 
 NOISE = 1e-6  # singular values below this part of the largest are not read from a Gram matrix
 FEW = 10  # one direction in so many is few

@@ -11,8 +11,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from taskveil.cli import stopping
-from taskveil.cli.stopping import interruptible
+from taskveil.cli import progress
+from taskveil.cli.progress import interruptible
 from taskveil.privacy.ledger import Book, Key
 
 
@@ -45,7 +45,7 @@ def works_on(seconds: float, guard) -> bool:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_that_python_swallows_is_raised_again(monkeypatch):
-    monkeypatch.setattr(stopping, "AGAIN", 0.05)
+    monkeypatch.setattr(progress, "AGAIN", 0.05)
     assert not works_on(5.0, interruptible())
     assert works_on(0.3, nullcontext())  # twin: without the guard it is lost
 
@@ -58,7 +58,7 @@ def patiently(seconds: float) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_cleaning_up_is_not_interrupted_again(monkeypatch):
-    monkeypatch.setattr(stopping, "AGAIN", 0.02)
+    monkeypatch.setattr(progress, "AGAIN", 0.02)
     finished = []
     with pytest.raises(KeyboardInterrupt), interruptible():
         try:

@@ -12,7 +12,7 @@ from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.estimators.base import TaskEstimator
-from taskveil.runtime.record import RunRecord
+from taskveil.runtime.run import RunRecord
 
 TASKS = related_tasks(n_tasks=6, rows=(7, 9), n_features=3)
 METHODS = ["subspace", "low-rank-sparse", "mean", "async", "svm", "dp-mtrl", "local"]

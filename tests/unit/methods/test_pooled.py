@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
 import taskveil as tv
-from taskveil.methods import alone, units_of_tasks
+from taskveil.methods import local, units_of_tasks
 
 WEIGHTS = np.array([1.0, -0.5, 0.2])
 
@@ -51,7 +51,7 @@ def test_alone_is_not_worse_than_a_constant(rows, rare):
 @pytest.mark.parametrize("rare", [False, True])
 def test_slopes_from_two_or_three_rows_would_be(rare, monkeypatch):
     """The twin: every task gets a slope, however little its rows tell."""
-    monkeypatch.setattr(alone, "FEW_ROWS", {"squared": 0.0, "logistic": 0.0})
+    monkeypatch.setattr(local, "FEW_ROWS", {"squared": 0.0, "logistic": 0.0})
     found, constant = errors_alone(3, rare)
     assert found > 1.02 * constant
 

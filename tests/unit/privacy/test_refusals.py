@@ -37,8 +37,7 @@ from taskveil.privacy.contributions import (
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent, PureEvent, SampledGaussianEvent, SelectEvent
 from taskveil.privacy.ledger.book import Book, Key
-from taskveil.privacy.ledger.database import check_there
-from taskveil.privacy.ledger.migrations import refuse_newer
+from taskveil.privacy.ledger.database import check_there, refuse_newer
 from taskveil.privacy.mechanisms.model_laplace import ModelLaplace
 from taskveil.privacy.mechanisms.paper_l2_laplace import PaperL2Laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart

@@ -210,7 +210,7 @@ def test_finish_is_answered_once_and_other_content_changes_nothing():
 
 
 def test_a_failure_at_the_end_keeps_what_the_task_learns_alone_and_says_done(monkeypatch, caplog):
-    from taskveil.methods.alone import alone_models
+    from taskveil.methods.local import alone_models
 
     good, bad = (make_site(run_of()) for _ in range(2))
     failing(monkeypatch, bad)

@@ -7,13 +7,13 @@ import pytest
 from tests.support.blocks import make_block
 
 from taskveil.losses import LOSSES
-from taskveil.methods.alone import best_intercepts
+from taskveil.methods.local import best_intercepts
 from taskveil.solvers import padding, posterior
 from taskveil.solvers.evidence import Prior, averaged_models, residual_models
 from taskveil.solvers.lasso import minimise_l1
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.solvers.newton import Penalty, minimise_local
-from taskveil.structures.blas import small_matrix_threads
+from taskveil.threads import small_matrix_threads
 
 LOSS = {"regression": "squared", "classification": "logistic"}
 

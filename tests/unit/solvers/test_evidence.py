@@ -167,7 +167,7 @@ def test_threads_change_nothing(loss, monkeypatch):
     y = X[:, :2] + rng.standard_normal((len(X), 2))
     y = np.sign(y) if loss == "logistic" else y
     block = TaskBlock(X, y, np.concatenate([[0], np.cumsum(sizes)]))
-    monkeypatch.setattr(evidence, "LIMIT", 600)  # many stacks
+    monkeypatch.setattr(evidence, "CACHED", 600)  # many stacks
     centre = rng.standard_normal((2, 6))
     found = []
     for threads in ("1", "3"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from taskveil.solvers import tridiagonal
-from taskveil.solvers.posterior import Prior, posterior, posterior_mean
-from taskveil.solvers.ridge import CentredRows
-from taskveil.solvers.tridiagonal import reduced
+from taskveil.solvers.padding import CentredRows
+from taskveil.solvers.posterior import Prior, Reduced, posterior, posterior_mean, reduced
 
 SHAPES = [(1, 1), (3, 5), (7, 3), (20, 30), (30, 20)]
 STRENGTHS = np.geomspace(1e-4, 1e6, 11)
@@ -62,13 +60,13 @@ def worst(n: int, d: int) -> float:
 @pytest.mark.parametrize(("n", "d"), SHAPES)
 @pytest.mark.parametrize("large", [150, 0], ids=["tridiagonal", "eigenvalues"])
 def test_posteriors_are_those_of_dense_algebra(n, d, large, monkeypatch):
-    monkeypatch.setattr(tridiagonal, "LARGE", large)
+    monkeypatch.setattr("taskveil.solvers.posterior.LARGE", large)
     assert worst(n, d) < 1e-7  # conditions go up to 1e8
 
 
 def test_a_forgotten_turn_would_be_noticed(monkeypatch):
     """The twin: the basis left out on the way back."""
-    monkeypatch.setattr(tridiagonal.Reduced, "turned", lambda self, columns: columns)
+    monkeypatch.setattr(Reduced, "turned", lambda self, columns: columns)
     assert worst(7, 3) > 1e-2
 
 

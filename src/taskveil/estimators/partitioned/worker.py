@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.estimators import common_units, final
+from taskveil.estimators import common_units
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
-from taskveil.estimators.scores import gathered_scores, scores_by_method
+from taskveil.estimators.metrics import gathered_scores, scores_by_method
 from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Method, Models
 from taskveil.runtime.dask.worker import Common, Held, Own, assemble, own_part
-from taskveil.runtime.record import RunRecord
-from taskveil.structures.blas import small_matrix_threads
+from taskveil.runtime.run import RunRecord
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
+from taskveil.threads import small_matrix_threads
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ def settle(own: Own, models: Models, common: Common, boards: list[Billboard], fi
     """What the tasks of a partition keep."""
     record = _record(common, boards, models, first)
     with small_matrix_threads(own.block.n_features):
-        scaling, _ = final.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
+        scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
     return Part(record.models, scaling)
 
 

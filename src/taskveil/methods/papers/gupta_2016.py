@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from taskveil.methods import dp_mtrl
-from taskveil.methods.alone import best_intercepts
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.dp_mtrl import MODELS
+from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock

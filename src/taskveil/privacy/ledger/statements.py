@@ -1,7 +1,7 @@
 """The ledger's tables, and what it says to its database: built and compiled once, which costs many times as much as running it.
 
 A statement is written in SQLAlchemy, compiled for the database's dialect at its first use, and run on the driver's own cursor.
-migrations.py has the steps that brought the tables where they are.
+database.py has the steps that brought the tables where they are.
 """
 
 from __future__ import annotations

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.local import alone_models
 from taskveil.privacy.partial_sums import Partial, joined
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.runtime.checkpoint import fingerprint
 from taskveil.runtime.round import bounded, task_step
-from taskveil.structures.blas import small_matrix_threads
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.task import TaskSet
+from taskveil.threads import small_matrix_threads
 
 Wanted = list[tuple[PlannedRelease, NoiseSource]]  # the releases of a round, and who draws rows' coins and noise for each
 

@@ -19,8 +19,7 @@ from taskveil.errors import OptionError
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.facts import Fact, check_facts
 from taskveil.tasks.prepare.parts import OwnPart, Prepared, PublicPart
-from taskveil.tasks.prepare.scaling import Scaling, fit_scaling
-from taskveil.tasks.prepare.targets import check_declared, link_of, undeclared_target
+from taskveil.tasks.prepare.scaling import Scaling, check_declared, fit_scaling, link_of, undeclared_target
 from taskveil.tasks.prepare.unusable import NO_TARGET, SET_ASIDE
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet

@@ -45,9 +45,8 @@ from taskveil.runtime.federation.server.run_folder import keep_refusal, read_nod
 from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier
 from taskveil.runtime.federation.site.answer_clock import COVERED, NOT_COVERED
 from taskveil.runtime.federation.site.owner import plan_digest
-from taskveil.runtime.record import executed_releases
 from taskveil.runtime.round import Position
-from taskveil.runtime.run import Run
+from taskveil.runtime.run import Run, executed_releases
 from taskveil.saved import read_arrays, total
 
 log = logging.getLogger("taskveil.federation")

@@ -1,22 +1,28 @@
-"""A site's decisions: does it agree to the plan, and what does it answer. Called once per message, in a fresh process."""
+"""A site's decisions: does it agree to the plan, and what does it answer. Called once per message, in a fresh process.
+
+Its limits: one for whole tasks and one for single records, over all runs, aggregations and observers. The site's own book has two
+accounts, both against the other tasks. Every run makes a statement against those, whatever its aggregation, so whatever a site
+spends is in them; a run that protects whole tasks is charged to both, a run that protects records to the second
+(privacy/ledger/reach.py). What site.toml says counts from the next message on.
+"""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.ledger import Book, LedgerAccount, open_account
+from taskveil.privacy.ledger import Book, Key, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
 from taskveil.runtime.federation.site.answer_clock import on_the_clock
-from taskveil.runtime.federation.site.limits import lower_limits, set_limits, wanted
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import note_answer
@@ -29,6 +35,46 @@ from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.labels import label_set
 from taskveil.tasks.prepare.step import prepare_tasks
 from taskveil.tasks.task import TaskSet
+
+
+def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> Key:
+    """Bring the accounts of the site's own book in line with site.toml; returns the one this run is named by.
+
+    The neighbours are those of the site's first run: other runs are priced under them.
+    """
+    rows = [row for row in book.accounts() if row.name == name]
+    neighbours = next((row.neighbours for row in rows), plan.budget.neighbours.value)
+    for unit in Unit:
+        key, before = Key(name, unit.value, neighbours), [row for row in rows if row.unit == unit]
+        now = [(row.epsilon, row.delta) for row in before if Key.of(row) == key]
+        own, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
+        chosen = own[0] or other[0], other[1] if own[1] is None else own[1]  # a delta of 0 is a limit too
+        if now != [chosen]:
+            book.set_limit(key, *chosen)
+    return Key(name, plan.budget.unit.value, neighbours)
+
+
+def _of(plan: Plan) -> tuple[float, float]:
+    """A site that names no limit allows what its first run plans."""
+    return plan.budget.epsilon or 1.0, plan.budget.delta
+
+
+def lower_limits(book: Book, name: str, limit: Mapping[str, Any]) -> None:
+    """In a ledger that somebody else keeps too, site.toml may lower a limit, never raise it."""
+    for row in book.accounts():
+        epsilon, delta = wanted(limit, Unit(row.unit))
+        lower = min(epsilon or row.epsilon, row.epsilon), row.delta if delta is None else min(delta, row.delta)
+        if row.name == name and lower != (row.epsilon, row.delta):
+            book.set_limit(Key.of(row), *lower)
+
+
+def wanted(limit: Mapping[str, Any], unit: Unit) -> tuple[float | None, float | None]:
+    """(epsilon, delta) of site.toml for a unit; what is said for records only comes before what is said for both."""
+    prefix = "record_" if unit is Unit.RECORD else ""
+    values = (limit.get(f"{prefix}{part}", limit.get(part)) for part in ("epsilon", "delta"))
+    epsilon, delta = (None if value is None else float(value) for value in values)
+    return epsilon, delta
+
 
 CHANGED = "federation.toml changed after this site agreed to it; run `taskveil join` with a new state folder"
 

@@ -30,8 +30,8 @@ import numpy as np
 
 from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
 from taskveil.faults import point
-from taskveil.methods.alone import alone_models
 from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.local import alone_models
 from taskveil.methods.published import Published, published
 from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
@@ -40,11 +40,10 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account, release
 from taskveil.runtime import wire
 from taskveil.runtime.federation.site.memory import Last, Memory, Volatile
-from taskveil.runtime.federation.site.views import checked_view
 from taskveil.runtime.round import bounded, task_step
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.parties import Membership, SecureParty
-from taskveil.runtime.wire import Packet
+from taskveil.runtime.wire import Packet, checked_view
 from taskveil.tasks.block import TaskBlock
 
 NOISE_AT_SITE = ("local", "local-model", "secure")
