@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,7 +78,7 @@ def as_array(values: Any, what: str) -> np.ndarray:
         raise DataError(f"Sparse data was passed, but a dense array is required; use {what}.toarray()")
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         plain = values.dtype.kind in "biuf"
-        values = values.astype(np.float64 if plain else object).filled(np.nan if plain else None)
+        values = np.ma.filled(values.astype(np.float64 if plain else object), np.nan if plain else None)
     try:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError):
@@ -101,7 +101,7 @@ def as_column(values: Any, what: str) -> np.ndarray:
     return column
 
 
-def as_names(values: Iterable[Any] | None, what: str) -> tuple[Any, ...]:
+def as_names(values: Any, what: str) -> tuple[Any, ...]:
     """Names of columns in a list, an index or an array."""
     if isinstance(values, str):
         raise OptionError(f"{what} must be a list of column names, got one text; write [{shown(values)}].")
