@@ -6,6 +6,7 @@ JSON document on stdout; words and progress go to stderr. Errors never show a tr
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import warnings
@@ -110,7 +111,8 @@ def run(arguments: list[str] | None = None) -> None:
     except MemoryError:
         _fail("not enough memory on this machine for this table or method", 4)
     except OSError as error:
-        _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 4)
+        named = error.errno in (errno.ENAMETOOLONG, errno.ELOOP)  # a name that cannot be one, not a fault of this machine
+        _fail(f"{error.strerror or type(error).__name__}: {error.filename or 'input or output'}", 2 if named else 4)
     except Exception as error:
         if os.environ.get("TASKVEIL_DEBUG"):
             raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -101,7 +101,7 @@ def as_column(values: Any, what: str) -> np.ndarray:
     return column
 
 
-def as_names(values: Iterable[Any] | None, what: str) -> tuple[Any, ...]:
+def as_names(values: Any, what: str) -> tuple[Any, ...]:
     """Names of columns in a list, an index or an array."""
     if isinstance(values, str):
         raise OptionError(f"{what} must be a list of column names, got one text; write [{shown(values)}].")

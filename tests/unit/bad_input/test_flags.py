@@ -106,6 +106,18 @@ LINES = {
     "a ledger that is not there": ["ledger", "verify", "--ledger", "sqlite:///nothing.db"],
     "an empty list of methods": ["compare", "synthetic:tiny", "--methods", ""],
     "an empty list of commas": ["compare", "synthetic:tiny", "--methods", ",,"],
+    "digits of another script": ["plan", *REST["plan"], "--rounds", "\uff11\uff12"],
+    "an underscore in a number": ["plan", *REST["plan"], "--rounds", "1_0"],
+    "an epsilon in digits of another script": ["plan", "--tasks", "9", "--features", "3", "--epsilon", "\u0663"],
+    "a page for a kind": ["plan", *REST["plan"], "--kind", "x" * 9000],
+    "a page for a file": ["fit", "synthetic:tiny", "--bounds", "x" * 9000],
+    "a page for a table": ["fit", "x" * 9000],
+    "a page for a method": ["fit", "synthetic:tiny", "--method", "x" * 9000],
+    "a method on two lines": ["fit", "synthetic:tiny", "--method", "a\nb\x1b[31m"],
+    "made-up data of fewer tasks than none": ["fit", "synthetic:tiny?n_tasks=-1"],
+    "made-up data of words": ["fit", "synthetic:tiny?n_tasks=many"],
+    "made-up data of terabytes": ["fit", "synthetic:tiny?n_tasks=1000000,n_train=1000000"],
+    "made-up data of no relation": ["fit", "synthetic:tiny?relation=magic"],
 }
 
 

@@ -4,6 +4,7 @@ wrong shape, type or content; files cut, flipped, emptied. DataError in one line
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -212,6 +213,17 @@ def test_a_file_that_is_missing_or_a_folder_is_refused(file, folder):
     refused(folder)
     (folder / file).mkdir()
     refused(folder)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_pipe_is_refused_and_never_waited_for(file, folder, capsys):
+    (folder / file).unlink()
+    os.mkfifo(folder / file)
+    refused(folder)
+    with pytest.raises(SystemExit) as ended:
+        run(["certify", str(folder / file)])
+    assert ended.value.code == 2
+    one_line(capsys.readouterr().err)
 
 
 def test_a_flipped_byte_is_refused_or_changes_no_model(folder):
