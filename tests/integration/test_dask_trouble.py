@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_at_the_end_loses_no_models_and_charges_nothing_twic
     url, out = f"sqlite:///{tmp_path / 'budget.db'}", tmp_path / "model"
     book = Book(url)
     book.set_limit(Key("wards"), 1.0, 1e-5)
-    full = out / "parts" / "part-00001.parquet"
+    full = out / "parts" / f".part-00001.parquet.{os.getpid()}"  # where it is written before it gets its name
 
     def fill(*_):
         full.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_at_the_end_loses_no_models_and_charges_nothing_twic
     assert code == 4
     refused(code, "No space left", words)
     spent = book.spent(Key("wards"))
-    full.unlink()
+    assert not full.exists()
     code, words = command(capfd, "fit", "--resume", out)
     assert code == 0, words
     assert book.spent(Key("wards")) == spent and spent[0] > 0
@@ -167,22 +167,44 @@ def test_a_run_is_resumed_with_its_own_rows_and_options_only(client, folder, tmp
 @pytest.mark.engine
 @pytest.mark.faults
 @pytest.mark.timeout(900)
-def test_a_worker_killed_while_it_writes_models_leaves_whole_ones(folder, tmp_path):
-    """The writer hangs on a pipe that stands where its file should be, and is killed there."""
+def test_a_worker_killed_while_it_writes_models_leaves_no_half_file(folder, tmp_path):
+    """The first writer hangs when its bytes are on disk but not yet in place, and is killed there."""
     require("dask")
+    import pyarrow.parquet as pq
+
     here = tv.TaskRegressor(methods.get("mean"), **OPTIONS).fit(tv.load_tasks(table(), **COLUMNS))
+    hangs, parts = tmp_path / "hangs", tmp_path / "model" / "parts"
+    seen: list[str] = []
     with cluster(n_workers=2) as client:
-        there, pipe = fitted(client, folder, methods.get("mean")), tmp_path / "model" / "parts" / "part-00001.parquet"
-        pipe.parent.mkdir(parents=True)
-        os.mkfifo(pipe)
+        there = fitted(client, folder, methods.get("mean"))
+        client.run(_hang_once, str(hangs))
 
         def kill() -> None:
-            pids, busy = client.run(os.getpid), [address for address, keys in client.processing().items() if keys]
-            pipe.unlink()
-            os.kill(pids[busy[0]], signal.SIGKILL)
+            for path in parts.glob("*.parquet"):
+                pq.ParquetFile(path).read()
+            seen.extend(path.name for path in parts.iterdir() if path.name.startswith("."))
+            os.kill(int(hangs.read_text()), signal.SIGKILL)
 
-        killer = threading.Thread(target=_once, args=(lambda: len(list(pipe.parent.iterdir())) == 3, kill))
+        killer = threading.Thread(target=_once, args=(lambda: hangs.exists() and hangs.read_text(), kill))
         killer.start()
         there.save(tmp_path / "model")
         killer.join()
+    assert seen, "nobody was killed while writing"
+    assert sorted(path.name for path in parts.iterdir()) == [f"part-{k:05d}.parquet" for k in range(3)]
     np.testing.assert_array_equal(tv.load(tmp_path / "model").coef_.compute(), here.coef_)
+
+
+def _hang_once(marker: str) -> None:
+    """On a worker: whoever is the first to bring a file to disk waits there, and says who it is."""
+    sync = os.fsync
+
+    def hang(descriptor: int) -> None:
+        sync(descriptor)
+        try:
+            with open(marker, "x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return
+        time.sleep(600)
+
+    os.fsync = hang

@@ -31,7 +31,7 @@ def save(estimator: Any, directory: str | Path) -> Any:
 
     Place().check("the folder of a model", directory)
     if hasattr(estimator.models_, "parts") or partitioned.is_remote(directory):
-        return partitioned.save(estimator, str(directory), files, write_file)
+        return partitioned.save(estimator, str(directory), files)
     folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,8 +146,11 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
 def write_file(path: Path, content: bytes) -> None:
     """Write beside, then rename: a reader or a crash never sees half a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

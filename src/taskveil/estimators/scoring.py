@@ -29,6 +29,8 @@ class Scoring:
     method_: Any
     scaling_: Scaling
     record_: RunRecord
+    classes_: np.ndarray  # of classifiers
+    _kind: str
     models_: Any  # Models, or models in partitions
     coef_: np.ndarray
     intercept_: np.ndarray

@@ -17,6 +17,7 @@ from taskveil.estimators.gain import MEASURES
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, lazy_frame
 from taskveil.runtime.dask.cluster import gathered
+from taskveil.runtime.dask.partitions import names_array
 
 BELOW_ZERO = math.nextafter(0.0, -1.0)
 STEPS = (  # above the first, up to the second: change of a task's error by sharing
@@ -31,7 +32,16 @@ def measured(estimator: Any) -> list[Any]:
     client, owns, common, boards, firsts, tasks, frames = estimator._lazy
     each = enumerate(zip(owns, estimator.models_.parts, firsts, strict=True))
     frames[:] = frames or [
-        client.submit(worker.gain, own, part, common, boards, first, tasks.names_of(k), pure=False)
+        client.submit(
+            worker.gain,
+            own,
+            part,
+            common,
+            boards,
+            first,
+            names_array(tasks.task_names, range(first, tasks.cuts[k + 1])),
+            pure=False,
+        )
         for k, (own, part, first) in each
     ]
     return list(frames)
@@ -90,12 +100,9 @@ def gain_url(place: str, k: int) -> str:
 
 def _written(frame: Any, url: str) -> tuple[np.ndarray, int]:
     """Write a partition's figures; returns the change of every task's error (0 where it learns alone), and how many share."""
-    import fsspec
-
     buffer = io.BytesIO()
     frame.reset_index().to_parquet(buffer, index=False)
-    with fsspec.open(url, "wb") as file:
-        file.write(buffer.getvalue())
+    worker.put(url, buffer.getvalue())
     alone, shared, kept = frame.error_alone.to_numpy(), frame.error_shared.to_numpy(), (frame.kept == "shared").to_numpy()
     counted = kept & (alone > 0.0) & np.isfinite(shared)
     return np.where(counted, shared / np.where(counted, alone, 1.0) - 1.0, 0.0), int(kept.sum())

@@ -21,10 +21,11 @@ import numpy as np
 from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
+from taskveil.faults import point
 from taskveil.runtime.dask.cluster import gathered
+from taskveil.runtime.dask.partitions import names_array
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
-Write = Callable[[Path, bytes], None]
 
 
 def is_remote(place: str | Path) -> bool:
@@ -37,38 +38,37 @@ def part_url(place: str, k: int) -> str:
     return f"{place.rstrip('/')}/parts/part-{k:05d}.parquet"
 
 
-def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | None], dict[str, bytes]], write: Write) -> str:
+def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | None], dict[str, bytes]]) -> str:
     """Write a fitted estimator to a folder or an address; parts first, and model.json, which names them, last.
 
-    `files`: the contents of the three files, given the parts; `write` puts one into a folder, whole or not at all.
+    `files`: the contents of the three files, given the parts.
     """
     fs, root = _file_system(place)
     models, parts = estimator.models_, None
     if isinstance(models, PartitionedModels):
         fs.makedirs(f"{root}/parts", exist_ok=True)
-        _forget_gain(fs, root)
+        _forget(fs, root, "gain-")  # figures of what was saved here before are not those of what will be
         parts = _write_parts(models, estimator.task_names_, place)
+        _forget(fs, root, ".")  # what a writer that was killed left beside
+        point("parts.written")
     else:
         fs.makedirs(root, exist_ok=True)
     for name, content in files(parts).items():
-        if is_remote(place):
-            fs.pipe_file(f"{root}/{name}", content)
-        else:
-            write(Path(place) / name, content)
+        worker.put(f"{place.rstrip('/')}/{name}", content)
     return place
 
 
-def _forget_gain(fs: Any, root: str) -> None:
-    """Figures of what was saved here before are not those of what will be."""
+def _forget(fs: Any, root: str, start: str) -> None:
+    """Take away the files among the parts whose names start so."""
     for path in fs.find(f"{root}/parts"):
-        if path.rsplit("/", 1)[-1].startswith("gain-"):
+        if path.rsplit("/", 1)[-1].startswith(start):
             fs.rm_file(path)
 
 
 def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) -> list[dict[str, Any]]:
     written = []
     for k, part in enumerate(models.parts):
-        own, url = names[models.cuts[k] : models.cuts[k + 1]], part_url(place, k)
+        own, url = names_array(names, range(models.cuts[k], models.cuts[k + 1])), part_url(place, k)
         if isinstance(part, PartFile):
             written.append(worker.write_part(part.read(), own, url))
         else:

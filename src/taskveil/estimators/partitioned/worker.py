@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,10 @@ import numpy as np
 from taskveil.estimators import common_units
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
+from taskveil.estimators.saving import write_file
 from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Method, Models
-from taskveil.runtime.dask.worker import Common, Held, Own, assemble, own_part
+from taskveil.runtime.dask.worker import Common, Held, Own, assemble, at_work, own_part
 from taskveil.runtime.run import RunRecord
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
@@ -81,18 +83,18 @@ def _record(common: Common, boards: list[Billboard], models: Models, first: int)
 def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Part:
     """What the tasks of a partition keep."""
     record = _record(common, boards, models, first)
-    with small_matrix_threads(own.block.n_features):
+    with at_work(own.block):
         scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
     return Part(record.models, scaling)
 
 
-def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: int, names: tuple[str, ...]) -> Any:
+def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: int, names: np.ndarray) -> Any:
     """The gain of a partition's tasks, as a frame."""
     record = _record(common, boards, part.models, first)
     block = own.block
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
-    found: Gain = replace(measure_gain(common.method, block, record, part.models, names), rows=block.sizes)
+    found: Gain = replace(measure_gain(common.method, block, record, part.models, tuple(names)), rows=block.sizes)
     return in_target_units(found, part.scaling, record.public.loss).to_frame()
 
 
@@ -132,17 +134,25 @@ def predicted(
 # ------------------------------------------------------------------ files
 
 
-def write_part(part: Part, names: tuple[str, ...], url: str) -> str:
+def write_part(part: Part, names: np.ndarray, url: str) -> str:
     """One Parquet file with a row for each task; returns its SHA-256."""
-    import fsspec
-
     content = part_bytes(part, names)
-    with fsspec.open(url, "wb") as file:
-        file.write(content)
+    put(url, content)
     return hashlib.sha256(content).hexdigest()
 
 
-def part_bytes(part: Part, names: tuple[str, ...]) -> bytes:
+def put(url: str, content: bytes) -> None:
+    """One file, whole or not at all, whoever is killed meanwhile or writes it twice; object stores do that by themselves."""
+    import fsspec
+
+    fs, path = fsspec.core.url_to_fs(url)
+    if "file" in fs.protocol:
+        write_file(Path(path), content)
+    else:
+        fs.pipe_file(path, content)
+
+
+def part_bytes(part: Part, names: np.ndarray) -> bytes:
     """The models of a partition as a Parquet file, one row for each task."""
     import pyarrow as pa
     import pyarrow.parquet as pq

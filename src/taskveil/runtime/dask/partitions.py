@@ -7,7 +7,7 @@ round's sums reach the driver once, are charged and noised there, and are forgot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,16 @@ def read_partitions(client: Any, tasks: LazyTasks) -> list[tuple[Reader, list[An
         if len(readers) == 1:
             tables[readers[0]].append(rows)
             continue
-        owners = {tasks.task_names[t]: int(np.searchsorted(tasks.cuts, t, side="right") - 1) for t in piece.tasks}
-        parts = submit(worker.split, rows, tasks.layout.task, owners, pure=False)
+        names, owners = names_array(tasks.task_names, piece.tasks), np.searchsorted(tasks.cuts, piece.tasks, side="right") - 1
+        parts = submit(worker.split, rows, layout.task, names, owners, pure=False)
         for k in readers:
             tables[k].append(submit(worker.pick, parts, k, pure=False))
     return [(tasks.reader(k), tables[k]) for k in range(tasks.n_partitions)]
+
+
+def names_array(names: Sequence[str], at: Iterable[int]) -> np.ndarray:
+    """Some names, to be sent to a worker: in tuples and lists a client looks at every entry for futures, not in arrays."""
+    return np.asarray([names[t] for t in at], dtype=object)
 
 
 class Partitions:

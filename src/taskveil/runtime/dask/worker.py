@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from taskveil.privacy.partial_sums import Partial, joined
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 from taskveil.runtime.checkpoint import fingerprint
+from taskveil.runtime.dask.memory import keep_freed_memory
 from taskveil.runtime.round import bounded, task_step
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.lazy.tasks import Reader
@@ -57,17 +59,26 @@ class Own(Held):
     aside: tuple[str, ...] = ()
 
 
+@contextmanager
+def at_work(block: TaskBlock) -> Iterator[None]:
+    """Around what is computed of a block: many small problems, one after the other."""
+    keep_freed_memory()
+    with small_matrix_threads(block.n_features):
+        yield
+
+
 def read_piece(piece: Any, layout: Any) -> Any:
     """Rows of a piece."""
     return piece.read(layout)
 
 
-def split(table: Any, column: str, owners: dict[str, int]) -> dict[int, Any]:
-    """The rows of a piece by partition, in their order; `owners`: partition of every task in it."""
+def split(table: Any, column: str, names: np.ndarray, owners: np.ndarray) -> dict[int, Any]:
+    """The rows of a piece by partition, in their order; `owners`: partition of every task in it, of these `names`."""
     from taskveil.tasks.grouping import factorize
 
-    codes, names = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
-    owner = np.asarray([owners[name] for name in names])[codes]
+    codes, found = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
+    of_name = dict(zip(names, owners.tolist(), strict=True))
+    owner = np.asarray([of_name[name] for name in found])[codes]
     return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}
 
 
@@ -86,7 +97,7 @@ def step(
 ) -> tuple[State, list[Partial]]:
     """One round of a partition whose first task has the place `first`: the next state, and clipped sums on the integer grid."""
     block = own.block
-    with small_matrix_threads(block.n_features):
+    with at_work(block):
         side = common.method.task_side(block, common.public, common.plan)
         view = board.view(np.arange(first, first + block.n_tasks)).asking(active)
         new, message = _stepped(side, side.start() if state is None else state, view)
@@ -120,7 +131,7 @@ def add(*answers: list[Partial]) -> list[Partial]:
 def finish(own: Own, state: State | None, common: Common, board: Billboard, first: int) -> Models:
     """The personal models of a partition."""
     block = own.block
-    with small_matrix_threads(block.n_features):
+    with at_work(block):
         side = common.method.task_side(block, common.public, common.plan)
         view = board.view(np.arange(first, first + block.n_tasks))
         return side.finish(side.start() if state is None else state, view)
