@@ -1,107 +1,37 @@
 """Folders of a run that somebody touched up: `taskveil certify` finds every one, with exit code 1 and a reason.
 
-One run is fitted, charged and signed; every case edits a copy. Unsigned: an edit is found as long as one of the files is left as
-it was. Signed: any changed byte. Most cases are tried twice, the second time sealed again as a careful forger would.
+One run is fitted and charged; every case edits a copy. An edit is found as long as one of the files is left as it was; most cases
+are tried twice, the second time sealed again as a careful forger would.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
-from pathlib import Path
 
-import numpy as np
 import pytest
+from tests.support import forged_folders
+from tests.support.forged_folders import (
+    Folder,
+    check,
+    epsilon_a_tenth,
+    noisier_plan,
+    release_dropped_everywhere,
+    ten_times_the_noise,
+)
 
-import taskveil as tv
-from taskveil.cli.main import run as command
-from taskveil.estimators import certify
-from taskveil.estimators.storage import saved_run
-from taskveil.privacy import signing
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.certificate import Certificate
-from taskveil.privacy.contributions import contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import Charge
-from taskveil.privacy.ledger import Book, Key
-from taskveil.privacy.mechanisms import mechanism_from_dict
-from taskveil.privacy.plan import event_of
-from taskveil.privacy.seal import SEAL, seal_of
-from taskveil.privacy.units import Neighbours
+from taskveil.privacy.seal import SEAL
 
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """model (charged to budget.db), seeded (another run, with seeded noise), and a key pair."""
-    place = tmp_path_factory.mktemp("runs")
-    url, data = f"sqlite:///{place / 'budget.db'}", tv.get_synthetic("tiny").train
-    for observer in ("other-tasks", "server"):
-        Book(url).set_limit(Key("h", observer=observer), 5.0, 1e-5)
-    run = tv.TaskRegressor("low-rank", epsilon=1.0, aggregation="local", observer="server", ledger=url, account="h")
-    run.set_params(method__rounds=3).fit(data).save(place / "model")
-    tv.TaskRegressor("low-rank", epsilon=1.0, insecure_noise_seed=1).fit(data).save(place / "seeded")
-    tv.TaskRegressor("subspace", epsilon=2.0).fit(data).save(place / "other")
-    signing.make_key(place / "officer")
-    signing.make_key(place / "forger")
-    return place
-
-
-class Folder:
-    """A copy of a saved run, as plain data that can be edited."""
-
-    def __init__(self, place: Path, path: Path, run: str = "model"):
-        shutil.copytree(place / run, path)
-        self.place, self.path = place, path
-        self.certificate = json.loads((path / "certificate.json").read_text())
-        self.model = json.loads((path / "model.json").read_text())
-        with np.load(path / "arrays.npz") as stored:
-            self.arrays = {name: stored[name] for name in stored.files}
-
-    def write(self, *files: str) -> None:
-        for file in files or ("certificate", "model", "arrays"):
-            if file == "arrays":
-                np.savez(self.path / "arrays.npz", **self.arrays)
-            else:
-                (self.path / f"{file}.json").write_text(json.dumps(getattr(self, file)))
-
-    def seal(self, *files: str) -> None:
-        """Carry the seal of the edited contents in these files."""
-        seal = seal_of(self.certificate, self.model, self.arrays)
-        self.certificate[SEAL] = seal if "certificate" in files else self.certificate[SEAL]
-        self.model[SEAL] = seal if "model" in files else self.model[SEAL]
-        self.arrays[SEAL] = np.asarray(seal) if "arrays" in files else self.arrays[SEAL]
-        self.write(*files)
-
-    def made_again(self) -> None:
-        """The certificate that follows from the edited record, by our own function: what a forger who knows it would write."""
-        method, record, preparation = saved_run(self.model, self.arrays)
-        self.certificate = json.loads(certify.certificate(method, record, preparation).to_json()) | {SEAL: ""}
-
-
-def call(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        command([str(a) for a in arguments])
-    return int(ended.value.code or 0)
-
-
-def check(path: Path, *options: object) -> int:
-    return call("certify", path, *options)
-
+place = forged_folders.place
 
 # ---------------------------------------------------- certificate.json alone, or with model.json: no seal is made again
 
 
 def statement(**changed):
     return lambda f: f.certificate["statements"][0].update(changed)
-
-
-def ten_times_the_noise(releases) -> None:
-    """Each with the event that its mechanism then gives."""
-    for release in releases:
-        release["mechanism"]["scale"] *= 10
-        mechanism, contribution = mechanism_from_dict(release["mechanism"]), contribution_from_dict(release["contribution"])
-        event = event_of(mechanism, contribution, Neighbours.REPLACE_ONE, release["rate"], "local")
-        release["event"] = json.loads(json.dumps(event.to_dict()))
 
 
 def matching_epsilon(f: Folder) -> None:
@@ -133,10 +63,6 @@ def public_too(f: Folder) -> None:
 
 def fewer_statements(f: Folder) -> None:
     del f.certificate["statements"][0]
-
-
-def noisier_plan(f: Folder) -> None:
-    ten_times_the_noise(f.model["plan"]["releases"])
 
 
 CERTIFICATE = {
@@ -205,16 +131,6 @@ def test_an_edited_record_is_found(place, tmp_path, case):
         MODEL[case](folder)
         folder.seal("model") if sealed and case != "no seal" else folder.write("model")
         assert check(folder.path) == 1
-
-
-def epsilon_a_tenth(f: Folder) -> None:
-    noisier_plan(f)
-    f.made_again()
-
-
-def release_dropped_everywhere(f: Folder) -> None:
-    f.model["executed"].pop()
-    f.made_again()
 
 
 def seed_relabelled(f: Folder) -> None:
@@ -335,78 +251,3 @@ def test_the_old_check_of_a_certificate_against_itself_would_have_passed_these(p
         folder = Folder(place, tmp_path / case)
         CERTIFICATE[case](folder)
         assert Certificate.from_dict(folder.certificate).verify().ok
-
-
-# -------------------------------------------------------------------------------------------------------------------- signatures
-
-
-@pytest.fixture
-def signed(place, tmp_path):
-    shutil.copytree(place / "model", tmp_path / "signed")
-    (tmp_path / "signed" / "report.html").write_text("a page")
-    signing.sign_folder(tmp_path / "signed", signing.private_key(place / "officer.key"))
-    return tmp_path / "signed"
-
-
-def test_a_signed_folder_holds_under_its_key_and_no_other(place, signed, capsys):
-    assert check(signed, "--key", place / "officer.pub") == 0
-    assert "as its holder left it" in capsys.readouterr().out
-    assert check(signed) == 0 and "anybody may have made" in capsys.readouterr().out
-    assert check(signed, "--key", place / "forger.pub") == 1
-
-
-@pytest.mark.parametrize("name", ["certificate.json", "model.json", "arrays.npz", "report.html", "signature.json"])
-def test_one_changed_byte_in_any_signed_file_is_found(place, signed, name):
-    """A blank at the end of a JSON file changes nothing it says, and is found all the same."""
-    path = signed / name
-    content = path.read_bytes()
-    middle = len(content) // 2
-    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-    assert check(signed, "--key", place / "officer.pub") == 1
-    path.write_bytes(content + b" ")
-    assert check(signed, "--key", place / "officer.pub") == (0 if name == "signature.json" else 1)
-
-
-def test_a_folder_edited_sealed_and_signed_again_by_somebody_else_is_found(place, signed):
-    folder = Folder(place, signed.parent / "x")
-    epsilon_a_tenth(folder)
-    folder.seal("certificate", "model", "arrays")
-    signing.sign_folder(folder.path, signing.private_key(place / "forger.key"))
-    assert check(folder.path) == 0, "without a key anybody may have signed it"
-    assert check(folder.path, "--key", place / "officer.pub") == 1
-
-
-def test_a_signed_file_that_can_no_longer_be_read_is_an_edit_and_no_slip_of_the_reader(place, signed, capsys):
-    for name in ("model.json", "certificate.json"):
-        (signed / name).write_bytes((signed / name).read_bytes()[:-1] + b"|")
-        assert check(signed, "--key", place / "officer.pub") == 1
-        assert "changed" in capsys.readouterr().err
-    (signed / "certificate.json").unlink()
-    assert check(signed, "--key", place / "officer.pub") == 1
-
-
-def test_a_removed_signature_or_file_is_found(place, signed):
-    (signed / "report.html").unlink()
-    assert check(signed, "--key", place / "officer.pub") == 1
-    (signed / "signature.json").unlink()
-    assert check(signed, "--key", place / "officer.pub") == 1
-
-
-def test_a_folder_sealed_again_in_all_three_files_does_not_fit_the_journal_of_fit(place, tmp_path):
-    assert call("fit", "synthetic:tiny", "--epsilon", 1, "--aggregation", "local", "-o", tmp_path / "m") == 0
-    for edit in (epsilon_a_tenth, release_dropped_everywhere):
-        shutil.copytree(tmp_path / "m", tmp_path / "again")
-        folder = Folder(tmp_path, tmp_path / edit.__name__, "again")
-        edit(folder)
-        folder.seal("certificate", "model", "arrays")
-        assert check(folder.path) == 1
-        shutil.rmtree(folder.path / "run")
-        assert check(folder.path) == 0, "the twin: nothing else can show it"
-        shutil.rmtree(tmp_path / "again")
-    assert check(tmp_path / "m") == 0
-
-
-def test_fit_signs_what_it_wrote(place, tmp_path):
-    assert call("fit", "synthetic:tiny", "--epsilon", 1, "-o", tmp_path / "m", "--sign", place / "officer.key") == 0
-    assert check(tmp_path / "m", "--key", place / "officer.pub") == 0
-    assert "run/plan.json" in json.loads((tmp_path / "m" / "signature.json").read_text())["files"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -36,7 +36,7 @@ class AuditCommand(click.RichCommand):
 @click.option("--delta", type=flag("--delta"), default=None, help="Default: 1e-5.")
 @click.option("--trials", type=flag("--trials"), default=None, help="Runs of each of the two neighbours; default: by target.")
 @click.option("--seed", type=flag("--seed"), default=None, help="Seeds the whole simulation, noise included.")
-@click.option("--variant", type=click.Choice(["sound", "paper", "preprint"]), default="sound", show_default=True)
+@choice("--variant", ["sound", "paper", "preprint"])
 @click.option(
     "--neighbours",
     type=click.Choice(["replace-one", "add-remove"]),
@@ -44,11 +44,9 @@ class AuditCommand(click.RichCommand):
     help="Default: add-remove for mechanisms, replace-one for methods.",
 )
 @click.option("--mechanism", default=None, help="Noise of a method; default: its own.")
-@click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True)
-@click.option("--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True)
-@click.option(
-    "--aggregation", type=click.Choice(["curator", "local", "secure", "local-model"]), default="curator", show_default=True
-)
+@choice("--unit", ["task", "record"])
+@choice("--observer", ["other-tasks", "server", "public"])
+@choice("--aggregation", ["curator", "local", "secure", "local-model"])
 @click.option(
     "--set",
     "settings",
@@ -56,20 +54,8 @@ class AuditCommand(click.RichCommand):
     metavar="NAME=VALUE",
     help="A method's own option; for mechanisms: dimension, low_bits. Repeatable.",
 )
-@click.option(
-    "--canary",
-    type=click.Choice(["largest", "changing", "one-run"]),
-    default="largest",
-    show_default=True,
-    help="What is planted; one-run: many canaries in a single run.",
-)
-@click.option(
-    "--view",
-    type=click.Choice(["billboard", "releases"]),
-    default="billboard",
-    show_default=True,
-    help="What the attacker reads: the billboard, or the noisy sums behind it.",
-)
+@choice("--canary", ["largest", "changing", "one-run"], help="What is planted; one-run: many canaries in a single run.")
+@choice("--view", ["billboard", "releases"], help="What the attacker reads: the billboard, or the noisy sums behind it.")
 @click.option("--jobs", type=flag("--jobs"), default=None, help="Processes; default: one per core.")
 @click.option("--gallery", type=click.Path(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
 @json_option

@@ -1,11 +1,12 @@
 """What the values of command-line flags may be: one table, read by the commands and by the tests.
 
 A flag that means different things in different commands is listed with its command. Words with fixed choices are
-`click.Choice` where they stand; every number is here.
+given where they stand (`choice`); every number is here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -68,3 +69,8 @@ class Flag(click.ParamType):
 def flag(key: str) -> Flag:
     """The type of a flag."""
     return Flag(key)
+
+
+def choice(name: str, words: list[str], help: str | None = None) -> Callable:
+    """An option that takes one of these words; the first is its default."""
+    return click.option(name, type=click.Choice(words), default=words[0], show_default=True, help=help)

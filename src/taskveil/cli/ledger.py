@@ -10,7 +10,7 @@ from typing import Any
 import click
 import rich_click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import json_option, print_json
 
 ledger_url = click.option(
@@ -18,9 +18,9 @@ ledger_url = click.option(
     help="sqlite:///file or postgresql://host/name.",
 )  # fmt: skip
 sentence = (
-    click.option("--unit", type=click.Choice(["task", "record"]), default="task", show_default=True),
-    click.option("--neighbours", type=click.Choice(["replace-one", "add-remove"]), default="replace-one", show_default=True),
-    click.option("--observer", type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks", show_default=True),
+    choice("--unit", ["task", "record"]),
+    choice("--neighbours", ["replace-one", "add-remove"]),
+    choice("--observer", ["other-tasks", "server", "public"]),
 )
 
 EXPLAIN_PARALLEL = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from taskveil.cli.flags import FLAGS, flag
+from taskveil.cli.flags import FLAGS, choice, flag
 from taskveil.errors import OptionError
 
 # A list of texts and numbers, with no list or object in it.
@@ -35,19 +35,13 @@ READING = (
     "bad_rows",
 )  # fmt: skip
 LISTS = ("targets", "features", "leave_out")
-missing_option = click.option(
+missing_option = choice(
     "--missing",
-    type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
-    default="error",
-    show_default=True,
+    ["error", "impute-bounds", "impute-own", "drop"],
     help="Empty cells: refuse; the middle of the declared range; the median of the task's own rows; leave the row out.",
 )
-bad_rows_option = click.option(
-    "--bad-rows",
-    type=click.Choice(["error", "skip"]),
-    default="error",
-    show_default=True,
-    help="Rows without task or target, with text in a number column, or too short or long.",
+bad_rows_option = choice(
+    "--bad-rows", ["error", "skip"], help="Rows without task or target, with text in a number column, or too short or long."
 )
 reading_options = stack(
     click.option("--task", help="Column that says which task a row belongs to."),
@@ -73,33 +67,17 @@ data_options = stack(click.argument("data", shell_complete=lambda *asked: comple
 
 privacy_options = stack(
     click.option("--delta", type=flag("--delta"), help="Default: min(1e-5, 1/(10 tasks))."),
-    click.option(
-        "--unit",
-        type=click.Choice(["task", "record"]),
-        default="task",
-        show_default=True,
-        help="What epsilon protects: all data of a task, or one row.",
-    ),
-    click.option(
-        "--neighbours",
-        type=click.Choice(["replace-one", "add-remove"]),
-        default="replace-one",
-        show_default=True,
-        help="What may change: the unit becomes any other, or an empty one.",
-    ),
-    click.option(
+    choice("--unit", ["task", "record"], help="What epsilon protects: all data of a task, or one row."),
+    choice("--neighbours", ["replace-one", "add-remove"], help="What may change: the unit becomes any other, or an empty one."),
+    choice(
         "--variant",
-        type=click.Choice(["sound", "paper", "preprint"]),
-        default="sound",
-        show_default=True,
+        ["sound", "paper", "preprint"],
         help="The corrected method, or a paper's as printed (its certificate says what fails).",
     ),
     click.option("--mechanism", help="Noise; default: the best valid one for what is released."),
-    click.option(
+    choice(
         "--aggregation",
-        type=click.Choice(["curator", "local", "secure", "local-model"]),
-        default="curator",
-        show_default=True,
+        ["curator", "local", "secure", "local-model"],
         help="Where the noise is added: by a trusted server, at each task, or inside a secure sum.",
     ),
     click.option(
@@ -136,11 +114,9 @@ def asked_method(name: str, unit: str) -> str:
 
 
 scaling_options = stack(
-    click.option(
+    choice(
         "--scaling",
-        type=click.Choice(["auto", "own", "declared", "private", "none", "pooled-standard"]),
-        default="auto",
-        show_default=True,
+        ["auto", "own", "declared", "private", "none", "pooled-standard"],
         help="How columns are scaled; auto: by declared ranges, else by each task's own statistics; private: by a common "
         "centre and scale, paid for.",
     ),

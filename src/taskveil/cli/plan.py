@@ -7,7 +7,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.fit import read_epsilon
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import (
     asked_method,
     json_option,
@@ -31,7 +31,7 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @method_option
 @click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
 @click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
-@click.option("--kind", type=click.Choice(["regression", "classification", "survival"]), default="regression", show_default=True)
+@choice("--kind", ["regression", "classification", "survival"])
 @loss_option
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
 @privacy_options

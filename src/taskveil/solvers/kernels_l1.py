@@ -1,6 +1,6 @@
 """Compiled part of solvers/lasso.py. Imported only when first used."""
 
-# ruff: noqa: PLR0912, PLR0915  (compiled loops: one function call per task would cost a copy)
+# ruff: noqa: PLR0912  (compiled loops: one function call per task would cost a copy)
 
 from __future__ import annotations
 
@@ -72,12 +72,7 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
     scores, values, slopes, bends, t = np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     G, H, move = np.empty(d), np.empty(d), np.empty(d)
     for _ in range(MOST_MODELS):
-        for k in range(n):
-            scores[k] = c
-        for j in range(d):
-            if w[j] != 0.0:
-                for k in range(n):
-                    scores[k] += w[j] * Z[j, k]
+        _score(Z, w, c, scores)
         fit, gc, hc = 0.0, 0.0, 0.0
         for k in range(n):
             value, factor, slopes[k] = value_and_slope(code, scores[k], y[k])
@@ -111,18 +106,7 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
             promised += G[j] * move[j] + strength * (abs(w[j] + move[j]) - abs(w[j]))
         if promised >= 0.0:
             break
-        length = 1.0
-        if code != SQUARED:
-            for _halving in range(30):
-                new_fit, new_size = 0.0, 0.0
-                for k in range(n):
-                    value, factor, _slope = value_and_slope(code, scores[k] + length * t[k], y[k])
-                    new_fit += (value + math.log(factor)) / n
-                for j in range(d):
-                    new_size += abs(w[j] + length * move[j])
-                if new_fit + strength * new_size <= objective + 1e-3 * length * promised:
-                    break
-                length *= 0.5
+        length = 1.0 if code == SQUARED else _length(scores, t, y, w, move, code, strength, objective, promised)
         for j in range(d):
             w[j] += length * move[j]
         c += length * move_c
@@ -130,6 +114,35 @@ def _one(Z, y, strength, code, intercept, tol, mean, w, b):  # pragma: no cover
     if intercept:
         for j in range(d):
             b[0] -= mean[j] * w[j]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
+def _score(Z, w, c, scores):  # pragma: no cover
+    """scores = Z'w + c."""
+    d, n = Z.shape
+    for k in range(n):
+        scores[k] = c
+    for j in range(d):
+        if w[j] != 0.0:
+            for k in range(n):
+                scores[k] += w[j] * Z[j, k]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
+def _length(scores, t, y, w, move, code, strength, objective, promised):  # pragma: no cover
+    """The first of 1, 1/2, 1/4, ... with which the step keeps a thousandth of what it promised."""
+    length = 1.0
+    for _halving in range(30):
+        new_fit, new_size = 0.0, 0.0
+        for k in range(y.size):
+            value, factor, _slope = value_and_slope(code, scores[k] + length * t[k], y[k])
+            new_fit += (value + math.log(factor)) / y.size
+        for j in range(w.size):
+            new_size += abs(w[j] + length * move[j])
+        if new_fit + strength * new_size <= objective + 1e-3 * length * promised:
+            break
+        length *= 0.5
+    return length
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, forceinline=True)
