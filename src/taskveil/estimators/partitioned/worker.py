@@ -22,7 +22,6 @@ from taskveil.runtime.run import RunRecord
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
-from taskveil.threads import small_matrix_threads
 
 
 @dataclass(frozen=True, eq=False)
