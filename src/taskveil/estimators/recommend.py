@@ -7,21 +7,32 @@ from typing import Any
 
 from taskveil.estimators.metrics import LOWER_IS_BETTER
 
-__all__ = ["cost", "recommendation"]
+__all__ = ["cost", "recommendation", "recommended"]
 
 FREE = ("constant", "local")  # nothing leaves a task
 
 
-def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
-    """The smallest epsilon whose true guarantee comes with a gain beyond the spread; else what shares nothing."""
+def recommended(rows: list[dict[str, Any]], metric: str) -> dict[str, Any] | None:
+    """The smallest epsilon whose true guarantee comes with a gain beyond the spread; None where nothing private gains."""
     sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
-    alone = min((r for r in rows if r["method"] in FREE), key=lambda r: sign * r["mean"])
+    alone = _alone(rows, sign)
+    better = [r for r in _sound(rows) if sign * (r["mean"] - alone["mean"]) + _doubt(r, alone) < 0]
+    return min(better, key=lambda r: (r["epsilon"], sign * r["mean"]), default=None)
+
+
+def _alone(rows: list[dict[str, Any]], sign: float) -> dict[str, Any]:
+    return min((r for r in rows if r["method"] in FREE), key=lambda r: sign * r["mean"])
+
+
+def _sound(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [r for r in rows if r["epsilon"] is not None and r["statements"] and all(s["holds"] for s in r["statements"])]
+
+
+def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
+    """What to take, in one sentence: a private setting that gains, else what shares nothing."""
+    alone, best, sound = _alone(rows, 1.0 if metric in LOWER_IS_BETTER else -1.0), recommended(rows, metric), _sound(rows)
     against = f"{alone['mean']:.4g} by {'the constant' if alone['method'] == 'constant' else 'learning alone'}"
-    sound = [r for r in rows if r["epsilon"] is not None and r["statements"] and all(s["holds"] for s in r["statements"])]
-    better = [r for r in sound if sign * (r["mean"] - alone["mean"]) + _doubt(r, alone) < 0]
-    if better:
-        low = min(r["epsilon"] for r in better)
-        best = min((r for r in better if r["epsilon"] == low), key=lambda r: sign * r["mean"])
+    if best is not None:
         found = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
         return f"Recommendation: {found}."
     if alone["method"] == "constant":
@@ -32,7 +43,7 @@ def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
 
 def _doubt(one: dict[str, Any], other: dict[str, Any]) -> float:
     """Standard error of the mean difference over the same splits."""
-    differences = [a - b for a, b in zip(one["scores"], other["scores"])]
+    differences = [a - b for a, b in zip(one.get("scores", ()), other.get("scores", ()))]
     n = len(differences)
     if n < 2:
         return 0.0
