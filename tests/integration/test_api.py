@@ -65,6 +65,13 @@ def test_the_page_shows_every_public_name_and_nothing_that_is_gone():
     assert not missing and "taskveil.methods" in SHOWN
 
 
+def test_what_is_shown_as_importable_is_in_the_package():
+    """Two names stood among them that `taskveil` does not have."""
+    page = (ROOT / "docs" / "api.md").read_text().split("## Returned, not imported")[0]
+    for path in re.findall(r"^::: (taskveil[\w.]*)", page, re.M):
+        assert path.rpartition(".")[2] in taskveil.__all__, path
+
+
 @pytest.mark.parametrize("kind", TOUCHED, ids=lambda k: k.__name__)
 def test_classes_users_touch_are_on_the_page_with_every_method_documented(kind):
     assert any(named(path) is kind for path in SHOWN), f"docs/api.md does not show {kind.__name__}"

@@ -160,7 +160,9 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
         estimator.set_params(progress=progress).fit(tasks)
     estimator.progress = None
     if given.get("no_gain"):
-        estimator._lazy = None
+        from taskveil.estimators.partitioned.gain import leave_rows
+
+        leave_rows(estimator)
     return estimator
 
 

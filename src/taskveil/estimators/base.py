@@ -321,7 +321,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         check_is_fitted(self, "task_names_")
         return summary(self)
 
-    def adapt(self, X: Any, y: Any, name: str = "new task") -> TaskEstimator:
+    def adapt(self, X: Any, y: Any, name: str | None = None) -> TaskEstimator:
         """A model for a task that was not there at training: from the public billboards and its own rows.
 
         Nothing is sent, so it costs no privacy. Linear methods only.
@@ -330,7 +330,8 @@ class TaskEstimator(Scoring, BaseEstimator):
         ----------
         X : array of shape (n_rows, n_features) or DataFrame
         y : array of shape (n_rows,)
-        name : str, default="new task"
+        name : str or None, default=None
+            None: what the task column says where X has one, else "new task".
 
         Returns
         -------

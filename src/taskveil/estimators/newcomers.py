@@ -20,6 +20,7 @@ from taskveil.estimators.gain import in_target_units, measure_gain
 from taskveil.estimators.weights import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.arguments import row_count
+from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.scaling import fit_scaling
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
@@ -78,10 +79,21 @@ def named(column: Any) -> str | None:
     return column if isinstance(column, str) else None
 
 
-def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str) -> TaskEstimator:
+def _called(X: Any, task_column: Any) -> str:
+    """The name of a new task whose rows may carry it."""
+    if not (inputs.is_table(X) and task_column in X.columns):
+        return "new task"
+    names = dict.fromkeys(map(task_label, X[task_column]))
+    if len(names) != 1:
+        raise DataError(f"the column {task_column!r} names several tasks; adapt one at a time")
+    return next(iter(names))
+
+
+def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str | None) -> TaskEstimator:
     """See `TaskEstimator.adapt`."""
     if not estimator.method_.linear:
         raise OptionError(f"adapt is for linear methods; {estimator.method_.name!r} has other models")
+    name = _called(X, estimator.task_column) if name is None else name
     Line(1000).check("name", name)
     X, exposure = inputs.split_carried(X, named(estimator.exposure), "exposure")
     rows = inputs.rows_of(X, np.full(row_count(X), name), estimator.task_column, estimator.feature_names_)

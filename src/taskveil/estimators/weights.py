@@ -7,6 +7,7 @@ many, which no bound covers, so private runs refuse them there.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,12 @@ def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:
     if weights.shape != (n,) or weights.dtype.kind not in "biuf":
         raise DataError(f"sample_weight must be one number per row: expected shape ({n},), got {weights.shape}")
     weights = weights.astype(np.float64)
+    good = bool((np.isfinite(weights) & (weights >= 0)).all())
     if private:  # a refusal would tell others about one task's weights
+        if not good:
+            warnings.warn("sample_weight: what is negative or no number counts as zero", UserWarning, stacklevel=5)
         return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST)
-    if not (np.isfinite(weights) & (weights >= 0)).all():
+    if not good:
         raise DataError("sample_weight must hold finite numbers that are not negative")
     return weights
 
@@ -87,10 +91,9 @@ def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
     named = isinstance(classes, dict) and all(map(Number(at_least=0, at_most=LARGEST).accepts, classes.values()))
     if not (named or (isinstance(classes, str) and classes == "balanced")):
         raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
-    strangers = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]
-    if strangers:
-        known = ", ".join(map(str, tasks.classes[:10].tolist()))
-        raise OptionError(f"class_weight names {shown(strangers[0])}, which is no label here; labels: {known}")
+    strange = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]
+    if strange:
+        raise OptionError(f"class_weight names {shown(strange[0])}, no label of the target; write labels as the target has them")
     weights = np.ones(tasks.n_rows)
     for i in range(tasks.n_tasks):
         rows = tasks.rows(i)

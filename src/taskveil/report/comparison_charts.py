@@ -18,7 +18,10 @@ def curves(run: Run) -> list[Chart]:
     rows, metric = run.comparison["results"], run.comparison["metric"]
     levels: list[dict[str, Any]] = []
     lines: dict[tuple[str, str], list[Any]] = {}
+    far = [r for r in rows if r["method"] == "constant" and not _in_sight(r["mean"], rows)]
     for r in rows:
+        if r in far:
+            continue
         if r["epsilon"] is None:
             name = f"{r['method']}, no noise" if r["method"] != "local" else "each task alone"
             levels.append(level(r["mean"], name, "@muted", DASHES[len(levels) % len(DASHES)]))
@@ -35,7 +38,8 @@ def curves(run: Run) -> list[Chart]:
             "curves",
             "Privacy against error" if better == "lower" else "Privacy against score",
             f"{METRICS.get(metric, metric).capitalize()} on held-out rows: {len(lines)} private method(s), "
-            f"{len(epsilons)} budget(s); {better} is better.",
+            f"{len(epsilons)} budget(s); {better} is better."
+            + "".join(f" A constant for each task ({number(r['mean'])}) is too far off to be drawn." for r in far),
             traces,
             {
                 "xaxis": axis("epsilon (more privacy to the left)", **ticks),
@@ -50,6 +54,13 @@ def curves(run: Run) -> list[Chart]:
             True,
         )
     ]
+
+
+def _in_sight(value: float, rows: list[dict[str, Any]]) -> bool:
+    """Whether a level may be drawn without pressing all others into one line."""
+    rest = [r["mean"] + side * r["std"] for r in rows if r["method"] != "constant" for side in (-1.0, 1.0)]
+    room = 2.0 * (max(rest) - min(rest))
+    return min(rest) - room <= value <= max(rest) + room
 
 
 def _line(named: tuple[str, str], found: list[dict[str, Any]], colour: str) -> dict[str, Any]:

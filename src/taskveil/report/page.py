@@ -53,14 +53,15 @@ def render(run: Run, audience: Audience) -> str:
 
 
 def tone(run: Run) -> str:
-    """Colour of the verdict: red where a claim fails, green where sharing brings something, neither where it does not."""
+    """Colour of the verdict: red where a claim fails, green where more tasks gain than lose, neither where they do not."""
     if run.certificate is not None and not run.holds:
         return "bad"
     if run.comparison is not None and not comparison_gains(run.comparison):
         return "even"
     if run.gain_summary:
         return "good" if run.gain_summary["gaining"] else "even"
-    return "even" if run.gain and not any(change(task) < 0 for task in run.gain.values()) else "good"
+    changes = [change(task) for task in run.gain.values()]
+    return "even" if changes and sum(c < 0 for c in changes) <= sum(c > 0 for c in changes) else "good"
 
 
 def title(run: Run, audience: Audience) -> str:

@@ -189,7 +189,7 @@ def audit(run: Run) -> list[Chart]:
             },
             ("target", "attack shows at least", "claimed at most", "verdict"),
             [(r[0], number(r[1]), number(r[2]), r[3]) for r in rows],
-            "An attack can refute a claim, never prove it. Simulated on made-up neighbours; no private rows were read.",
+            "An attack can refute a claim, never prove it. What was attacked stands in the certificate, under attack.",
             max(260, 130 + 64 * len(rows)),
         )
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.estimators.recommend import recommended
 from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.privacy.contributions import contribution_from_dict
 from taskveil.privacy.statement import up
@@ -102,7 +103,7 @@ def clipping_words(mine: Any) -> list[str]:
 
 
 def comparison_verdict(result: Any) -> list[str]:
-    """The best private row against learning alone."""
+    """What is recommended, and private rows against learning alone."""
     rows, metric = result["results"], result["metric"]
     alone = next((r for r in rows if r["method"] == "local"), None)
     private = [r for r in rows if r["epsilon"] is not None and all(s["holds"] for s in r["statements"])]
@@ -111,18 +112,16 @@ def comparison_verdict(result: Any) -> list[str]:
     sign = 1 if metric in LOWER_IS_BETTER else -1
     best = min(private, key=lambda r: sign * r["mean"])
     middle = min(private, key=lambda r: (abs(math.log(r["epsilon"])), sign * r["mean"]))
-    said = [_against(middle, alone, metric)]
+    said = [*([result["recommendation"]] if "recommendation" in result else []), _against(middle, alone, metric)]
     if best is not middle and len({r["method"] for r in private}) > 1:
         said.append("Best here: " + _against(best, alone, metric))
     return said
 
 
 def comparison_gains(result: Any) -> bool:
-    """Whether a private setting that holds is better than learning alone."""
-    sign = 1 if result["metric"] in LOWER_IS_BETTER else -1
-    alone = [r["mean"] for r in result["results"] if r["method"] == "local"]
-    private = [r for r in result["results"] if r["epsilon"] is not None and all(s["holds"] for s in r["statements"])]
-    return not alone or any(sign * (r["mean"] - alone[0]) < 0 for r in private)
+    """Whether a private setting is recommended; where nothing stands for learning alone, nobody can say."""
+    rows = result["results"]
+    return not any(r["method"] == "local" for r in rows) or recommended(rows, result["metric"]) is not None
 
 
 def _against(row: Any, alone: Any, metric: str) -> str:

@@ -9,6 +9,8 @@ from taskveil.errors import EnvironmentMissing
 
 def as_pandas(table: Any) -> Any:
     """A pandas DataFrame of a table that can make one of itself; anything else as it is."""
+    if hasattr(table, "collect_schema") and hasattr(table, "lazy") and not hasattr(table, "to_pandas"):
+        table = table.collect()  # a LazyFrame of polars
     if hasattr(table, "iloc") or not hasattr(table, "to_pandas"):
         return table
     try:

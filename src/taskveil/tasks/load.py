@@ -118,6 +118,7 @@ def load_tasks(
     >>> tasks.task_names, tasks.feature_names
     (('a', 'b'), ('age',))
     """
+    source = as_pandas(source)
     layout = Layout(
         task=task,
         target=target,
@@ -155,7 +156,6 @@ def _kind(kind: str | None, positive: Any, event: str | None, table: bool) -> st
 
 
 def _from_any(source: Any, layout: Layout, seed: int) -> TaskSet:
-    source = as_pandas(source)
     if isinstance(source, TaskSet):
         return _adjusted(source, layout)
     if isinstance(source, (str, Path)):

@@ -35,17 +35,31 @@ def test_an_adapted_estimator_with_a_task_column_predicts_a_table_without_one():
     assert np.isfinite(adapted.predict(frame[:6])).all()
 
 
+def test_a_newcomer_is_called_what_its_column_says():
+    """Its own table was an unknown task to the model that had been made of it."""
+    frame = pd.DataFrame(TASKS.X, columns=list(TASKS.feature_names)).assign(site=np.repeat(TASKS.task_names, TASKS.sizes))
+    est = tv.TaskRegressor("mean", task_column="site").fit(frame, TASKS.y)
+    late = frame[:6].assign(site="late")
+    adapted = est.adapt(late, TASKS.y[:6])
+    assert adapted.task_names_ == ("late",)
+    np.testing.assert_array_equal(adapted.predict(late), adapted.predict(late.drop(columns="site")))
+    with pytest.raises(DataError, match="names several tasks"):
+        est.adapt(frame, TASKS.y)
+
+
+PLENTY = 1e6  # an epsilon at which eight tasks share something
+ALIKE = replace(TASKS, y=TASKS.X.sum(axis=1) + 0.1 * TASKS.y)  # and something to share: `mean` publishes zeros else
 BOUNDS = {"features": {n: [-4, 4] for n in TASKS.feature_names}, "target": [-20, 20]}
 
 
 @pytest.mark.parametrize(("options", "works"), [
-    ({"epsilon": 50.0, "bounds": BOUNDS, "method": "mean"}, True),  # declared units: the billboard's mean fits anybody
+    ({"epsilon": PLENTY, "bounds": BOUNDS, "method": "mean"}, True),  # declared units: the billboard's mean fits anybody
     ({"epsilon": None, "method": "mean"}, True),  # nothing to protect: the mean of all models
     ({"epsilon": 1.0, "method": "mean"}, False),  # every task has units of its own
     ({"epsilon": None, "method": "local"}, False),  # nothing is shared
 ])  # fmt: skip
 def test_an_unseen_task_is_predicted_wherever_something_public_fits_it(options, works):
-    est = tv.TaskRegressor(**options).fit(TASKS)
+    est = tv.TaskRegressor(**options).fit(ALIKE)
     if works:
         with pytest.warns(UserWarning, match="task late was not there in fit"):
             assert np.isfinite(est.predict(TASKS.X[:6], task=["late"] * 6)).all()
@@ -55,13 +69,13 @@ def test_an_unseen_task_is_predicted_wherever_something_public_fits_it(options, 
 
 
 @pytest.mark.parametrize(("options", "levelled"), [
-    ({"epsilon": 50.0}, False),  # slopes alone are sent
+    ({"epsilon": PLENTY}, False),  # slopes alone are sent
     ({"epsilon": None}, True),  # the mean of all models has an intercept, declared units or not
-    ({"epsilon": 50.0, "fit_intercept": False}, True),
+    ({"epsilon": PLENTY, "fit_intercept": False}, True),
 ])  # fmt: skip
 def test_a_prediction_without_a_public_level_says_so(options, levelled):
     """A stay of five days was predicted as ten, the middle of the declared range, without a word."""
-    moved = replace(TASKS, y=TASKS.y + 12.0)
+    moved = replace(ALIKE, y=ALIKE.y + 12.0 * options.get("fit_intercept", True))
     est = tv.TaskRegressor("mean", bounds=BOUNDS, **options).fit(moved)
     with pytest.warns(UserWarning, match="was not there in fit") as said:
         found = est.predict(TASKS.X, task=["late"] * len(TASKS.X))
@@ -72,7 +86,7 @@ def test_a_prediction_without_a_public_level_says_so(options, levelled):
 
 def test_what_the_message_advises_gives_an_unseen_task_a_level():
     """Single rows protected, within declared ranges: the published model has an intercept."""
-    moved = replace(TASKS, y=TASKS.y + 12.0)
+    moved = replace(ALIKE, y=ALIKE.y + 12.0)
     est = tv.TaskRegressor(bounds=BOUNDS, unit="record", epsilon=50.0, insecure_noise_seed=0).fit(moved)
     with pytest.warns(UserWarning, match="was not there in fit: predicted by the model that is public$"):
         assert abs(est.predict(TASKS.X, task=["late"] * len(TASKS.X)).mean() - 12.0) < 3.0
@@ -88,7 +102,7 @@ def test_a_billboard_of_zeros_predicts_nobody():
 
 def test_an_unseen_task_costs_other_tasks_nothing():
     """Planted twin: a prediction made from all tasks' private models would move with one of them."""
-    one, two = (tv.TaskRegressor("mean", epsilon=50.0, bounds=BOUNDS, insecure_noise_seed=0).fit(TASKS) for _ in range(2))
+    one, two = (tv.TaskRegressor("mean", epsilon=PLENTY, bounds=BOUNDS, insecure_noise_seed=0).fit(ALIKE) for _ in range(2))
     two.models_.coef[0] += 5.0
     two._set_coefficients(two.method_, two.scaling_, two.models_)
     with pytest.warns(UserWarning):

@@ -102,6 +102,16 @@ def test_balanced_classes_are_balanced_within_each_task(table):
     np.testing.assert_allclose(np.exp(balanced.predict_log_proba(X)), balanced.predict_proba(X))
 
 
+def test_weights_that_mean_nothing_are_said():
+    """Labels of another spelling weighed nothing; negative weights counted as zero. Both in silence."""
+    X, site = np.arange(12.0)[:, None], np.repeat(["a", "b"], 6)
+    est = tv.TaskClassifier("local", class_weight={1: 3.0, 0: 1.0})
+    with pytest.raises(OptionError, match="class_weight names 1, which is no label"):
+        est.fit(X, np.tile(["no", "yes"], 6), task=site)
+    with pytest.warns(UserWarning, match="negative or no number counts as zero"):
+        tv.TaskRegressor("local").fit(X, X[:, 0], task=site, sample_weight=-np.ones(12))
+
+
 @pytest.mark.parametrize("splits", [tv.TaskKFold(3, task_column="hospital"), tv.TaskShuffleSplit(3, task_column="hospital")])
 def test_a_table_sorted_by_task_is_searched_with_splits_within_tasks(table, splits):
     """Unshuffled folds of such a table leave whole tasks out, every score is nan, and a winner is named all the same."""
@@ -184,6 +194,8 @@ def test_polars_and_arrow_tables_give_what_pandas_gives(mixed, library):
     loaded = [tv.load_tasks(t, task="hospital", target="days", missing="impute-own") for t in (mixed, other)]
     np.testing.assert_array_equal(loaded[0].X, loaded[1].X)
     assert loaded[0].feature_names == loaded[1].feature_names and loaded[0].task_names == loaded[1].task_names
+    if library == "polars":
+        assert tv.load_tasks(other.lazy(), task="hospital", target="days", missing="impute-own").n_rows == len(mixed)
 
 
 def test_feature_names_are_checked(table):

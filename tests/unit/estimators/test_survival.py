@@ -110,6 +110,13 @@ def test_in_a_private_run_such_a_row_is_its_own_tasks_affair():
         tv.TaskSurvival("mean", epsilon=None).fit(f[["a", "b", "c"]], y, task=f["site"])
 
 
+def test_the_time_before_the_event_is_said_in_private_runs_too():
+    """Every task was set aside, and the message spoke of missing values."""
+    f = table()
+    with pytest.raises(DataError, match="the event first"):
+        tv.TaskSurvival("mean", epsilon=2.0).fit(f[["a", "b", "c"]], f[["time", "died"]], task=f["site"])
+
+
 @pytest.mark.parametrize("events", ["none", "all", "in one task", "one row"])
 @pytest.mark.parametrize("method", ["local", "pooled", "together"])
 def test_few_many_and_no_events_are_normal(events, method):

@@ -10,6 +10,7 @@ from tests.support.small import related_tasks
 
 import taskveil as tv
 from taskveil.estimators.planning import noise_and_signal
+from taskveil.estimators.recommend import recommendation
 from taskveil.report.audience import Audience, cut
 from taskveil.report.billboard import pictures
 from taskveil.report.by_size import sizes
@@ -36,16 +37,39 @@ def test_a_page_has_date_table_and_version():
 def test_the_verdict_is_green_only_where_something_was_gained():
     _, drowned = run_of(0.001)
     assert not any(task["kept"] == "shared" for task in drowned.gain.values()) and tone(drowned) == "even"
+    lost = {f"t{i}": {"error_alone": 1.0, "error_shared": 0.9 if i < 2 else 1.1, "kept": "shared"} for i in range(5)}
+    assert tone(Run(gain=lost)) == "even", "two gain, three lose"
     assert tone(cut(drowned, Audience("public"))) == "good", "the public is told of the guarantee, not of the gain"
 
 
 def test_a_comparison_is_green_only_where_a_private_setting_beats_learning_alone():
-    rows = [{"method": m, "epsilon": e, "mean": v, "statements": []} for m, e, v in (("local", None, 0.8), ("mean", 1.0, 0.8))]
+    holds = {"statements": [{"holds": True, "unit": "task"}]}
+    rows = [{"method": m, "epsilon": e, "mean": v, **holds} for m, e, v in (("local", None, 0.8), ("mean", 1.0, 0.8))]
     compared = {"metric": "nmse", "results": rows, "repeats": 1}
     assert tone(Run(comparison=compared)) == "even" and "the same as each task alone" in comparison_verdict(compared)[0]
     rows[1]["mean"] = 0.6
     assert tone(Run(comparison=compared)) == "good" and "25 % lower than each task alone" in comparison_verdict(compared)[0]
     assert tone(Run(comparison={**compared, "metric": "auc"})) == "even"
+
+
+def test_a_comparison_is_not_green_for_a_gain_within_the_spread():
+    """The page said green where the command, of the same figures, recommended to learn alone."""
+    holds = {"statements": [{"holds": True, "unit": "task"}]}
+    alone = {"method": "local", "epsilon": None, "mean": 0.8, "scores": [0.7, 0.9], **holds}
+    rows = [alone, {"method": "mean", "epsilon": 1.0, "mean": 0.79, "scores": [0.79, 0.79], **holds}]
+    compared = {"metric": "nmse", "results": rows, "repeats": 2, "recommendation": recommendation(rows, "nmse")}
+    assert tone(Run(comparison=compared)) == "even"
+    assert comparison_verdict(compared)[0].startswith("Recommendation: local, which shares nothing")
+
+
+def test_a_constant_far_off_does_not_press_the_curves_into_one_line():
+    settings = [("constant", None, 1.08), ("local", None, 0.036), ("mean", 1.0, 0.035), ("mean", 10.0, 0.033)]
+    rows = [{"method": m, "variant": "sound", "epsilon": e, "mean": v, "std": 0.001} for m, e, v in settings]
+    (chart,) = curves(Run(comparison={"metric": "nmse", "results": rows, "repeats": 2}))
+    assert len(chart.layout["shapes"]) == 1 and "A constant for each task (1.08) is too far off" in chart.summary
+    rows[0]["mean"] = 0.04
+    (chart,) = curves(Run(comparison={"metric": "nmse", "results": rows, "repeats": 2}))
+    assert len(chart.layout["shapes"]) == 2 and "too far off" not in chart.summary
 
 
 def test_an_owner_reads_errors_in_the_units_of_the_target():
@@ -87,7 +111,8 @@ def test_words_about_levels_stand_in_the_legend_and_not_over_bars():
 def test_an_attack_that_shows_nothing_is_an_empty_bar_with_a_word():
     found = {"target": "mean", "lower_bound": 0.0, "claimed_epsilon": 1.0, "verdict": "consistent"}
     assert "No bar is drawn where an attack showed nothing" in audit(Run(audits=(found,)))[0].summary
-    assert "No bar" not in audit(Run(audits=({**found, "lower_bound": 0.4},)))[0].summary
+    (chart,) = audit(Run(audits=({**found, "lower_bound": 0.4},)))
+    assert "No bar" not in chart.summary and "no private rows" not in chart.note, "an audit of a fit does read rows"
 
 
 def test_errors_by_size_are_in_the_units_of_the_target():

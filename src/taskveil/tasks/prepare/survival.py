@@ -29,13 +29,14 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
     try:
         happened, t = np.asarray(event, dtype=np.float64), np.asarray(time, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"events and times must be numbers, got text; {EVENT_AND_TIME}.") from None
+        raise DataError(f"events must be 0 or 1 and times numbers, got text; {EVENT_AND_TIME}.") from None
     if happened.shape != t.shape or t.ndim != 1:
         raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
     with np.errstate(invalid="ignore"):
         missing = np.isnan(happened) | np.isnan(t)
         known, usable = np.isin(happened, (0.0, 1.0)) | missing, (t >= 0.0) & (t <= HUGE) | missing
-    if not silent:
+    swapped = not known.all() and bool((np.isin(t, (0.0, 1.0)) | missing).all())
+    if swapped or not silent:
         if not known.all():
             raise DataError(f"the event must be 0 or 1 (or true and false) in every row: 1 where it was seen; {EVENT_AND_TIME}.")
         if not usable.all():
