@@ -38,8 +38,8 @@ def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
     if better:
         low = min(r["epsilon"] for r in better)
         best = min((r for r in better if r["epsilon"] == low), key=lambda r: sign * r["mean"])
-        found = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
-        return f"Recommendation: {found}."
+        setting = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
+        return f"Recommendation: {setting}."
     if alone["method"] == "constant":
         return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
     why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
@@ -60,14 +60,14 @@ def cost(rows: list[dict[str, Any]]) -> str:
     """What the comparison itself used up: nothing is charged, because nothing of it is covered."""
     private = [r for r in rows if r["epsilon"] is not None]
     fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
-    said = (
+    sentence = (
         f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
         "all rows."
     )
     if private:
         total = sum(r["repeats"] * r["epsilon"] for r in private)
-        said += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
-    return said + " To choose privately, at a charged cost, use TaskSearch."
+        sentence += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
+    return sentence + " To choose privately, at a charged cost, use TaskSearch."
 
 
 ONCE = ("local", "pooled")  # baselines without a budget: listed once, epsilon null
@@ -205,8 +205,8 @@ def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
     private = [s for s in settings if s.epsilon is not None and s.last.method_.linear]
     if not private:
         return None
-    chosen = private[-1]
-    return {"method": chosen.last.method_.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
+    last = private[-1]
+    return {"method": last.last.method_.name, "epsilon": last.epsilon, "tasks": last.last.gain_.to_dict()}
 
 
 def describe(tasks: TaskSet) -> dict[str, Any]:
