@@ -64,6 +64,6 @@ def _seen(planned: PlannedRelease, budget: Budget, messages: np.ndarray, seed: i
     for message in messages:
         run = Run(methods.get("mean"), PublicInfo(len(message), DIMENSION, 1, "regression"), plan, MemoryAccount(), source)
         run.account.reserve(plan)
-        noisy = released(run, [planned], {planned.name: message}, made=made)
+        noisy = released(run, [planned], {planned.name: message}, tries=made)
         seen.append(noisy[planned.name])
     return np.concatenate(seen)

@@ -82,37 +82,37 @@ def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) 
     """The certificate of a private search that kept this run: its one charged event, and what a plain run states beside it."""
     assert record.search is not None
     plan, randomness = record.search
-    said = method.disclosure(record.public, record.plan)
+    disclosure = method.disclosure(record.public, record.plan)
     return build_certificate(
         f"search over {method.name}",
         plan,
         randomness,
         public=prepared.known(),
-        assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *said.assumptions],
-        not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *said.not_protected],
+        assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *disclosure.assumptions],
+        not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *disclosure.not_protected],
     )
 
 
 def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
-    plan, said = record.plan, method.disclosure(record.public, record.plan)
+    plan, disclosure = record.plan, method.disclosure(record.public, record.plan)
     executed = replace(plan, releases=tuple(record.executed)) if plan.budget.epsilon is not None else plan
     made = build_certificate(
         method.name,
         executed,
         randomness,
         public=prepared.known(),
-        assumptions=[*assumptions(plan.budget, prepared), *said.assumptions, *prior_words(record)],
+        assumptions=[*assumptions(plan.budget, prepared), *disclosure.assumptions, *prior_words(record)],
         not_protected=[
             *([CANARIES_SHOW] if record.canaries else []),
             *not_protected(method, record, prepared),
-            *said.not_protected,
+            *disclosure.not_protected,
         ],
         observers=observers(method, record, prepared.own_units),
         task_names=prepared.task_names,
     )
-    if not said.refutations:
+    if not disclosure.refutations:
         return made
-    false = tuple(replace(s, holds=False, reason=s.reason or "; ".join(said.refutations)) for s in made.statements)
+    false = tuple(replace(s, holds=False, reason=s.reason or "; ".join(disclosure.refutations)) for s in made.statements)
     return replace(made, statements=false)
 
 
@@ -126,13 +126,13 @@ def assumptions(budget: Budget, prepared: PublicPart) -> list[str]:
     """What every private run rests on, beyond what the private core states."""
     if budget.epsilon is None:
         return []
-    said = prepared.assumptions()
+    sentences = prepared.assumptions()
     if budget.unit is Unit.TASK and prepared.person:
-        said.append(
+        sentences.append(
             "a person's rows inside one task are covered by unit 'task'; rows of one person in several tasks are not "
             "bounded together: epsilon grows with the number of tasks a person is in"
         )
-    return said
+    return sentences
 
 
 def not_protected(method: Method, record: RunRecord, prepared: PublicPart) -> list[str]:
@@ -140,10 +140,10 @@ def not_protected(method: Method, record: RunRecord, prepared: PublicPart) -> li
     budget = record.plan.budget
     if budget.epsilon is None:
         return []
-    said = [] if method.shares_nothing else large_delta(budget, prepared)
+    sentences = [] if method.shares_nothing else large_delta(budget, prepared)
     if method.shares_nothing or Observer.PUBLIC in observers(method, record, prepared.own_units):
-        return said
-    return [OWN_MODEL, *said]
+        return sentences
+    return [OWN_MODEL, *sentences]
 
 
 def large_delta(budget: Budget, prepared: PublicPart) -> list[str]:

@@ -42,36 +42,38 @@ MISSING = "the books do not hold this run{0}: it was not charged there, or model
 def ledger_problems(url: str, record: RunRecord, observers: list[str]) -> list[str]:
     """What the ledger says otherwise; empty where it agrees, or where there was nothing to charge."""
     plan = record.plan if record.search is None else record.search[0]
-    made = record.executed if record.search is None else plan.releases
-    if plan.budget.epsilon is None or not made:
+    releases = record.executed if record.search is None else plan.releases
+    if plan.budget.epsilon is None or not releases:
         return []
     book = Book(url)
-    broken = [f"the ledger was changed: {text}" for text in book.verify()]
+    broken_links = [f"the ledger was changed: {text}" for text in book.verify()]
     if record.charged is None:
-        return [*broken, MISSING.format("")]
+        return [*broken_links, MISSING.format("")]
     name, run = record.charged["account"], record.charged["run"]
     keys = [Key.of(row) for row in book.accounts() if row.name == name]
     reach = Reach(plan.budget.unit.value, plan.budget.neighbours.value, tuple(observers))
     reached = [(key, relation) for key in keys if (relation := reach.relation(key)) is not None]
     if not reached:
-        return [*broken, MISSING.format(f" ({name} has no such account)")]
-    wrong = []
+        return [*broken_links, MISSING.format(f" ({name} has no such account)")]
+    problems = []
     for key, relation in reached:
         committed = book.committed(key, run)
-        counted = {Neighbours(relation), Neighbours.REPLACE_ONE}  # a run carried into the account may stand there at more
-        prices = [_charges(made, plan.budget, neighbours) for neighbours in counted]
+        relations = {Neighbours(relation), Neighbours.REPLACE_ONE}  # a run carried into the account may stand there at more
+        prices = [_charges(releases, plan.budget, neighbours) for neighbours in relations]
         if not committed:
-            wrong.append(MISSING.format(f" in account {key}"))
+            problems.append(MISSING.format(f" in account {key}"))
         elif committed not in prices:
-            wrong.append(f"account {key} was charged {len(committed)} release(s) for this run that are not its {len(made)}")
-    return broken + wrong
+            problems.append(
+                f"account {key} was charged {len(committed)} release(s) for this run that are not its {len(releases)}"
+            )
+    return broken_links + problems
 
 
-def _charges(made: Sequence[PlannedRelease], budget: Budget, relation: Neighbours) -> list[tuple[str, Event]]:
+def _charges(releases: Sequence[PlannedRelease], budget: Budget, relation: Neighbours) -> list[tuple[str, Event]]:
     """What each release costs there; one that was made again is charged as such."""
     seen: set[str] = set()
     charges: list[tuple[str, Event]] = []
-    for planned in made:
+    for planned in releases:
         event = planned.event_under(relation, budget)
         charges.append((planned.id, event.made_again() if planned.id in seen else event))
         seen.add(planned.id)
@@ -100,9 +102,9 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
         raise DataError(f"{folder / 'certificate.json'} is missing: {EXPECTED}")
     if (folder / "run.json").exists() and not (folder / "model.json").exists():
         return _check_results(folder, ledger)
-    gone = [name for name in FILES if not (folder / name).exists()]
-    if gone:
-        raise CheckFailed(f"{folder / gone[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
+    missing = [name for name in FILES if not (folder / name).exists()]
+    if missing:
+        raise CheckFailed(f"{folder / missing[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
     about, arrays, certificate = read_folder(folder, *FILES)
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
     problems = [] if old else _seal_problems(about, arrays, certificate)
@@ -145,16 +147,18 @@ def _record_problems(
     try:
         method, record, preparation = saved_run(about, arrays)
         derived = certificate_of(method, record, preparation)
-        found = [] if old and legacy.is_search(certificate) else _differences(certificate, derived, "the run in model.json", old)
+        problems = (
+            [] if old and legacy.is_search(certificate) else _differences(certificate, derived, "the run in model.json", old)
+        )
         if old:
-            found += legacy.problems(about, method, record, certificate)
+            problems += legacy.problems(about, method, record, certificate)
     except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
         return [f"model.json is not the record of a run ({type(problem).__name__}): the certificate cannot be made again"]
     if ledger is not None:
         from taskveil.estimators.check_folder import ledger_problems
 
-        found += ledger_problems(ledger, record, [s.observer for s in derived.statements])
-    return found
+        problems += ledger_problems(ledger, record, [s.observer for s in derived.statements])
+    return problems
 
 
 def _journal_problems(run: Path, about: dict[str, Any]) -> list[str]:
@@ -164,17 +168,17 @@ def _journal_problems(run: Path, about: dict[str, Any]) -> list[str]:
     try:
         plan = json.loads((run / "plan.json").read_text())["plan"]
         lines = (run / "commits.jsonl").read_text().splitlines() if (run / "commits.jsonl").exists() else []
-        made = Counter(json.loads(line)["id"] for line in lines)
+        commits = Counter(json.loads(line)["id"] for line in lines)
     except (*UNREADABLE, ValueError, RecursionError):
         return ["the journal in run/ is damaged"]
-    same = plan == about.get("plan") and made <= Counter(about.get("executed", []))
+    same = plan == about.get("plan") and commits <= Counter(about.get("executed", []))
     return [] if same else ["run/ is the journal of another run than model.json describes; remove it if the model was saved anew"]
 
 
 def _differences(certificate: Certificate, derived: Certificate, source: str, old: bool = False) -> list[str]:
-    said, again = certificate.to_dict(), json.loads(derived.to_json())
-    same_version = said["software"].get("taskveil") == software_versions().get("taskveil")
+    claims, again = certificate.to_dict(), json.loads(derived.to_json())
+    same_version = claims["software"].get("taskveil") == software_versions().get("taskveil")
     compared = (*CLAIMS, *WORDS) if same_version and not old else CLAIMS
-    found = [text for name in compared for text in differences(said[name], again[name], name)]
-    found += [f"{name} is empty" for name in WORDS if again[name] and not said[name] and name not in compared]
-    return [f"certificate.json does not follow from {source}: {text}" for text in found[:8]]
+    problems = [text for name in compared for text in differences(claims[name], again[name], name)]
+    problems += [f"{name} is empty" for name in WORDS if again[name] and not claims[name] and name not in compared]
+    return [f"certificate.json does not follow from {source}: {text}" for text in problems[:8]]

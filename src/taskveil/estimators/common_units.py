@@ -99,13 +99,13 @@ def chosen_units(estimator: Any, tasks: TaskSet, weights: np.ndarray | None = No
     return method.in_own_units(), scaling, [why]
 
 
-def _in_best_units(estimator: Any, method: Method, given: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
+def _in_best_units(estimator: Any, method: Method, scaling: Scaling, tasks: TaskSet) -> tuple[Method, Scaling, list[str]]:
     """Common units where the method gains by them and can afford them, else the given ones."""
     outer = outer_scaling(tasks, "task", estimator.epsilon is not None, estimator._loss)
     budget = method.adjust(estimator._budget(tasks))
     public = estimator._public(tasks, outer, TaskBlock.from_tasks(tasks))
     best = in_best_units(method, public, budget)
-    return best, outer if isinstance(best, CommonScale) else given, []
+    return best, outer if isinstance(best, CommonScale) else scaling, []
 
 
 def settle(method: Method, scaling: Scaling, block: TaskBlock, record: RunRecord) -> tuple[Scaling, TaskBlock]:

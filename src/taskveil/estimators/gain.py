@@ -85,17 +85,17 @@ class Gain:
         -------
         dict of dict
         """
-        found: dict[str, dict[str, float | str]] = {
+        entries: dict[str, dict[str, float | str]] = {
             name: {"error_alone": float(a), "error_shared": float(s), "kept": "shared" if k else "alone"}
             for name, a, s, k in zip(self.task_names, self.error_alone, self.error_shared, self.kept_shared)
         }
-        for task, unit in zip(found.values(), self.target_scale if self.target_scale is not None else ()):
+        for task, unit in zip(entries.values(), self.target_scale if self.target_scale is not None else ()):
             for which in ("alone", "shared"):
                 task[f"typical_error_{which}"] = float(unit * np.sqrt(np.maximum(float(task[f"error_{which}"]), 0.0)))
         for name, values in (("rows", self.rows), ("clipped", self.clipped)):
-            for task, value in zip(found.values(), () if values is None else values.tolist()):
+            for task, value in zip(entries.values(), () if values is None else values.tolist()):
                 task[name] = value
-        return found
+        return entries
 
     def to_frame(self) -> pd.DataFrame:
         """A row per task: error alone and shared, change in percent, what it kept."""
@@ -134,11 +134,11 @@ def in_target_units(gain: Gain, scaling: Any, loss: str) -> Gain:
 def _discordance(risk: np.ndarray, held: TaskBlock) -> np.ndarray:
     """One less the concordance of held-out risks (m,); one half where no two rows can be compared."""
     counted = np.ones(held.n_rows, dtype=bool) if held.weights is None else held.weights > 0.0
-    found = []
+    shares = []
     for i in range(held.n_tasks):
         rows = np.arange(held.offsets[i], held.offsets[i + 1])[counted[held.rows(i)]]
-        found.append(1.0 - concordance(risk[rows], held.y[rows, 0]))
-    return np.nan_to_num(np.asarray(found), nan=0.5)
+        shares.append(1.0 - concordance(risk[rows], held.y[rows, 0]))
+    return np.nan_to_num(np.asarray(shares), nan=0.5)
 
 
 def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tuple[str, ...]) -> Gain:
@@ -200,9 +200,9 @@ def held_out(
     losses = np.zeros((2, block.n_rows))
     for k in range(int(used.max(initial=1))):
         held = folds == k
-        seen = block.with_mask(~held)
-        alone = alone_models(seen, record)
-        shared = replay(method, seen, record.public, record.plan, record.billboards)
+        training = block.with_mask(~held)
+        alone = alone_models(training, record)
+        shared = replay(method, training, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
             losses[row, held & counted] = of(block, models, record.public.loss)[held & counted]
     return losses[0], losses[1], block if counted.all() else block.with_mask(counted)

@@ -22,9 +22,9 @@ def pick_locally(estimator: Any, grid: list[dict[str, Any]]) -> Any:
     folds = block.folds(FOLDS)
     losses = np.zeros((len(methods), block.n_tasks))
     for k in range(FOLDS):
-        seen = block.with_mask(folds != k)
+        training = block.with_mask(folds != k)
         for g, method in enumerate(methods):
-            models = replay(method, seen, record.public, record.plan, record.billboards)
+            models = replay(method, training, record.public, record.plan, record.billboards)
             losses[g] += block.means_by_task(row_losses(block, models, record.public.loss) * (folds == k))
     best = losses.argmin(axis=0)
     candidates = [replay(m, block, record.public, record.plan, record.billboards) for m in methods]
@@ -45,9 +45,9 @@ def _configured(estimator: Any, options: dict[str, Any], record: Any) -> Any:
     if wrong:
         raise OptionError(f"only options of the method can be tuned locally (method__...), got {wrong[0]!r}")
     method = clone(estimator.method_).set_params(**{k.removeprefix("method__"): v for k, v in options.items()})
-    asked = [(r.name, r.round, r.contribution) for r in method.requests(record.public, record.plan.budget)]
-    made = [(r.name, r.round, r.contribution) for r in record.plan.releases]
-    if asked != made:
+    requests = [(r.name, r.round, r.contribution) for r in method.requests(record.public, record.plan.budget)]
+    releases = [(r.name, r.round, r.contribution) for r in record.plan.releases]
+    if requests != releases:
         raise OptionError(
             f"configuration {options} changes what is released, so it is not a task's own choice: search it with "
             "TaskSearch(locally_tuned=False), which charges for it"

@@ -34,8 +34,8 @@ def read_tasks(
         bad_rows="error" if rules.by_record else "skip",
     )  # fmt: skip
     tasks = usable_counts(tasks, rules.unusable) if est._loss == "poisson" else tasks
-    given = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
-    return tasks, row_weights(est, tasks, sample_weight, given), None
+    n_rows = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
+    return tasks, row_weights(est, tasks, sample_weight, n_rows), None
 
 
 def _with_exposure(est: Any, X: Any) -> tuple[Any, Any]:

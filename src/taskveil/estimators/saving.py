@@ -77,7 +77,7 @@ def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tupl
         "randomness": record.randomness,
         "seconds": record.seconds,
         "warnings": list(estimator.warnings_),
-        "task_warnings": {name: list(said) for name, said in estimator.task_warnings_.items()},
+        "task_warnings": {name: list(sentences) for name, sentences in estimator.task_warnings_.items()},
         **({} if parts is None else {"parts": parts}),
     }
     return description, arrays

@@ -191,45 +191,45 @@ class TaskSearch(BaseEstimator):
         tasks, _, _ = read_tasks(base, as_pandas(X), y, task, None, base._rules())
         if self.locally_tuned:
             return self._fit_locally(tasks)
-        searched = self.plan(base._budget(tasks))
-        account, source = base._account(searched.plan), base._source()
-        account.reserve(searched.plan)
-        account.commit(searched.plan.releases[0])  # durable before the first noise of the first run
-        best = self._runs(tasks, searched, source)
+        search = self.plan(base._budget(tasks))
+        account, source = base._account(search.plan), base._source()
+        account.reserve(search.plan)
+        account.commit(search.plan.releases[0])  # durable before the first noise of the first run
+        best = self._runs(tasks, search, source)
         account.finish()
-        self.best_params_, self.best_score_, chosen = best
-        self.best_estimator_ = _with_all_rows(chosen, tasks)
+        self.best_params_, self.best_score_, winner = best
+        self.best_estimator_ = _with_all_rows(winner, tasks)
         record = self.best_estimator_.record_
-        record.search, record.charged = (searched.plan, source.describe()), getattr(account, "charged", None)
+        record.search, record.charged = (search.plan, source.describe()), getattr(account, "charged", None)
         self.certificate_ = search_certificate(self.best_estimator_.method_, record, self.best_estimator_.preparation_)
         self.best_estimator_.certificate_ = self.certificate_
         return self
 
-    def _runs(self, tasks: TaskSet, searched: SearchPlan, source: Any) -> tuple[dict[str, Any], float, TaskEstimator]:
+    def _runs(self, tasks: TaskSet, search: SearchPlan, source: Any) -> tuple[dict[str, Any], float, TaskEstimator]:
         """K runs; the best noisy score wins. Everything but the winner is forgotten."""
-        self.n_runs_ = searched.selection.draw_runs(source.at(0, "number-of-runs"))
+        self.n_runs_ = search.selection.draw_runs(source.at(0, "number-of-runs"))
         grid = self.configurations()
         held_out = position_folds(tasks.offsets, FOLDS, self.estimator.seed or 0) == HELD_FOLD
         train, held = tasks.select(~held_out), tasks.select(held_out)
         best: tuple[dict[str, Any], float, TaskEstimator] | None = None
         for k in range(self.n_runs_):
-            chosen = grid[int(source.at(k, "configuration").integers(0, len(grid)))]
-            run = self._one_run(train, chosen, searched, k)
-            score = _noisy_score(run, held, searched.mu_score, again(source, k))
+            configuration = grid[int(source.at(k, "configuration").integers(0, len(grid)))]
+            run = self._one_run(train, configuration, search, k)
+            score = _noisy_score(run, held, search.mu_score, again(source, k))
             if best is None or score < best[1]:
-                best = (chosen, score, run)
+                best = (configuration, score, run)
         assert best is not None
         return best
 
-    def _one_run(self, train: TaskSet, chosen: Mapping[str, Any], searched: SearchPlan, k: int) -> TaskEstimator:
+    def _one_run(self, train: TaskSet, configuration: Mapping[str, Any], search: SearchPlan, k: int) -> TaskEstimator:
         base = self.estimator
         seed = base.insecure_noise_seed
         run = clone(base).set_params(
-            **chosen, epsilon=searched.run_epsilon, delta=searched.run_delta, ledger=None, account=None,
+            **configuration, epsilon=search.run_epsilon, delta=search.run_delta, ledger=None, account=None,
             run_dir=None, insecure_noise_seed=None if seed is None else seed + 7919 * (k + 1),
         )  # fmt: skip
         run.fit(train)
-        _check_curve(run.record_.plan, searched.mu_model)
+        _check_curve(run.record_.plan, search.mu_model)
         return run
 
     def _fit_locally(self, tasks: TaskSet) -> TaskSearch:
@@ -288,14 +288,14 @@ def _check_configuration(base: TaskEstimator, options: Mapping[str, Any]) -> Non
 def _check_searchable(base: TaskEstimator) -> None:
     """Refuse, before any row is read, what the one noisy score and the secret number of runs cannot protect."""
     alone = "or let every task choose for itself: TaskSearch(..., locally_tuned=True)"
-    wanted = {
+    allowed = {
         "unit": (("task",), f"a score is a message of a whole task. Use unit='task', {alone}"),
         "aggregation": (("curator", "local"), f"runs must add their noise at the server or at the tasks. Use 'curator', {alone}"),
         "observer": (("other-tasks",), "the server sees every run and every score. Use observer='other-tasks', "
                      "or fit one configuration that was chosen without looking"),
         "variant": (("sound",), "a paper's claim that fails for one run fails for a search. Use variant='sound'"),
     }  # fmt: skip
-    for name, (fine, why) in wanted.items():
+    for name, (fine, why) in allowed.items():
         value = str(getattr(base, name))
         if value not in fine:
             raise OptionError(f"TaskSearch cannot search with {name}={value!r}: {why}")

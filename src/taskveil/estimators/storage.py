@@ -70,8 +70,8 @@ def _loaded(folder: Path, place: str) -> Any:
         )
     with total(str(folder / "model.json")):
         method, record, prepared = saved_run(about, arrays, folder, place)
-        asked = method.inner if isinstance(method, CommonScale) else method
-        estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": asked})
+        inner = method.inner if isinstance(method, CommonScale) else method
+        estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": inner})
         check_parameters(estimator)
         _restore(estimator, method, record, prepared, about, arrays)
     estimator.certificate_ = certificate
@@ -86,7 +86,7 @@ def _restore(
     estimator.n_features_in_ = len(estimator.feature_names_)
     estimator.classes_ = None if about["classes"] is None else np.asarray(about["classes"])
     estimator.bounds_ = None if about.get("bounds") is None else PublicBounds.from_dict(_wide(about["bounds"]))
-    estimator.task_warnings_ = {name: tuple(said) for name, said in about.get("task_warnings", {}).items()}
+    estimator.task_warnings_ = {name: tuple(sentences) for name, sentences in about.get("task_warnings", {}).items()}
     estimator.method_, estimator.record_, estimator.models_ = method, record, record.models
     estimator.n_iter_, estimator.preparation_, estimator.warnings_ = record.rounds, prepared, about["warnings"]
     units = {"own_target": prepared.own_target, "link": link_of(record.public.kind, record.public.loss)}

@@ -28,9 +28,9 @@ def summary(estimator: Any, gain: Any = None) -> str:
 
 def _gained(kept: int, m: int, verdict: str) -> str:
     alone = "the others learn alone" if kept < m else "none learns alone"
-    said = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
+    sentence = f"{kept} of {m} tasks keep the shared model, {alone}. " if kept else ""
     own = "(Each decided and estimated on its own rows; the counts are for someone entitled to all of them.)"
-    return f"{said}{verdict[:1].upper()}{verdict[1:]} {own}"
+    return f"{sentence}{verdict[:1].upper()}{verdict[1:]} {own}"
 
 
 def _has_gain(estimator: Any) -> bool:

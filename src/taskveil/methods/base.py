@@ -247,8 +247,8 @@ class Method(WithOptions):
         """Refuse, before any data is read, what this method cannot do."""
         check_options(self)
         if budget.variant not in self.variants:
-            known = [v for v in VARIANTS if v in self.variants or v in self.forms]
-            raise OptionError(f"method {self.name!r} has variants {', '.join(known)}; got {budget.variant!r}")
+            variants = [v for v in VARIANTS if v in self.variants or v in self.forms]
+            raise OptionError(f"method {self.name!r} has variants {', '.join(variants)}; got {budget.variant!r}")
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
@@ -268,9 +268,9 @@ class Method(WithOptions):
     def under(self, unit: str, variant: str = "sound") -> Method:
         """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
         method = self
-        for wanted in (str(unit), str(variant)):
-            if wanted in method.forms:
-                module, _, name = method.forms[wanted].partition(":")
+        for key in (str(unit), str(variant)):
+            if key in method.forms:
+                module, _, name = method.forms[key].partition(":")
                 kind = getattr(import_module(module, __package__), name)
                 method = method if isinstance(method, kind) else kind.of(method)
         return method

@@ -252,9 +252,9 @@ def _states(plan: Plan, observer: Observer, randomness: dict[str, Any], names: S
     if plan.budget.task_epsilons is None or not plan.releases:
         return [_state(plan, observer, randomness)]
     shares = task_shares(plan.budget.task_epsilons, plan.budget.delta)
-    asked = dict(zip(shares, plan.budget.task_epsilons, strict=True))
+    epsilons = dict(zip(shares, plan.budget.task_epsilons, strict=True))
     return [
-        replace(_state(plan, observer, randomness, asked[share], share), share=share, tasks=count, names=some or None)
+        replace(_state(plan, observer, randomness, epsilons[share], share), share=share, tasks=count, names=some or None)
         for share, count, some in groups(shares, names)
     ]
 
@@ -299,13 +299,13 @@ def _group(plan: Plan) -> tuple[dict[str, Any], ...]:
 
 def _public_facts(unit: Unit, also: Iterable[str]) -> str:
     """What everybody may know beforehand. Numbers of rows belong to it only where single rows are the unit."""
-    known = ["the number of tasks", *also, "the bound, noise and schedule of every release"]
+    facts = ["the number of tasks", *also, "the bound, noise and schedule of every release"]
     if unit is Unit.RECORD:
-        known.append("the number of rows of every task")
-    said = f"public and fixed before the run: {', '.join(known)}"
+        facts.append("the number of rows of every task")
+    sentence = f"public and fixed before the run: {', '.join(facts)}"
     if unit is Unit.TASK:
-        said += "; not how many rows a task has: no bound, noise or schedule was computed from that"
-    return said
+        sentence += "; not how many rows a task has: no bound, noise or schedule was computed from that"
+    return sentence
 
 
 def _ranges(rounds: Iterable[int]) -> list[list[int]]:

@@ -178,9 +178,9 @@ def check_budgets(budget: Any, requests: Sequence[Any], families: Iterable[str])
 def groups(shares: Sequence[float], names: Sequence[Any] | None = None) -> list[tuple[float, int, str]]:
     """(share, number of tasks, their names as far as they fit on a line) of every budget, the smallest first."""
     counts = Counter(shares)
-    found = []
+    claims = []
     for share in sorted(counts):
         mine = [str(n) for n, f in zip(names, shares, strict=True) if f == share] if names is not None else []
         more = f" and {len(mine) - 5} more" if len(mine) > 5 else ""
-        found.append((share, counts[share], ", ".join(mine[:5]) + more))
-    return found
+        claims.append((share, counts[share], ", ".join(mine[:5]) + more))
+    return claims

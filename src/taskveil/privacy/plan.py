@@ -65,13 +65,13 @@ def _planned_releases(
     requests: Sequence[Request], kinds: Sequence[type[Mechanism]], budget: Budget, loss: float
 ) -> tuple[PlannedRelease, ...]:
     """A mechanism and an event for every request; equal requests of different rounds share them."""
-    made: dict[Any, tuple[Mechanism, Event]] = {}
+    choices: dict[Any, tuple[Mechanism, Event]] = {}
     releases = []
     for request, kind, paid in zip(requests, kinds, charged(requests), strict=True):
         key = (kind, request.contribution, request.weight, request.rate)
-        if key not in made:
-            made[key] = _mechanism(request, kind, budget, loss * request.weight)
-        mechanism, event = made[key]
+        if key not in choices:
+            choices[key] = _mechanism(request, kind, budget, loss * request.weight)
+        mechanism, event = choices[key]
         releases.append(
             PlannedRelease(
                 request.name, request.round, request.contribution, mechanism,

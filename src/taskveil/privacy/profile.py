@@ -66,8 +66,8 @@ class Curve:
         if not self.paid:
             return 0.0
         extra = self.failure + (1 + math.exp(min(epsilon, 700.0))) * self.slack
-        found = (ACCOUNTANTS.get(n).read_delta(total, epsilon) for n, total in self.totals.items())
-        return min(1.0, max(min(found, default=1.0), SMALLEST_DELTA) + extra)
+        deltas = (ACCOUNTANTS.get(n).read_delta(total, epsilon) for n, total in self.totals.items())
+        return min(1.0, max(min(deltas, default=1.0), SMALLEST_DELTA) + extra)
 
     def mu(self) -> float | None:
         """mu of Gaussian DP, where nothing but unsampled Gaussians was released."""

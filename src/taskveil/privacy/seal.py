@@ -25,8 +25,8 @@ def seal_of(certificate: Mapping[str, Any], model: Mapping[str, Any], arrays: Ma
     """A hash of the contents of the three files, without the seals they carry."""
     digest = hashlib.sha256()
     for document in (certificate, model):
-        told = {k: v for k, v in document.items() if k != SEAL}
-        digest.update(json.dumps(told, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+        content = {k: v for k, v in document.items() if k != SEAL}
+        digest.update(json.dumps(content, sort_keys=True, separators=(",", ":")).encode() + b"\n")
     for name in sorted(set(arrays) - {SEAL}):
         values = np.ascontiguousarray(arrays[name])
         digest.update(json.dumps([name, values.dtype.str, list(values.shape)]).encode() + b"\n")

@@ -72,9 +72,9 @@ class SecureOptions:
             smallest = n_sites - _count("dropouts", dropouts, n_sites - 2, n_sites, least=0)
         else:
             smallest = _whole("min_cohort", min_cohort, 2, n_sites)
-        made = cls(n_tasks, colluding, smallest, site_sizes=sizes, **options)
-        made.check()
-        return made
+        secure = cls(n_tasks, colluding, smallest, site_sizes=sizes, **options)
+        secure.check()
+        return secure
 
     @classmethod
     def parse(cls, n_tasks: int, given: Mapping[str, Any] | None, sites: Sequence[int] | None = None) -> SecureOptions:

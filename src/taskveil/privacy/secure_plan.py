@@ -37,12 +37,12 @@ def secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
         lambda c: _charges(requests, kind, budget, c), budget.epsilon, _delta(budget, requests),
         budget.accountant,
     )  # fmt: skip
-    made: dict[tuple[Contribution, float], SharedNoise] = {}
+    mechanisms: dict[tuple[Contribution, float], SharedNoise] = {}
     for r in requests:
-        if (r.contribution, r.weight) not in made:
-            made[r.contribution, r.weight] = _mechanism(r, kind, budget, loss)
+        if (r.contribution, r.weight) not in mechanisms:
+            mechanisms[r.contribution, r.weight] = _mechanism(r, kind, budget, loss)
     paid = charged(requests)
-    planned = (_planned(r, made[r.contribution, r.weight], budget, p) for r, p in zip(requests, paid, strict=True))
+    planned = (_planned(r, mechanisms[r.contribution, r.weight], budget, p) for r, p in zip(requests, paid, strict=True))
     plan = Plan(tuple(planned), budget)
     verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
     return plan

@@ -21,9 +21,9 @@ from taskveil.runtime.round import Round, bounded
 
 
 def released_alongside(
-    rounds: Round, releases: Sequence[PlannedRelease], tasks: TaskSide, state: State, view: View, made: Counter[str]
+    rounds: Round, releases: Sequence[PlannedRelease], tasks: TaskSide, state: State, view: View, tries: Counter[str]
 ) -> tuple[State, dict[str, np.ndarray]]:
-    """The tasks' next state and the noisy sums; `made` counts earlier tries of a resumed run."""
+    """The tasks' next state and the noisy sums; `tries` counts earlier tries of a resumed run."""
     run, states = rounds.run, []
 
     def start() -> Callable[[], list[Bounded]]:
@@ -38,9 +38,9 @@ def released_alongside(
 
         return sums
 
-    wanted, noisy = [(planned, again(run.source, made[planned.id])) for planned in releases], {}
-    for done in release_alongside(wanted, start, run.account):
+    pairs, noisy = [(planned, again(run.source, tries[planned.id])) for planned in releases], {}
+    for done in release_alongside(pairs, start, run.account):
         noisy[done.name] = done.value
         point("noise.drawn")
-    made.update(planned.id for planned in releases)
+    tries.update(planned.id for planned in releases)
     return states[0], noisy

@@ -36,7 +36,7 @@ class Tasks(Protocol):
         """What a checkpoint keeps of a state."""
 
     def released(
-        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, made: Counter[str]
+        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, tries: Counter[str]
     ) -> tuple[Any, Noisy]:
         """Steps 2 and 3 of a round: the next state, and the noisy sums of what all tasks send."""
 
@@ -67,13 +67,13 @@ class Block:
         return state
 
     def released(
-        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, made: Counter[str]
+        self, rounds: Round, at: Position, releases: Sequence[PlannedRelease], active: np.ndarray | None, tries: Counter[str]
     ) -> tuple[State, Noisy]:
         view = at.billboards[-1].view(None).asking(active)
         if self.side.begins_ahead:
-            return released_alongside(rounds, releases, self.side, at.tasks, view, made)
+            return released_alongside(rounds, releases, self.side, at.tasks, view, tries)
         state, message = task_step(self.side, at.tasks, view)
-        return state, released(rounds.run, releases, message, active, made=made, clipped=self.clipped)
+        return state, released(rounds.run, releases, message, active, tries=tries, clipped=self.clipped)
 
     def finish(self, state: State, board: Billboard) -> Models:
         return self.side.finish(state, board.view(None))
@@ -143,10 +143,10 @@ def _begun(rounds: Round, tasks: Tasks, before: Position | None, checkpoint: Any
 
 def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | None) -> None:
     run, everybody = rounds.run, [slice(None)]
-    made = Counter(done.id for done in at.executed)
+    tries = Counter(release.id for release in at.executed)
     for releases in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
         active = rounds.cohort(at, releases)  # 1
-        state, noisy = tasks.released(rounds, at, releases, active, made)  # 2, 3
+        state, noisy = tasks.released(rounds, at, releases, active, tries)  # 2, 3
         at.executed += releases
         cohort = None if active is None else np.flatnonzero(active)
         rounds.published(at, noisy, rounds.accepted(everybody, active), cohort)  # 4, 5

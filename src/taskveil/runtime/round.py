@@ -155,15 +155,15 @@ class ClippedShare:
 
     def note(self, raw: Any, bounded: Bounded, active: np.ndarray | None) -> None:
         """One release: messages before and after clipping. Sums of rows, which are clipped row by row, are left out."""
-        kept = np.asarray(bounded.value)
-        if not isinstance(raw, np.ndarray) or raw.shape != kept.shape or len(raw) != len(self._lost):
+        clipped = np.asarray(bounded.value)
+        if not isinstance(raw, np.ndarray) or raw.shape != clipped.shape or len(raw) != len(self._lost):
             return
         with np.errstate(all="ignore"):
-            before, after = (np.linalg.norm(m.reshape(len(m), -1), axis=1) for m in (raw, kept))
-            sent = (before > 0) & np.isfinite(before) & (True if active is None else active)
+            before, after = (np.linalg.norm(m.reshape(len(m), -1), axis=1) for m in (raw, clipped))
+            senders = (before > 0) & np.isfinite(before) & (True if active is None else active)
             lost = np.clip(1.0 - after / before, 0.0, 1.0)
-            self._lost += np.where(sent & (lost > ROUNDING), lost, 0.0)
-        self._sent += sent
+            self._lost += np.where(senders & (lost > ROUNDING), lost, 0.0)
+        self._sent += senders
 
     def shares(self) -> np.ndarray:
         """(tasks,), zero for a task that sent nothing."""
@@ -176,24 +176,24 @@ def released(
     message: Mapping[str, Any],
     active: np.ndarray | None = None,
     *,
-    made: Counter[str] | None = None,
+    tries: Counter[str] | None = None,
     tasks: Sequence[str | int] | None = None,
     clipped: ClippedShare | None = None,
 ) -> dict[str, np.ndarray]:
-    """Steps 2 and 3: clip, charge, then noise. `made` counts earlier tries of a resumed run, whose noise is drawn afresh;
+    """Steps 2 and 3: clip, charge, then noise. `tries` counts earlier tries of a resumed run, whose noise is drawn afresh;
     `clipped` keeps for every owner what the clip took."""
-    wanted = []
+    requests = []
     for planned in releases:
-        fresh = again(run.source, 0 if made is None else made[planned.id])
-        wanted.append((planned, bounded(planned, message[planned.name], active, fresh, tasks), fresh))
+        fresh = again(run.source, 0 if tries is None else tries[planned.id])
+        requests.append((planned, bounded(planned, message[planned.name], active, fresh, tasks), fresh))
         if clipped is not None:
-            clipped.note(message[planned.name], wanted[-1][1], active)
+            clipped.note(message[planned.name], requests[-1][1], active)
     noisy = {}
-    for done in release_together(wanted, run.account, run.budget.aggregation, tasks):
-        noisy[done.name] = done.value
+    for release in release_together(requests, run.account, run.budget.aggregation, tasks):
+        noisy[release.name] = release.value
         point("noise.drawn")
-    if made is not None:
-        made.update(planned.id for planned in releases)
+    if tries is not None:
+        tries.update(planned.id for planned in releases)
     return noisy
 
 
@@ -217,8 +217,8 @@ def draw_cohort(
     Where the unit is the record, the coins are drawn for rows inside every task instead (`bounded_rows`).
     """
     if size is not None:
-        drawn = np.argsort(source.at(number, "cohort").uniform(n_tasks), kind="stable")[:size]
-        return np.isin(np.arange(n_tasks), drawn)
+        members = np.argsort(source.at(number, "cohort").uniform(n_tasks), kind="stable")[:size]
+        return np.isin(np.arange(n_tasks), members)
     rates = {p.rate for p in releases if p.rate is not None and p.contribution.unit is Unit.TASK}
     if not rates:
         return None
@@ -231,6 +231,6 @@ def within_cap(active: np.ndarray | None, most: int | None, schedule: list[np.nd
     if most is None:
         return active
     assert active is not None, "a plan with a cap draws cohorts"
-    earlier = [drawn for drawn in schedule if drawn is not None]
-    taken = np.bincount(np.concatenate(earlier), minlength=active.size) if earlier else np.zeros(active.size, int)
-    return active & (taken < most)
+    earlier = [cohort for cohort in schedule if cohort is not None]
+    turns = np.bincount(np.concatenate(earlier), minlength=active.size) if earlier else np.zeros(active.size, int)
+    return active & (turns < most)

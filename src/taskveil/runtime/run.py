@@ -61,12 +61,12 @@ class RunRecord:
 
 def executed_releases(ids: Iterable[str], planned: Mapping[str, PlannedRelease]) -> list[PlannedRelease]:
     """What was charged, from the ids in order: a release that was made again costs what it costs to make it again."""
-    seen: set[str] = set()
-    made = []
+    earlier: set[str] = set()
+    releases = []
     for one in ids:
-        made.append(replace(planned[one], event=planned[one].event.made_again()) if one in seen else planned[one])
-        seen.add(one)
-    return made
+        releases.append(replace(planned[one], event=planned[one].event.made_again()) if one in earlier else planned[one])
+        earlier.add(one)
+    return releases
 
 
 Progress = Callable[[int, int], None]

@@ -43,12 +43,12 @@ def best_epsilon(charges: Iterable[Charge], delta: float, accountant: str | None
     if not merge(charges):
         return 0.0, accountant or "pure"
     names = [accountant] if accountant else candidates(charges, delta)
-    best, chosen = math.inf, names[0]
+    best, best_name = math.inf, names[0]
     for name in names:
         epsilon = ACCOUNTANTS.get(name).epsilon(charges, delta)
         if epsilon < best:
-            best, chosen = epsilon, name
-    return best, chosen
+            best, best_name = epsilon, name
+    return best, best_name
 
 
 __all__ = ["ACCOUNTANTS", "Accountant", "best_epsilon", "candidates", "merge"]

@@ -162,8 +162,8 @@ class Book:
         """Every commit of a run, in order."""
         with self.database.transaction() as transaction:
             row = self._row(transaction, key)
-            found = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "commit"})
-        return [(release, event_from_dict(json.loads(body)["event"])) for release, body in found]
+            rows = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "commit"})
+        return [(release, event_from_dict(json.loads(body)["event"])) for release, body in rows]
 
     def spent(self, key: Key) -> tuple[float, float]:
         """(composed epsilon of everything committed or reserved, limit epsilon)."""
@@ -186,9 +186,9 @@ class Book:
         """The account of a run: by name, with the run's own sentence; clear errors where there is none."""
         if name is not None and Key(name, unit, neighbours, observer) in self.database.known:
             return Key(name, unit, neighbours, observer)
-        known = self.accounts()
+        accounts = self.accounts()
         if name is None:
-            names = sorted({row.name for row in known})
+            names = sorted({row.name for row in accounts})
             if len(names) != 1:
                 raise OptionError(
                     f"the ledger has {len(names)} accounts ({', '.join(names[:8]) or 'none'}); name one with account=... "
@@ -196,15 +196,15 @@ class Book:
                 )
             name = names[0]
         key = Key(name, unit, neighbours, observer)
-        mine = [row for row in known if row.name == name]
+        mine = [row for row in accounts if row.name == name]
         if not mine:
             raise UnknownName(
                 f"no account {name!r} in this ledger; open it with: taskveil ledger set {name} --epsilon E --delta D"
             )
         if not any((r.unit, r.neighbours, r.observer) == (unit, neighbours, observer) for r in mine):
-            kept = "; ".join(f"{r.unit}, {r.neighbours}, against {r.observer}" for r in mine)
+            choices = "; ".join(f"{r.unit}, {r.neighbours}, against {r.observer}" for r in mine)
             raise OptionError(
-                f"account {name!r} is kept for ({kept}); this run protects ({unit}, {neighbours}, against {observer}). "
+                f"account {name!r} is kept for ({choices}); this run protects ({unit}, {neighbours}, against {observer}). "
                 "Open a second account for it with `taskveil ledger set`, or change the run."
             )
         self.database.known.add(key)
@@ -267,9 +267,9 @@ class LedgerAccount:
         def releases(neighbours: str) -> list[tuple[str, Event]]:
             return [(p.id, p.event_under(Neighbours(neighbours), self.budget)) for p in planned]
 
-        done = self.book.commit_all(self.key, self.run, releases)
-        self._complete = done.left == 0
-        return done.entries[-1]
+        outcome = self.book.commit_all(self.key, self.run, releases)
+        self._complete = outcome.left == 0
+        return outcome.entries[-1]
 
     def finish(self) -> None:
         """Give back what was reserved and never committed."""

@@ -70,11 +70,11 @@ class _Copy:
 
 def _reaches(entries: list[Any], source: Key, target: Key, refuse: bool) -> bool:
     """Whether a run in account `source` is to be charged to `target` too; priced as it was for `source`."""
-    told = next((json.loads(e.body).get("reach") for e in entries if e.kind == "reserve"), None)
-    reach = Reach(told["unit"], told["neighbours"], tuple(told["observers"])) if told else Reach.of(source)
-    wanted = reach.relation(target)
-    if wanted != REPLACE or reach.relation(source) != NULL:
-        return wanted is not None
+    stored = next((json.loads(e.body).get("reach") for e in entries if e.kind == "reserve"), None)
+    reach = Reach(stored["unit"], stored["neighbours"], tuple(stored["observers"])) if stored else Reach.of(source)
+    relation = reach.relation(target)
+    if relation != REPLACE or reach.relation(source) != NULL:
+        return relation is not None
     if refuse:
         raise OptionError(
             f"account {source} holds runs with {NULL} neighbours, whose cost with {REPLACE} neighbours was not written down; "

@@ -63,17 +63,17 @@ def migrate(connection: Connection, transaction: Any) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(7220391)"))
     if not connection.dialect.has_table(connection, steps.name):
         metadata.create_all(connection, tables=[steps])
-    done = set(connection.execute(select(steps.c.name)).scalars())
-    refuse_newer(done)
+    past = set(connection.execute(select(steps.c.name)).scalars())
+    refuse_newer(past)
     for name, step in STEPS.items():
-        if name not in done:
+        if name not in past:
             step(connection, transaction)
             connection.execute(insert(steps).values(name=name))
 
 
-def refuse_newer(done: set[str]) -> None:
+def refuse_newer(past: set[str]) -> None:
     """A ledger that has been through a step unknown here is left alone."""
-    unknown = sorted(done - STEPS.keys())
+    unknown = sorted(past - STEPS.keys())
     if unknown:
         raise LedgerUnavailable(
             f"this ledger was written by a newer version of taskveil (step {unknown[0]!r}); "
@@ -161,8 +161,8 @@ class Database:
         try:
             yield
         except (DBAPIError, self._engine.dialect.loaded_dbapi.Error) as error:
-            told = getattr(error, "orig", error)
-            reason = (str(told) or type(told).__name__).splitlines()[0]
+            cause = getattr(error, "orig", error)
+            reason = (str(cause) or type(cause).__name__).splitlines()[0]
             raise LedgerUnavailable(
                 f"the ledger at {shown(self.url)} cannot be used: {reason}. Nothing was released. "
                 "Check that the file or server exists, is a taskveil ledger and can be written."
@@ -227,10 +227,10 @@ def _place(engine: Engine) -> Any:
     if engine.dialect.name != "sqlite":
         return engine.url
     try:
-        found = Path(engine.url.database or "").stat()
+        status = Path(engine.url.database or "").stat()
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if engine.url.database not in (None, "", ":memory:") else None
+    return (status.st_dev, status.st_ino) if engine.url.database not in (None, "", ":memory:") else None
 
 
 def _after_fork() -> None:

@@ -119,8 +119,8 @@ def finish_in(transaction: Transaction, row: Any, state: Any) -> None:
 
 
 def _was_committed(transaction: Transaction, account: int, run: str, release: str) -> bool:
-    asked = {"account": account, "run": run, "release": release, "kind": "commit"}
-    return bool(transaction.rows(say.COMMITTED_BEFORE, asked))
+    values = {"account": account, "run": run, "release": release, "kind": "commit"}
+    return bool(transaction.rows(say.COMMITTED_BEFORE, values))
 
 
 def append(transaction: Transaction, row: Any, new: list[dict[str, str]], **changes: Any) -> list[str]:

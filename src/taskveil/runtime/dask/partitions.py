@@ -80,7 +80,7 @@ class Partitions:
         wanted = [(planned, again(rounds.run.source, made[planned.id])) for planned in releases]
         states, sums = self._answer(at.tasks, at.billboards[-1], active, wanted)
         message = {planned.name: total for planned, total in zip(releases, sums, strict=True)}
-        return states, released(rounds.run, releases, message, made=made)
+        return states, released(rounds.run, releases, message, tries=made)
 
     def extra(self) -> dict[str, Any]:
         return {}
