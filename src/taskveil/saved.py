@@ -74,3 +74,16 @@ def total(what: str) -> Iterator[None]:
     except Exception as problem:
         kind = type(problem).__name__
         raise DataError(f"{what} is damaged or incomplete and cannot be read ({kind}); write it again") from None
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write beside, then rename: a reader or a crash never sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -43,8 +43,9 @@ class Stack:
         return normalised(self.weights)
 
 
-def stacks(block: TaskBlock, limit: int = LIMIT, same_size: bool = False) -> Iterator[Stack]:
+def stacks(block: TaskBlock, limit: int | None = None, same_size: bool = False) -> Iterator[Stack]:
     """All tasks of the block, each in exactly one stack; `same_size`: without padding."""
+    limit = LIMIT if limit is None else limit
     sizes = np.diff(block.offsets)
     widths = sizes if same_size else padded_width(sizes)
     order = np.argsort(widths, kind="stable")

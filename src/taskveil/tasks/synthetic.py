@@ -81,7 +81,7 @@ def _check_options(make: Callable[..., SyntheticData], chosen: dict[str, Any]) -
     """Every option by itself, those that belong together, and the size of what comes out."""
     check_table(chosen, SYNTHETIC)
     full = {p.name: p.default for p in inspect.signature(make).parameters.values()} | chosen
-    for smaller, larger in (("min_rows", "max_rows"), ("low", "high"), ("n_active", "n_features"), ("n_outsiders", "n_tasks")):
+    for smaller, larger in (("min_rows", "max_rows"), ("low", "high"), ("n_active", "n_features")):
         if smaller in full and larger in full and full[smaller] > full[larger]:
             raise OptionError(f"{smaller} must be at most {larger}, {full[larger]}; got {full[smaller]}")
     rows = full.get("max_rows") or full["n_train"]

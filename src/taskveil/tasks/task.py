@@ -136,9 +136,7 @@ class TaskSet:
         said = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable != "error"
         classes = bounds.classes if classes is None and bounds is not None else classes
-        given, labels = y, silent and kind == "classification"
-        if kind == "survival":
-            given = survival_target(given, silent)
+        given, labels = survival_target(y, silent) if kind == "survival" else y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
         groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)

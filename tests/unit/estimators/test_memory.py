@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taskveil as tv
-from taskveil.solvers import evidence
+from taskveil.solvers import padding
 from taskveil.tasks.grouping import in_order, room_like
 
 TASKS, ROWS, FEATURES = 400, 100, 40
@@ -45,7 +45,7 @@ def test_single_precision_stays_single_and_changes_little(method):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_rows_in_a_file_are_never_in_memory_as_a_whole(method, tmp_path, monkeypatch):
     """The same fit from an array is the twin: it holds a scaled copy, which is as large as the rows."""
-    monkeypatch.setattr(evidence, "LIMIT", 20_000)
+    monkeypatch.setattr(padding, "LIMIT", 20_000)
     X, y, task = table()
     np.save(tmp_path / "rows.npy", X)
     mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")

@@ -134,7 +134,8 @@ def odd_ledger(tmp_path_factory):
     X, task = rng.normal(size=(80, 3)), np.repeat(np.arange(20), 4)
     for name in ODD:
         Book(url).set_limit(Key(name, "task", "replace-one", "other-tasks"), 3.0, 1e-5)
-        tv.TaskRegressor("mean", epsilon=1.0, delta=1e-5, ledger=url, account=name).fit(X, X[:, 0], task=task)
+        if "\n" not in name:  # refused since version 0.2.0; books of before may hold such accounts
+            tv.TaskRegressor("mean", epsilon=1.0, delta=1e-5, ledger=url, account=name).fit(X, X[:, 0], task=task)
     Book(url).set_limit(Key("no run yet", "record", "add-remove", "public"), 1.0, 1e-6)
     return url
 
@@ -158,7 +159,7 @@ def test_the_books_export_in_every_form_whatever_accounts_are_called(odd_ledger,
     assert [list(map(str, opendp().iter_errors(r))) for r in records] == [[]] * len(records)
     assert {n for n in ODD for r in records if n in r["deployment"]["basic"]["name"]} == set(ODD)
     bill = json.loads(exported(odd_ledger, "mlbom", tmp_path, capsys))
-    assert list(map(str, cyclonedx().iter_errors(bill))) == [] and len(bill["components"]) == len(ODD)
+    assert not list(cyclonedx().iter_errors(bill)) and len(bill["components"]) == sum("\n" not in name for name in ODD)
     text = exported(odd_ledger, "nist", tmp_path, capsys)
     assert len(text.split("```json\n")) == 2
     document = json.loads(text.split("```json\n")[1].rsplit("\n```", 1)[0])
