@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FAR = 1e6  # outside of any range a table declares, and far from overflow
 HUGE, TINY = 1e150, 1e-160
 ROWS, MANY = 24, 3000
+CODES = 2  # columns of numbers, with the fewest values, in which a text is tried
 UNKNOWN = "canary"
 AS_IT_IS = "the table as it is"
 
@@ -73,6 +74,9 @@ class _Cells:
         if self.numeric:
             yield "across: the opposite corner", self._rows(1, {c: [-FAR] for c in self.numeric}, [1.0])
         yield from self._stumbling(1)
+        codes = sorted(self.numeric, key=lambda c: self.table.frame[c].nunique()) if self.table.text else []
+        for column in codes[:CODES]:  # levels that look like numbers; a declared range refuses such a cell
+            yield f"text in {column!r}", self._rows(1, {column: [UNKNOWN]}, None)
 
     def of_a_task(self) -> Iterator[tuple[str, Any]]:
         rng = np.random.default_rng(0)

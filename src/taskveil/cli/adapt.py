@@ -62,12 +62,12 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     from taskveil.tasks.files import read_table
     from taskveil.tasks.prepare.labels import filled_targets
     from taskveil.tasks.prepare.survival import signed_times
-    from taskveil.tasks.rows import load_rows
+    from taskveil.tasks.rows import load_rows, text_in
     from taskveil.tasks.table import need_columns
 
     bad_rows, missing = reading.get("bad_rows") or "error", reading.get("missing") or "error"
     task, target = reading.get("task"), reading.get("target") or estimator.preparation_.target_name
-    ids = [task] if task else []
+    ids = [*text_in(estimator.feature_names_), *([task] if task else [])]
     texts = (target,) if reading.get("positive") else ()
     frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=texts).frame
     if target not in frame.columns:

@@ -91,9 +91,9 @@ def read_table(
 ) -> FileTable:
     """A csv, tsv or parquet file as a DataFrame.
 
-    `text_columns` are categorical however their cells look; `id_columns` keep the text of their cells as it
-    stands ('007' is not 7); a csv row with an empty cell in one of the `filled_columns` is a bad row. Where bad rows are skipped,
-    those of `later_columns` stay, with an empty cell, for the caller to leave out.
+    `text_columns` are categorical however their cells look; `id_columns` keep the text of their cells as it stands ('007' is not
+    7), so that no other row's cell decides how one is read; a csv row with an empty cell in one of the `filled_columns` is a bad
+    row. Where bad rows are skipped, those of `later_columns` stay, with an empty cell, for the caller to leave out.
     """
     check_bad_rows(bad_rows)
     _check_file(path)

@@ -201,8 +201,8 @@ def _from_table_file(path: Path, layout: Layout) -> TaskSet:
     table = read_table(
         path,
         bad_rows=layout.bad_rows,
-        text_columns=(*levels, *layout.groups),
-        id_columns=filter(None, (layout.person, *layout.task_columns(columns))),
+        text_columns=layout.groups,
+        id_columns=filter(None, (layout.person, *layout.task_columns(columns), *levels, *layout.text)),
         filled_columns=layout.filled_columns(columns),
         later_columns=() if layout.targets is not None else (*layout.task_columns(columns), *layout.target_columns(columns)),
     )

@@ -64,8 +64,8 @@ def load_rows(
             return Rows(tasks.X, names, np.asarray(tasks.row_index))
         task = task or usual_column(column_names(path), TASK_NAMES, "task")
         need_columns(column_names(path), [task])
-        text = (*_text_in(feature_names), *_not_used(column_names(path), feature_names))
-        table = read_table(path, bad_rows=bad_rows, text_columns=text, id_columns=[task], filled_columns=[task])
+        unused, written = _not_used(column_names(path), feature_names), [task, *text_in(feature_names)]
+        table = read_table(path, bad_rows=bad_rows, text_columns=unused, id_columns=written, filled_columns=[task])
         rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
         return _placed(rows, table)
     task = task or usual_column(list(source.columns), TASK_NAMES, "task")
@@ -78,7 +78,7 @@ def _for_every_task(
     table = None
     if isinstance(source, (str, Path)):
         unused = _not_used(column_names(Path(source)), names)
-        table = read_table(Path(source), bad_rows=bad_rows, text_columns=(*_text_in(names), *unused))
+        table = read_table(Path(source), bad_rows=bad_rows, text_columns=unused, id_columns=text_in(names))
         source = table.frame
     rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
     rows = rows if table is None else _placed(rows, table)
@@ -111,13 +111,14 @@ def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds 
     return Encoded(X, tuple(names), known)
 
 
-def _text_in(names: Sequence[str]) -> tuple[str, ...]:
+def text_in(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns behind a model's features that are read as they are written."""
     return (*levels_of(names), *hashed_in(names))
 
 
 def _not_used(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     """Columns no feature comes from, such as the target: what they hold makes no row bad."""
-    used = {*names, *_text_in(names)}
+    used = {*names, *text_in(names)}
     return [c for c in columns if c not in used]
 
 

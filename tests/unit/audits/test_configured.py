@@ -15,6 +15,7 @@ from tests.support import audit_faults as faults
 import taskveil as tv
 from taskveil.audits.result import power
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks import load
 from taskveil.tasks.task import TaskSet
 
 BOUNDS = {"features": {"*": [-1.0, 1.0]}, "target": [-2.0, 2.0]}
@@ -218,3 +219,18 @@ def test_few_runs_say_how_little_they_can_refute():
     assert few.power == 0.0 and "can refute claims up to epsilon 0" in str(few)
     kept = 5e-7 ** (1 / 260)
     assert power(400, 0.35, 0.0) == pytest.approx(np.log(kept / (1 - kept)))
+
+
+def test_levels_that_another_rows_text_reads_anew_are_refuted(tmp_path, monkeypatch):
+    """'01' is the level '01' in a column with a word, and the number 1 without it."""
+    X, y, ids = table()
+    codes, path = np.resize(["01", "02", "03"], len(ids)), tmp_path / "table.csv"
+    frame_of(X, y, ids).assign(code=codes).to_csv(path, index=False)
+    est = by_records(bounds={**BOUNDS, "levels": {"code": ["01", "02", "03"]}})
+    read = {"task": "site", "target": "y"}
+    sound = tv.audit(est, path, trials=40, seed=1, **read)
+    assert sound.leaks == [] and sound.verdict == "consistent"
+    real, guessed = load.read_table, {"id_columns": ["site"], "text_columns": ["code"]}
+    monkeypatch.setattr(load, "read_table", lambda path, **how: real(path, **{**how, **guessed}))
+    broken = tv.audit(est, path, trials=40, seed=1, **read)
+    assert broken.refuted and any("several encoded rows differ" in leak for leak in broken.leaks)

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from taskveil.errors import DataError
-from taskveil.tasks import PublicBounds, TaskSet, load_rows, load_tasks
+from taskveil.tasks import PublicBounds, TaskSet, files, load, load_rows, load_tasks
 from taskveil.tasks.person import limit_tasks_per_person, most_tasks_of_one_person
-from taskveil.tasks.prepare.encode import bucket
+from taskveil.tasks.prepare.encode import bucket, encoded_names
 from taskveil.tasks.prepare.facts import Fact
 
 
@@ -140,6 +140,44 @@ def test_a_value_outside_the_declared_levels_is_other_or_nothing(table):
         assert not any("HIV" in name for name in tasks.feature_names)
         np.testing.assert_array_equal(strange[:, 2:].sum(axis=1), 0 if column is None else 1)
         assert column is None or (strange[:, column] == 1).all()
+
+
+def with_cell(folder, cell, name="t.csv"):
+    """Levels that look like numbers, two tasks; the first row's is `cell`."""
+    rows = [
+        f"{'north' if k < 6 else 'south'},{k},{code},{k / 7}" for k, code in enumerate(["02", "1.0", "3", "01", "5", "2"] * 2)
+    ]
+    path = folder / name
+    path.write_text("\n".join(["site,age,code,days", rows[0].replace("02", cell), *rows[1:]]) + "\n")
+    return path
+
+
+def rows_changed_by_a_cell(folder, levels=("01", "2", "3", "True")):
+    """Encoded rows that differ where one row has another level, a word, or nothing."""
+    read = {"task": "site", "target": "days", "bounds": {"levels": {"code": levels}}}
+    plain, *others = (load_tasks(with_cell(folder, cell), **read).X for cell in ("02", "3", "x", "", "true"))
+    return [int((plain != other).any(axis=1).sum()) for other in others]
+
+
+@pytest.mark.parametrize("reader", ["arrow", "python"])
+def test_a_declared_level_is_read_as_it_is_written_whatever_other_rows_hold(tmp_path, monkeypatch, reader):
+    monkeypatch.setattr(files, "arrow_is_installed", lambda: reader == "arrow")
+    assert max(rows_changed_by_a_cell(tmp_path)) == 1
+    tasks = load_tasks(with_cell(tmp_path, "02"), task="site", target="days", bounds={"levels": {"code": ["01", "1", "2", "3"]}})
+    found = [np.flatnonzero(row).tolist() for row in tasks.X[:6, 1:]]
+    assert found == [[2], [1], [3], [0], [], [2]]  # 02, 1.0, 3, 01, 5, 2
+
+
+def test_levels_read_as_numbers_are_noticed(tmp_path, monkeypatch):
+    real, guessed = load.read_table, {"id_columns": ["site"], "text_columns": ["code"]}
+    monkeypatch.setattr(load, "read_table", lambda path, **read: real(path, **{**read, **guessed}))
+    assert max(rows_changed_by_a_cell(tmp_path)) > 1
+
+
+def test_a_model_of_hashed_text_reads_text_that_looks_like_numbers_as_it_is_written(tmp_path):
+    names = encoded_names(("age", "code"), None, text=("code",))
+    X = load_rows(with_cell(tmp_path, "02"), names, task="site").X
+    assert X[3, names.index(f"code#{bucket('code', '01')}/16")] == 1.0
 
 
 def test_numbers_with_declared_levels_are_categories(table):

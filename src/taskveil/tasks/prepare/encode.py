@@ -219,10 +219,21 @@ def _one_hot(cells: pd.Series, column: _Column, order: np.ndarray | None) -> np.
 
 def _place(column: _Column, value: str | None) -> int:
     """Where the one stands for this cell, -1 for nowhere."""
-    if value in column.levels:
-        return column.levels.index(value)
+    for written in () if value is None else (value, _plain(value)):
+        if written in column.levels:
+            return column.levels.index(written)
     missing = value is None or value.strip() in MISSING_MARKS
     if column.hashed:
         return -1 if missing else bucket(column.name, str(value))
     stand_in = MISSING_LEVEL if missing else OTHER_LEVEL
     return column.levels.index(stand_in) if stand_in in column.levels else -1
+
+
+def _plain(value: str) -> str:
+    """The usual form of a number or a truth value: '01', '1.0' and '1' are the level '1' unless the cell itself is declared."""
+    if value.strip().lower() in ("true", "false"):
+        return value.strip().capitalize()
+    try:
+        return task_label(float(value))
+    except ValueError:
+        return value
