@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +16,7 @@ import click
 from taskveil.cli.flags import flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
+from taskveil.saved import read_json, total
 
 
 @click.command("reproduce", epilog="Example: taskveil reproduce mp-mtl-fig6 --quick")
@@ -91,9 +91,12 @@ def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, 
     """What an earlier call left for the same question: seed, length and number of replications."""
     short = name.removeprefix(next(p for p in registry.FOLDERS if name.startswith(p + "-")) + "-")
     file = results_of(registry, name, out) / (f"{short}-quick.json" if quick else f"{short}.json")
-    document: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
+    if not file.exists():
+        return None
+    document: dict[str, Any] = read_json(file)
     asked = {"seed": seed, "quick": quick, "repeats": repeats}
-    return document if document and all(document["run"].get(k) == v for k, v in asked.items()) else None
+    with total(str(file)):
+        return document if all(document["run"].get(k) == v for k, v in asked.items()) else None
 
 
 def one(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def command(
         return
     results = serve.serve(Path(str(config)), say)
     if as_json:
-        import json
+        from taskveil.saved import read_json
 
-        run = json.loads((results / "run.json").read_text())
-        print_json({"results": str(results), "run": run, "certificate": json.loads((results / "certificate.json").read_text())})
+        run, certificate = (read_json(results / name) for name in ("run.json", "certificate.json"))
+        print_json({"results": str(results), "run": run, "certificate": certificate})

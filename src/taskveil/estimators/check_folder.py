@@ -25,16 +25,17 @@ from taskveil.errors import CheckFailed, DataError, InputError, OptionError
 from taskveil.estimators import legacy
 from taskveil.estimators.certify import certificate as certificate_of
 from taskveil.estimators.partitioned.storage import changed_parts
-from taskveil.estimators.storage import read_folder, saved_run
+from taskveil.estimators.storage import FILES, read_folder, saved_run, seal_problems
 from taskveil.privacy.certificate import Certificate, software_versions
 from taskveil.privacy.events import Event
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.ledger.reach import Reach
 from taskveil.privacy.plan import Budget, PlannedRelease
-from taskveil.privacy.seal import broken_seals, is_sealed
+from taskveil.privacy.seal import is_sealed
 from taskveil.privacy.units import Neighbours
 from taskveil.privacy.verification import differences
 from taskveil.runtime.run import RunRecord
+from taskveil.saved import read_bytes, read_json
 
 MISSING = "the books do not hold this run{0}: it was not charged there, or model.json names another"
 
@@ -80,7 +81,7 @@ def _charges(releases: Sequence[PlannedRelease], budget: Budget, relation: Neigh
     return charges
 
 
-FILES, RESULTS = ("model.json", "arrays.npz"), ("run.json", "billboard.npz")
+RESULTS = ("run.json", "billboard.npz")
 CLAIMS = ("method", "variant", "statements", "events", "randomness")
 WORDS = ("assumptions", "not_protected")  # sentences, which another version may put in other words
 EXPECTED = "expected a folder written by fit; give certificate.json itself to check it without its run"
@@ -107,7 +108,7 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
         raise CheckFailed(f"{folder / missing[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
     about, arrays, certificate = read_folder(folder, *FILES)
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
-    problems = [] if old else _seal_problems(about, arrays, certificate)
+    problems = [] if old else seal_problems(about, arrays, certificate)
     problems += _record_problems(about, arrays, certificate, old, ledger)
     problems += changed_parts(folder, about)
     problems += _journal_problems(folder / "run", about)
@@ -123,21 +124,12 @@ def _check_results(folder: Path, ledger: str | None) -> Checked:
     if ledger is not None:
         raise OptionError("the server of a federation keeps no ledger: every site checks its own, with `taskveil ledger verify`")
     about, arrays, certificate = read_folder(folder, *RESULTS)
-    problems = _seal_problems(about, arrays, certificate, RESULTS)
+    problems = seal_problems(about, arrays, certificate, RESULTS)
     try:
         problems += _differences(certificate, certificate_again(folder.resolve().parent, about), "federation.toml and run.json")
     except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
         problems.append(f"the certificate cannot be made again from federation.toml and run.json ({type(problem).__name__})")
     return Checked(certificate, tuple(dict.fromkeys([*problems, *certificate.verify().problems])))
-
-
-def _seal_problems(
-    about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate, names: tuple[str, str] = FILES
-) -> list[str]:
-    broken = broken_seals(certificate.to_dict(), about, arrays, ("certificate.json", *names))
-    if not broken:
-        return []
-    return [f"the files do not belong together: the seal in {', '.join(broken)} is not that of this folder's contents"]
 
 
 def _record_problems(
@@ -166,10 +158,10 @@ def _journal_problems(run: Path, about: dict[str, Any]) -> list[str]:
     if not (run / "plan.json").exists():
         return []
     try:
-        plan = json.loads((run / "plan.json").read_text())["plan"]
-        lines = (run / "commits.jsonl").read_text().splitlines() if (run / "commits.jsonl").exists() else []
+        plan = read_json(run / "plan.json")["plan"]
+        lines = read_bytes(run / "commits.jsonl").splitlines() if (run / "commits.jsonl").exists() else []
         commits = Counter(json.loads(line)["id"] for line in lines)
-    except (*UNREADABLE, ValueError, RecursionError):
+    except (*UNREADABLE, DataError, ValueError, RecursionError):
         return ["the journal in run/ is damaged"]
     same = plan == about.get("plan") and commits <= Counter(about.get("executed", []))
     return [] if same else ["run/ is the journal of another run than model.json describes; remove it if the model was saved anew"]

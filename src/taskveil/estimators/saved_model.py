@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.checks import AnyOf, Choice, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
+from taskveil.checks import AnyOf, Choice, Column, Entries, Flag, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError
+from taskveil.estimators.parameters import PARAMETERS
 from taskveil.losses import LOSSES
-from taskveil.privacy.seal import SEAL
+from taskveil.privacy.seal import SALT, SEAL
+from taskveil.privacy.statement import RANDOMNESS
+from taskveil.tasks.prepare.facts import FACTS
 from taskveil.tasks.prepare.scaling import ARRAYS, MODES, NORMALISE
 
 FORMAT = 2
@@ -23,8 +26,21 @@ PUBLIC = {
     "n_tasks": SIZE, "n_features": SIZE, "n_outputs": SIZE, "kind": Choice("regression", "classification", "survival"),
     "declared_bounds": Flag(), "unit_rows": Flag(), "fit_intercept": Flag(), "min_rows": optional(Whole(0)),
     "max_rows": optional(Whole(0)), "seed": optional(Whole(0)), "task_rows": optional(ListOf(Whole(0), at_least=0)),
-    "loss": Choice(*LOSSES.names()),
+    "loss": Choice(*LOSSES.names()), "prior": Entries(),
 }  # fmt: skip
+NOT_SAVED = ("method", "ledger", "account", "progress", "run_dir", "bounds", "prior", "client")  # parameters of one call
+COLUMNS = ("exposure", "person")  # saved where they are names; else they are a value for every training row
+OPTIONS: dict[str, Rule] = {
+    **{name: rule for name, rule in PARAMETERS.items() if name not in NOT_SAVED},
+    "class_weight": optional(AnyOf(Choice("balanced"), Entries(Number(at_least=0)))),
+    **{name: optional(Column()) for name in COLUMNS},
+}
+PREPARATION: dict[str, Rule] = {
+    "kind": PUBLIC["kind"], "target": Text(at_least=0, at_most=1_000_000), "scaling": Choice(*MODES, "private"),
+    "own_target": Flag(), "declared_labels": Flag(), "person": Flag(), "rows": optional(ListOf(Whole(0), at_least=0)),
+    "facts": ListOf(ListOf(Text(at_least=0, at_most=1_000_000), at_least=2, at_most=2), at_least=0), "cluster": Flag(),
+}  # fmt: skip
+LEFT_OUT = {"options": COLUMNS, "public": ("loss", "prior"), "preparation": ("cluster",), "randomness": ("note",)}
 BOARD = {"round": Whole(0), "names": ListOf(Text(1000), at_least=0), "per_task": ListOf(Text(1000), at_least=0)}
 
 MODEL: dict[str, Rule] = {
@@ -50,16 +66,31 @@ MODEL: dict[str, Rule] = {
     "seconds": Number(at_least=0),
     "warnings": ListOf(Text(at_least=0, at_most=1_000_000), at_least=0),
     "parts": ListOf(Entries(entries=(("tasks", SIZE), ("sha256", Text(64))))),
+    SALT: Text(64),
+    SEAL: Text(64),
+    "preparation": Entries(),
+    "search": optional(Entries(entries=(("plan", Entries()), ("randomness", Entries())))),
+    "charged": optional(Entries(entries=(("account", Text()), ("run", Text())))),
+    "task_warnings": Entries(ListOf(Text(at_least=0, at_most=1_000_000), at_least=0)),
 }  # fmt: skip
-OPTIONAL = ("bounds", "newcomer", "canaries", "parts")
+NEWER = (SALT, SEAL, "preparation", "search", "charged", "task_warnings", "newcomer", "canaries")  # than version 0.1.0
+OPTIONAL = ("bounds", "parts")
+TABLES: dict[str, dict[str, Rule]] = {
+    "public": PUBLIC, "randomness": RANDOMNESS, "options": OPTIONS, "preparation": PREPARATION,
+}  # fmt: skip
 
 
 def check_description(about: Any, where: str) -> None:
     """Refuse, in one line, a model.json with a wrong or missing entry; entries of later versions are left to the reader."""
-    required = tuple(name for name in MODEL if name not in OPTIONAL)
+    old = isinstance(about, dict) and about.get("format") == READABLE[0]
+    required = tuple(name for name in MODEL if name not in (OPTIONAL + NEWER if old else OPTIONAL))
     check_table(about, MODEL, where, DataError, required, closed=False)
-    sized = ("n_tasks", "n_features", "n_outputs", "kind")
-    check_table(about["public"], PUBLIC, f"{where}: public", DataError, sized, closed=False)
+    for part, table in TABLES.items():
+        inside = () if old else tuple(name for name in table if name not in LEFT_OUT[part])
+        if part in about:
+            check_table(about[part], table, f"{where}: {part}", DataError, inside, closed=False)
+    for what, _ in about.get("preparation", {}).get("facts", ()):
+        Choice(*FACTS).check(f"{where}: a fact of the preparation", what, DataError)
     for board in about["billboards"]:
         check_table(board, BOARD, f"{where}: billboard", DataError, tuple(BOARD), closed=False)
     for name in ("task_names", "feature_names"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from taskveil.checks import Place
 from taskveil.errors import DataError
-from taskveil.estimators.saved_model import FORMAT
+from taskveil.estimators.saved_model import COLUMNS, FORMAT, NOT_SAVED
 from taskveil.methods.base import Billboard, Models
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
@@ -128,8 +128,7 @@ def _billboards(billboards: list[Billboard], arrays: dict[str, np.ndarray]) -> t
 
 
 def _plain_options(estimator: Any) -> dict[str, Any]:
-    dropped = {"method", "ledger", "account", "progress", "run_dir", "bounds", "prior", "client"}
-    dropped |= {n for n in ("exposure", "person") if not isinstance(getattr(estimator, n), str)}  # a value for every training row
+    dropped = {*NOT_SAVED, *(name for name in COLUMNS if not isinstance(getattr(estimator, name), str))}
     options = {k: v for k, v in estimator.get_params(deep=False).items() if k not in dropped}
     if isinstance(estimator.method_, CommonScale):
         options["scaling_share"] = estimator.method_.share  # what was paid, where the method chose

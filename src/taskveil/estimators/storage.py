@@ -28,12 +28,15 @@ from taskveil.methods.options import check_options
 from taskveil.names import canary_names
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.seal import broken_seals, is_sealed
+from taskveil.privacy.verification import check_events
 from taskveil.runtime.run import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
 from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling, link_of
 from taskveil.tasks.public_bounds import PublicBounds
 
+FILES = ("model.json", "arrays.npz")
 CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder may hold
 
 
@@ -74,8 +77,24 @@ def _loaded(folder: Path, place: str) -> Any:
         estimator = getattr(taskveil, about["class"])(**{**about["options"], "method": inner})
         check_parameters(estimator)
         _restore(estimator, method, record, prepared, about, arrays)
+    with total(str(folder / "certificate.json")):
+        check_events(certificate)
+    old = about["format"] == READABLE[0] and not is_sealed(certificate.to_dict(), about, arrays)
+    wrong = [] if old else seal_problems(about, arrays, certificate)
+    if wrong:
+        raise DataError(f"{folder}: {wrong[0]}; `taskveil certify` says more")
     estimator.certificate_ = certificate
     return estimator
+
+
+def seal_problems(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], certificate: Certificate, names: tuple[str, str] = FILES
+) -> list[str]:
+    """Whether the three files are those that were saved together."""
+    broken = broken_seals(certificate.to_dict(), about, arrays, ("certificate.json", *names))
+    if not broken:
+        return []
+    return [f"the files do not belong together: the seal in {', '.join(broken)} is not that of this folder's contents"]
 
 
 def _restore(

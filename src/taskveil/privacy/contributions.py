@@ -36,6 +36,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
 from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
+from taskveil.privacy.fields import check_fields
 from taskveil.privacy.moments import MomentSum
 from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares, joined
 from taskveil.privacy.per_task import Weighted
@@ -312,6 +313,7 @@ def contribution_from_dict(data: dict[str, Any]) -> Contribution:
     kind = fields.pop("kind", None)
     if kind not in CONTRIBUTIONS:
         raise DataError(f"unknown contribution {kind!r}: expected one of {', '.join(sorted(CONTRIBUTIONS))}")
+    check_fields(CONTRIBUTIONS[kind], fields)
     if "inner" in fields:
         fields["inner"] = contribution_from_dict(fields["inner"])
     if "shape" in fields:

@@ -16,6 +16,7 @@ from taskveil.privacy.events import (
     UncertifiedEvent,
     ZeroEvent,
 )
+from taskveil.privacy.fields import check_fields
 from taskveil.privacy.secure_events import SharedGaussianEvent, SharedSkellamEvent
 
 EVENTS: dict[str, type[Event]] = {
@@ -42,6 +43,7 @@ def event_from_dict(data: dict[str, Any]) -> Event:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
     if version != EVENTS[kind].version:
         raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
+    check_fields(EVENTS[kind], fields)
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from taskveil.checks import ListOf, Number, optional
+from taskveil.checks import Choice, Entries, ListOf, Number, Rule, Text, Whole, check_table, optional
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Contribution, contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import CappedEvent, Charge, Event, SampledGaussianEvent
+from taskveil.privacy.fields import check_fields
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.gaussian import Gaussian
@@ -24,6 +25,20 @@ from taskveil.privacy.units import Neighbours, Unit
 
 SMALLEST_RATE = 1e-6
 VARIANTS = ("sound", "paper", "preprint")
+MOST_RELEASES = 10_000_000
+PLAN: dict[str, Rule] = {  # of a file or a message, as are the next two
+    "version": Whole(1, 1), "budget": Entries(), "releases": ListOf(Entries(), at_least=0, at_most=MOST_RELEASES),
+}  # fmt: skip
+BUDGET: dict[str, Rule] = {
+    "epsilon": optional(Number(above=0)), "delta": Number(at_least=0, below=1), "unit": Choice(*(u.value for u in Unit)),
+    "neighbours": Choice(*(n.value for n in Neighbours)), "mechanism": optional(Text(100)), "accountant": optional(Text(100)),
+    "aggregation": Choice(*AGGREGATIONS.names()), "variant": Choice(*VARIANTS), "secure": optional(Entries()),
+    "task_epsilons": optional(ListOf(Number(above=0))),
+}  # fmt: skip
+RELEASE: dict[str, Rule] = {
+    "name": Text(1000), "round": Whole(0, 10**12), "contribution": Entries(), "mechanism": Entries(), "event": Entries(),
+    "rate": optional(Number(above=0, at_most=1)),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,7 @@ class Budget:
             if self.epsilon is None or max(self.task_epsilons) != self.epsilon:
                 raise OptionError("where tasks have budgets of their own, epsilon is the largest of them")
         if isinstance(self.secure, dict):
+            check_fields(SecureOptions, self.secure)
             object.__setattr__(self, "secure", SecureOptions(**self.secure))
         if self.mechanism is not None and MECHANISMS.get(self.mechanism).family == "paper" and self.variant == "sound":
             raise OptionError(f"mechanism {self.mechanism!r} is not private; it needs variant='paper' or 'preprint'")
@@ -130,6 +146,7 @@ class PlannedRelease:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> PlannedRelease:
         """The release written by `to_dict`."""
+        check_table(data, RELEASE, "a planned release", DataError, tuple(RELEASE))
         return PlannedRelease(
             data["name"], data["round"], contribution_from_dict(data["contribution"]),
             mechanism_from_dict(data["mechanism"]), event_from_dict(data["event"]), data["rate"],
@@ -180,8 +197,8 @@ class Plan:
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Plan:
         """The plan written by `to_dict`."""
-        if data.get("version") != 1:
-            raise DataError(f"this program reads plans of version 1; got version {data.get('version')!r}")
+        check_table(data, PLAN, "a plan", DataError, tuple(PLAN))
+        check_table(data["budget"], BUDGET, "the budget of a plan", DataError, tuple(n for n in BUDGET if n != "task_epsilons"))
         return Plan(tuple(PlannedRelease.from_dict(r) for r in data["releases"]), Budget(**data["budget"]))
 
 

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from taskveil.errors import DataError, OptionError
+from taskveil.saved import read_bytes, read_json
 
 SIGNATURE = "signature.json"
 PURPOSE = "taskveil folder signature 1"
@@ -45,7 +46,7 @@ def make_key(name: str | Path) -> tuple[Path, Path]:
 def private_key(path: str | Path) -> Ed25519PrivateKey:
     """The key that signs; refused where others may read it."""
     path = Path(path)
-    content = _read(path)
+    content = read_bytes(path)
     if path.stat().st_mode & 0o077:
         raise DataError(f"{path} can be read by others; a key that signs needs mode 0600: chmod 600 {path}")
     try:
@@ -59,7 +60,7 @@ def private_key(path: str | Path) -> Ed25519PrivateKey:
 
 def public_key(path: str | Path) -> Ed25519PublicKey:
     """The key that checks."""
-    key = _public(_read(Path(path)))
+    key = _public(read_bytes(Path(path)))
     if key is None:
         raise DataError(f"{path} is not a public Ed25519 key; expected NAME.pub of `taskveil certify --make-key NAME`")
     return key
@@ -84,10 +85,10 @@ def signature_problems(folder: Path, key: Ed25519PublicKey | None) -> tuple[list
     if not path.exists():
         return ([f"{SIGNATURE} is missing: this folder is not signed by that key"] if key is not None else []), None
     try:
-        document = json.loads(path.read_text())
+        document = read_json(path)
         files, signature = dict(document["files"]), bytes.fromhex(document["signature"])
         named = _public(document["key"].encode())
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (DataError, ValueError, KeyError, TypeError, AttributeError):
         return [f"{SIGNATURE} is damaged"], "unknown"
     signer = key or named
     if signer is None or named is None:
@@ -105,7 +106,7 @@ def signature_problems(folder: Path, key: Ed25519PublicKey | None) -> tuple[list
 
 def unsigned_files(folder: Path) -> list[str]:
     """Files that came after the signature (pages for other readers, for example)."""
-    return sorted(set(_hashes(folder)) - set(json.loads((folder / SIGNATURE).read_text())["files"]))
+    return sorted(set(_hashes(folder)) - set(read_json(folder / SIGNATURE)["files"]))
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
@@ -132,10 +133,3 @@ def _public(content: bytes) -> Ed25519PublicKey | None:
     except (ValueError, TypeError):
         return None
     return key if isinstance(key, Ed25519PublicKey) else None
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"the key {path} cannot be read: {error.strerror}") from None

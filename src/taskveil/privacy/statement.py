@@ -128,7 +128,16 @@ CERTIFICATE: dict[str, Rule] = {
     "randomness": Entries(),
     "software": Entries(WORDS),
     "audit": optional(Entries()),
+    "seal": optional(Text(64)),
 }
+RANDOMNESS: dict[str, Rule] = {
+    "source": Text(1000), "seeded": Flag(), "exact": Flag(), "samplers": ListOf(Text(1000), at_least=0), "note": WORDS,
+}  # fmt: skip
+AUDIT: dict[str, Rule] = {
+    "claimed_epsilon": optional(Number(at_least=0)), "lower_bound": optional(Number(at_least=0)),
+    "confidence": optional(PROBABILITY), "trials": optional(Whole(0)), "verdict": optional(Text(1000)),
+    "leaks": optional(ListOf(WORDS, at_least=0)), "configuration": optional(Entries()),
+}  # fmt: skip
 STATEMENT: dict[str, Rule] = {
     "unit": Choice(*(u.value for u in Unit)),
     "neighbours": Choice(*(n.value for n in Neighbours)),
@@ -155,7 +164,7 @@ EVENT: dict[str, Rule] = {
     "neighbours": Choice(*(n.value for n in Neighbours)),
     "aggregation": Choice(*AGGREGATIONS.names()),
 }
-REQUIRED = tuple(name for name in CERTIFICATE if name != "audit")
+REQUIRED = tuple(name for name in CERTIFICATE if name not in ("audit", "seal"))
 REQUIRED_OF_A_STATEMENT = ("unit", "neighbours", "observer", "epsilon", "delta", "accountant", "holds")
 
 
@@ -163,6 +172,8 @@ def check_certificate(data: Any) -> None:
     """Refuse, in one line, what is no certificate."""
     what = "this is not a certificate"
     check_table(data, CERTIFICATE, what, DataError, REQUIRED, closed=False)
+    check_table(data["randomness"], RANDOMNESS, f"{what}: randomness", DataError, closed=False)
+    check_table(data.get("audit") or {}, AUDIT, f"{what}: audit", DataError, closed=False)
     for statement in data["statements"]:
         check_table(statement, STATEMENT, f"{what}: statement", DataError, REQUIRED_OF_A_STATEMENT, closed=False)
     for event in data["events"]:

@@ -51,6 +51,14 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
     return problems
 
 
+def check_events(certificate: Certificate) -> None:
+    """Every recorded release can be read: nothing is missing, and everything has its type and range."""
+    for entry in certificate.events:
+        contribution_from_dict(entry["contribution"])
+        mechanism_from_dict(entry["mechanism"])
+        event_from_dict(entry["event"])
+
+
 def refutation(charges: Sequence[Charge], epsilon: float) -> tuple[str, float | None]:
     """Why a paper's claim of `epsilon` fails, and the delta below which no epsilon holds.
 

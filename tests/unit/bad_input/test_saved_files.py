@@ -17,8 +17,9 @@ from tests.support.wrong import label, named, one_line
 import taskveil as tv
 from taskveil.cli.main import run
 from taskveil.errors import DataError
-from taskveil.estimators.saved_model import BOARD, MODEL, OPTIONAL, PUBLIC
-from taskveil.privacy.statement import CERTIFICATE, EVENT, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
+from taskveil.estimators.saved_model import BOARD, LEFT_OUT, MODEL, OPTIONAL, OPTIONS, PREPARATION, PUBLIC
+from taskveil.privacy.planned import BUDGET, PLAN, RELEASE
+from taskveil.privacy.statement import AUDIT, CERTIFICATE, EVENT, RANDOMNESS, REQUIRED, REQUIRED_OF_A_STATEMENT, STATEMENT
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
 
@@ -46,6 +47,11 @@ def refused(folder: Path) -> str:
     return str(error.value)
 
 
+def named_as_wrong(folder: Path) -> None:
+    """Refused by a rule, not merely by the seal, which whoever changes all three files can make again."""
+    assert "belong together" not in refused(folder)
+
+
 def change(path: Path, edit: Callable[[Any], Any]) -> None:
     document = json.loads(path.read_text())
     edit(document)
@@ -59,10 +65,18 @@ def sayable(value: Any) -> bool:
 PLACES: dict[str, tuple[str, Callable[[Any], Any], Any]] = {
     "model": ("model.json", lambda d: d, MODEL),
     "public": ("model.json", lambda d: d["public"], PUBLIC),
+    "options": ("model.json", lambda d: d["options"], OPTIONS),
+    "preparation": ("model.json", lambda d: d["preparation"], PREPARATION),
+    "randomness": ("model.json", lambda d: d["randomness"], RANDOMNESS),
+    "plan": ("model.json", lambda d: d["plan"], PLAN),
+    "budget": ("model.json", lambda d: d["plan"]["budget"], BUDGET),
+    "release": ("model.json", lambda d: d["plan"]["releases"][0], RELEASE),
     "billboard": ("model.json", lambda d: d["billboards"][0], BOARD),
     "certificate": ("certificate.json", lambda d: d, CERTIFICATE),
     "statement": ("certificate.json", lambda d: d["statements"][0], STATEMENT),
     "event": ("certificate.json", lambda d: d["events"][0], EVENT),
+    "drawn": ("certificate.json", lambda d: d["randomness"], RANDOMNESS),
+    "audit": ("certificate.json", lambda d: d.setdefault("audit", {}), AUDIT),
 }
 VALUES = [
     pytest.param(place, name, value, id=f"{place}.{name}={label(value)}")
@@ -71,7 +85,10 @@ VALUES = [
     if sayable(value)
 ]
 MISSING = [("model", n) for n in MODEL if n not in OPTIONAL]
-MISSING += [("public", n) for n in ("n_tasks", "n_features", "n_outputs", "kind")]
+MISSING += [(place, n) for place, left_out in LEFT_OUT.items() for n in PLACES[place][2] if n not in left_out]
+MISSING += (
+    [("plan", n) for n in PLAN] + [("budget", n) for n in BUDGET if n != "task_epsilons"] + [("release", n) for n in RELEASE]
+)
 MISSING += [("billboard", n) for n in BOARD] + [("certificate", n) for n in REQUIRED]
 MISSING += [("statement", n) for n in REQUIRED_OF_A_STATEMENT]
 
@@ -84,14 +101,65 @@ def test_the_undamaged_model_is_read(folder):
 def test_a_wrong_entry_is_refused(place, name, value, folder):
     file, find, _ = PLACES[place]
     change(folder / file, lambda d: find(d).update({name: value}))
-    refused(folder)
+    named_as_wrong(folder)
 
 
 @pytest.mark.parametrize("place, name", MISSING)
 def test_a_missing_entry_is_refused(place, name, folder):
     file, find, _ = PLACES[place]
     change(folder / file, lambda d: find(d).pop(name))
-    refused(folder)
+    named_as_wrong(folder)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_entry_of_a_fresh_file_has_a_rule(place, saved):
+    file, find, table = PLACES[place]
+    assert set(find(json.loads((saved / file).read_text()))) <= set(table)
+
+
+SCALARS = ("é", True, None, [], {}, "3")
+INNER = [("model.json", "plan", "releases"), ("certificate.json", "events")]
+
+
+@pytest.mark.parametrize("where", INNER, ids=lambda where: where[0])
+@pytest.mark.parametrize("part", ["contribution", "mechanism", "event"])
+@pytest.mark.parametrize("value", SCALARS, ids=label)
+def test_a_field_of_another_type_in_what_was_released_is_refused(where, part, value, folder):
+    """Every field of the release in turn; a text for noise_multiplier was read and believed until somebody computed with it."""
+    file, *steps = where
+    whole = (folder / file).read_text()
+
+    def first(document: Any) -> dict[str, Any]:
+        for step in steps:
+            document = document[step]
+        return document[0][part]
+
+    for name in first(json.loads(whole)):
+        (folder / file).write_text(whole)
+        change(folder / file, lambda d, name=name: first(d).update({name: value}))
+        named_as_wrong(folder)
+
+
+EVIDENCE = {
+    "another seal on the certificate": ("certificate.json", lambda d: d.update(seal="0" * 64)),
+    "another seal on the model": ("model.json", lambda d: d.update(seal="0" * 64)),
+    "another salt": ("model.json", lambda d: d.update(salt="0" * 64)),
+    "a parameter within its range": ("model.json", lambda d: d["options"].update(epsilon=2.0)),
+    "other seconds": ("model.json", lambda d: d.update(seconds=1e6)),
+    "an entry nobody knows": ("model.json", lambda d: d.update(magic=1)),
+    "the seal left out and an old format named": ("model.json", lambda d: (d.update(format=1), d.pop("seal"))),
+    "other software": ("certificate.json", lambda d: d["software"].update(numpy="0")),
+}
+
+
+@pytest.mark.parametrize("case", EVIDENCE)
+def test_what_no_rule_can_find_the_seal_does(case, folder):
+    file, edit = EVIDENCE[case]
+    change(folder / file, edit)
+    assert "belong together" in refused(folder)
+    with pytest.raises(SystemExit) as ended:
+        run(["certify", str(folder)])
+    assert ended.value.code == 1
 
 
 DEEPER = {

@@ -247,8 +247,13 @@ def test_how_a_table_was_prepared_comes_back_with_a_saved_model(visits, tmp_path
     back = tv.load(tmp_path)
     assert back.preparation_.facts == est.preparation_.facts and back.scaling_.own_target and back.preparation_.own_target
     model = json.loads((tmp_path / "model.json").read_text())
-    del model["preparation"]  # as version 0.1.0 wrote it
-    (tmp_path / "model.json").write_text(json.dumps(model))
+    del model["preparation"], model["seal"]  # as version 0.1.0 wrote it
+    (tmp_path / "model.json").write_text(json.dumps({**model, "format": 1}))
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    (tmp_path / "certificate.json").write_text(json.dumps({k: v for k, v in certificate.items() if k != "seal"}))
+    with np.load(tmp_path / "arrays.npz") as stored:
+        arrays = {k: stored[k] for k in stored.files if k != "seal"}
+    np.savez(tmp_path / "arrays.npz", **arrays)
     old = tv.load(tmp_path)
     assert old.scaling_.own_target
     X = visits[["age", "dose"]]

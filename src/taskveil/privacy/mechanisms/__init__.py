@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from taskveil.errors import DataError
+from taskveil.privacy.fields import check_fields
 from taskveil.privacy.mechanisms.base import Mechanism
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
@@ -37,6 +38,7 @@ def mechanism_from_dict(data: dict[str, Any]) -> Mechanism:
     """The mechanism written by `Mechanism.to_dict`."""
     fields = dict(data)
     kind = MECHANISMS.get(fields.pop("name", ""))
+    check_fields(kind, fields)
     try:
         return kind(**fields)
     except TypeError:

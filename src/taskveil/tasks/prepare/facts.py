@@ -75,6 +75,7 @@ _RULES = {
         "the declaration of {column} was filled by looking at values and is taken as public: epsilon does not cover it"
     ),
 }
+FACTS = tuple(_RULES)
 BUCKETS = 16
 """Public buckets of an undeclared text column."""
 
