@@ -1,8 +1,8 @@
-"""Judges stored numbers again by today's rule, where an item of an older version kept every run's number: nothing is run.
+"""Judges stored numbers again by today's rule, where an item keeps every run's number: nothing is run.
 
     python -m experiments.rejudge
 
-The numbers, and the version that made them, stay; p values become intervals over runs (verdicts.py).
+The numbers, and the version that made them, stay; what older versions judged by p values gets intervals over runs (verdicts.py).
 """
 
 from __future__ import annotations
@@ -51,15 +51,20 @@ def stored(name: str) -> dict[str, Any]:
     return found
 
 
+def judged(name: str) -> dict[str, Any]:
+    """The stored result with its claims judged again."""
+    result = stored(name)
+    printed, quantity = result["paper_value"], result["axes"].get("y", "")
+    checks = [complete(c, place(result["name"]), printed, quantity) for c in JUDGES[name](result["settings"])]
+    return result | {"checks": [document(c) for c in checks], "verdict": verdict(checks)}
+
+
 def main() -> int:
-    for name, judge in JUDGES.items():
-        result = stored(name)
-        if any("p_value" in check for check in result["checks"]):
-            printed, quantity = result["paper_value"], result["axes"].get("y", "")
-            checks = [complete(c, place(result["name"]), printed, quantity) for c in judge(result["settings"])]
-            result |= {"checks": [document(c) for c in checks], "verdict": verdict(checks)}
-            file_of(name).write_text(json.dumps(result, indent=1, default=float))
-            print(f"{name}: {result['verdict']}")
+    for name in JUDGES:
+        text = json.dumps(judged(name), indent=1, default=float)
+        if text != file_of(name).read_text():
+            file_of(name).write_text(text)
+            print(f"{name}: judged again")
     return 0
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from experiments import rejudge
 from experiments.paper_page import section
 from experiments.ponomarenko_2023 import clock, stragglers
 from experiments.xie_2017 import data, items
@@ -35,6 +36,17 @@ def test_seconds_to_the_level_count_double_where_it_is_never_reached():
     figures = stragglers.figures(found)
     assert figures["All"]["seconds"] == pytest.approx(1.0 + 0.391 / 0.4) and figures["10%"]["seconds"] == 6.0
     assert figures["10%"]["fallen"] == pytest.approx(0.1)
+
+
+def test_stored_verdicts_are_what_the_stored_numbers_give(monkeypatch):
+    for name in rejudge.JUDGES:
+        stored = rejudge.stored(name)
+        again = rejudge.judged(name)
+        assert [(c["claim"], c["holds"]) for c in again["checks"]] == [(c["claim"], c["holds"]) for c in stored["checks"]], name
+    changed = rejudge.stored("svm-light")
+    changed["settings"]["table"]["scores"]["local"] = [0.99] * 5
+    monkeypatch.setattr(rejudge, "stored", lambda name: changed)
+    assert rejudge.judged("svm-light")["checks"][0]["holds"] is False, "a verdict follows its numbers"
 
 
 def test_a_band_is_over_what_each_repeat_had_reached_by_then():
