@@ -27,8 +27,8 @@ def read_here(lazy) -> list[TaskSet]:
     """What `read_partitions` does on workers, one by one in this process."""
     tables = [[] for _ in range(lazy.n_partitions)]
     for piece, readers in zip(lazy.pieces, lazy.readers, strict=True):
-        owners = {lazy.task_names[t]: int(np.searchsorted(lazy.cuts, t, side="right") - 1) for t in piece.tasks}
-        parts = worker.split(piece.read(lazy.layout), lazy.layout.task, owners)
+        names, owners = np.asarray(lazy.task_names)[piece.tasks], np.searchsorted(lazy.cuts, piece.tasks, side="right") - 1
+        parts = worker.split(piece.read(lazy.layout), lazy.layout.task, names, owners)
         for k in readers:
             tables[k].append(parts[k])
     return [lazy.reader(k).tasks(tables[k]) for k in range(lazy.n_partitions)]
