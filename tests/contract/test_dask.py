@@ -166,6 +166,20 @@ def test_a_cluster_is_told_how_large_partitions_are(frame):
     assert sizeof(Own(block, common)) < sizeof(Own(block, scaling)) - units / 2
 
 
+def test_partitions_are_asked_there_and_back_again(client):
+    """In one order every time, a worker whose memory holds all but one would read each from disk before it is asked."""
+    from taskveil.runtime.dask.partitions import Partitions
+
+    asked, partitions = [], Partitions(client, [None] * 4, np.arange(5), None)
+
+    def ask(k):
+        asked.append(k)
+        return k
+
+    assert [partitions.sweep(ask) for _ in range(3)] == [[0, 1, 2, 3]] * 3
+    assert asked == [3, 2, 1, 0, 0, 1, 2, 3, 3, 2, 1, 0]
+
+
 def kill_one(client) -> int:
     """SIGKILL for a worker that is alive; its nanny starts another."""
     while True:

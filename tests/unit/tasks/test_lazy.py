@@ -13,7 +13,6 @@ from tests.support.require import require
 import taskveil as tv
 from taskveil.errors import DataError, EnvironmentMissing, OptionError
 from taskveil.runtime.dask import worker
-from taskveil.runtime.dask.partitions import names_array
 from taskveil.tasks.task import TaskSet
 
 COLUMNS = {"task": "task", "target": "y"}
@@ -28,7 +27,7 @@ def read_here(lazy) -> list[TaskSet]:
     """What `read_partitions` does on workers, one by one in this process."""
     tables = [[] for _ in range(lazy.n_partitions)]
     for piece, readers in zip(lazy.pieces, lazy.readers, strict=True):
-        names, owners = names_array(lazy.task_names, piece.tasks), np.searchsorted(lazy.cuts, piece.tasks, side="right") - 1
+        names, owners = np.asarray(lazy.task_names)[piece.tasks], np.searchsorted(lazy.cuts, piece.tasks, side="right") - 1
         parts = worker.split(piece.read(lazy.layout), lazy.layout.task, names, owners)
         for k in readers:
             tables[k].append(parts[k])

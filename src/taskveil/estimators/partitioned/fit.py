@@ -83,8 +83,12 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     record.charged = getattr(account, "charged", None)
     boards = client.submit(same, record.billboards, pure=False)
     made: Any = record.models  # a future for each partition
-    each = zip(owns, made, partitions.first, strict=True)
-    parts = [client.submit(worker.settle, own, m, partitions.common, boards, first, pure=False) for own, m, first in each]
+    firsts = partitions.first
+
+    def settled(k: int) -> Any:
+        return client.submit(worker.settle, owns[k], made[k], partitions.common, boards, firsts[k], pure=False)
+
+    parts = partitions.sweep(settled)
     wait(client, parts)
     models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
     record.models = models  # type: ignore[assignment]

@@ -20,7 +20,7 @@ FAILURES = 30  # deaths of workers that a partition survives: most tell nothing 
 PATIENCE = "10s"  # until a scheduler answers
 WAIT = "taskveil.wait-for-workers"
 USUAL_WAIT = 60.0
-LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and whether results are
+LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and at most, whether results are
 _local: list[Any] = []  # the client of this process's own cluster
 
 
@@ -63,7 +63,8 @@ def wait(client: Any, futures: Sequence[Any], tick: Callable[[int], None] | None
             if time.monotonic() - looked > LOOK:
                 looked = time.monotonic()
                 absent = Absence() if _has_workers(client) or _starts_workers(client) else absent.goes_on()
-            time.sleep(NAP)
+            with arriving.thread_condition:  # a result that arrives ends it
+                arriving.thread_condition.wait(NAP)
 
 
 class Absence:

@@ -14,7 +14,7 @@ from functools import lru_cache
 
 BY_DASK = "65536"  # its default; another value is somebody's choice
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-KEPT, MAPPED = 2**26, 2**25  # bytes free at the end of the heap that stay; bytes from which an array has a mapping of its own
+KEPT, MAPPED = 2**26, 2**21  # bytes free at the end of the heap that stay; bytes from which an array has a mapping of its own
 
 
 @lru_cache(maxsize=1)

@@ -58,7 +58,7 @@ class Partitions:
         self.tick = tick
         self.client, self.blocks = client, blocks
         self.first, self.ends, self.n_tasks = [int(c) for c in cuts[:-1]], [int(c) for c in cuts[1:]], int(cuts[-1])
-        self.common = client.submit(same, common, pure=False)
+        self.common, self.direction = client.submit(same, common, pure=False), -1  # rows were prepared from the first to the last
 
     def start(self) -> list[Any]:
         return [None] * len(self.blocks)
@@ -98,18 +98,25 @@ class Partitions:
 
     def finish(self, state: Any, board: Billboard) -> list[Any]:
         shown = self._submit(same, board)
-        each = zip(self.blocks, state, self.first, strict=True)
-        return [self._submit(worker.finish, block, own, self.common, shown, first) for block, own, first in each]
+        return self.sweep(lambda k: self._submit(worker.finish, self.blocks[k], state[k], self.common, shown, self.first[k]))
 
     def alone(self) -> list[Any]:
         return [self._submit(worker.alone, block, self.common) for block in self.blocks]
 
     def _asked(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
-        shown, answers = self._submit(same, board), []
-        for block, own, first, end in zip(self.blocks, states, self.first, self.ends, strict=True):
-            cohort = None if active is None else active[first:end]
-            answers.append(self._submit(worker.step, block, own, self.common, shown, cohort, wanted, first))
+        shown = self._submit(same, board)
+
+        def answer(k: int) -> Any:
+            cohort = None if active is None else active[self.first[k] : self.ends[k]]
+            return self._submit(worker.step, self.blocks[k], states[k], self.common, shown, cohort, wanted, self.first[k])
+
+        answers = self.sweep(answer)
         return [self._submit(worker.state_of, a) for a in answers], [self._submit(worker.sums_of, a) for a in answers]
+
+    def sweep(self, ask: Callable[[int], Any]) -> list[Any]:
+        """ask(k) of every partition, there and back again: a worker begins with those it used last, which are not on its disk."""
+        way, self.direction = self.direction, -self.direction
+        return [ask(k) for k in range(len(self.blocks))[::way]][::way]
 
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
         return self.client.submit(work, *given, pure=False)
