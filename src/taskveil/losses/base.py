@@ -32,7 +32,8 @@ class Loss(ABC):
     lipschitz     Lipschitz constant of the loss in s (inf where it has none)
     kernel        number of its branch in solvers/kernels.py, or None: the solvers then use NumPy
     quadratic     whether its second derivative is 1 everywhere
-    strengths     centre and width, in decades, of what is believed of signal-to-noise ratios beforehand
+    strengths     what is believed of signal-to-noise ratios beforehand: centre, width below and above it, in decades (as wide
+                  above as below, six rows of pure noise would pass for slopes)
     likelihood    whether minus the loss is a row's log likelihood, with no noise variance to be estimated
     prior_rows    else what the belief in noise variance one is worth, in rows
     step_size     length at which a step from the public model is cut off, in common units
@@ -46,7 +47,7 @@ class Loss(ABC):
     lipschitz: float
     kernel: int | None = None
     quadratic: bool = False
-    strengths: tuple[float, float] = (0.0, 2.0)
+    strengths: tuple[float, float, float] = (0.0, 2.0, 1.0)
     likelihood: bool = False
     prior_rows: float = 0.0
     step_size: float = 1.0

@@ -34,7 +34,7 @@ class Cox(Loss):
     smoothness = float("inf")
     lipschitz = float("inf")
     rowwise = False
-    strengths = (-0.5, 1.0)
+    strengths = (-0.5, 1.0, 1.0)
     prior_rows = 30.0
 
     def value(self, scores: Array, y: Array) -> Array:

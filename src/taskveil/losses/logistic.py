@@ -31,7 +31,7 @@ class Logistic(Loss):
     smoothness = 0.25
     lipschitz = 1.0
     kernel = 1
-    strengths = (0.0, 1.0)
+    strengths = (0.0, 1.0, 1.0)
     likelihood = True
     step_size = 2.0
 

@@ -26,6 +26,7 @@ from taskveil.tasks.block import TaskBlock
 KNOWN = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")  # what a billboard says of the tasks' models
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
 WAYS = 7
+LEFT = 0.01  # how much of the energy outside the common directions is real rather than estimation error
 
 
 def nothing_known(r: int, width: int) -> State:
@@ -37,7 +38,10 @@ def nothing_known(r: int, width: int) -> State:
 
 
 def ways(view: View, d: int) -> list[Prior]:
-    """How a task may differ from the public model (r, d or d + 1): see above. Alone first."""
+    """How a task may differ from the public model (r, d or d + 1): see above. Alone first.
+
+    Levels vary as much as all slopes together, or as much as one: with levels forced to vary, rows speak against directions.
+    """
     model, share, basis = view["model"], view["share"], view["basis"]
     r, width = model.shape
     intercept = np.eye(width)[:, d:]
@@ -48,8 +52,9 @@ def ways(view: View, d: int) -> list[Prior]:
     toward[:d] = slopes.T
     doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
     free = math.sqrt(d) * intercept
-    left = max(1.0 - float(share.sum()), 0.02) / width
+    floor = LEFT * max(1.0 - float(share.sum()), 0.02) / width
     common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    energy = float(share.sum()) + floor * width
     if not common.shape[1]:
         unsure = -30.0
     return [
@@ -58,8 +63,8 @@ def ways(view: View, d: int) -> list[Prior]:
         Prior(1.0, intercept, model, doubt),
         Prior(1.0, free, model, doubt),
         Prior(1e-2, np.hstack([toward, intercept]), model, doubt),
-        Prior(left, np.hstack([common, intercept]), model, unsure),
-        Prior(0.01 * left, np.hstack([common, intercept]), model, unsure),
+        Prior(floor, np.hstack([common, math.sqrt(energy) * intercept]), model, unsure),
+        Prior(floor, np.hstack([common, math.sqrt(2.0 * energy / width) * intercept]), model, unsure),
     ]
 
 

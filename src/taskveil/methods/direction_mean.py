@@ -23,6 +23,7 @@ from taskveil.privacy.contributions import VectorSum
 LENGTH_PART = 0.3  # sin a
 DIRECTION_PART = math.sqrt(1.0 - LENGTH_PART**2)
 DECADES = 1.5  # lengths between 10^-1.5 and 10^1.5
+USUAL = 0.4  # decades by which lengths are believed to lie around one: noise beyond it says nothing of them
 
 
 def contribution(n_outputs: int, n_features: int) -> VectorSum:
@@ -58,8 +59,9 @@ def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[i
 def estimate_of(directions: np.ndarray, logs: float, deviation: float, n_tasks: float) -> tuple[np.ndarray, float]:
     """The same from the noisy sums of directions (r, d), with this deviation of the noise, and of log lengths."""
     direction, doubt = denoised_mean(directions, deviation, n_tasks)
-    log_length = float(np.clip(logs / n_tasks, -1.0, 1.0))
-    return direction * 10.0 ** (DECADES * log_length), doubt
+    noise = DECADES * deviation * DIRECTION_PART / LENGTH_PART / n_tasks
+    log_length = DECADES * float(np.clip(logs / n_tasks, -1.0, 1.0)) / (1.0 + (noise / USUAL) ** 2)
+    return direction * 10.0**log_length, doubt
 
 
 def accumulated(state: dict[str, np.ndarray], move: np.ndarray, doubt: float) -> tuple[np.ndarray, np.ndarray]:

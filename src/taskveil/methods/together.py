@@ -6,7 +6,7 @@ constant column, so that a task of one row, or of one class, still says somethin
     "base"      mean label of every task (classification only, round 1)               VectorSum, bound 1
     "score"     a ridge step of every task from the public model, in units of the     VectorSum, bound 1
                 longest: for few rows its gradient, for many its solution (numbers and labels without noise: pooled.py)
-    "moment"    second moment of what is left of a task's model, of length one        OuterSum, bound 1
+    "moment"    second moment of what is left of a task's slopes, of length one       OuterSum, bound 1
     "strength"  what its rows say (log evidence) of each way to differ from the       VectorSum, bound 1
                 public model, and by how much (last round)
     server      adds denoised steps up; summed evidence is the log posterior of one strength for all
@@ -63,11 +63,11 @@ from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.units import Unit
-from taskveil.solvers.evidence import averaged_models, log_evidence, residual_models
+from taskveil.solvers.evidence import log_evidence, residual_models
 from taskveil.tasks.block import TaskBlock
 
 BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
-STEP_SIGNAL = 1.0  # signal-to-noise ratio of the penalty under which steps are taken
+STEP_SIGNAL, DIRECTION_SIGNAL = 1.0, 10.0  # signal-to-noise ratio of the penalty under which steps and directions are found
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
 NOISE_PER_ROUND, OF_LABELS = 0.12, 0.06  # rounds = this over the noise of one release, norm over number of tasks
@@ -250,11 +250,16 @@ class TogetherTasks(TaskSide):
             message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
         options = ways(view, self.public.n_features)
         if (view.round + 1, MOMENT) in self.asked:
-            W, _ = averaged_models(self.block, options, loss, False, own_scale=False)
-            message[MOMENT] = unit_messages(W - view["model"])
+            message[MOMENT] = unit_messages(self._slopes_left(view["model"]))
         if (view.round + 1, STRENGTH) in self.asked:
             message[STRENGTH] = evidence_message(log_evidence(self.block, options, loss, False))
         return state, message
+
+    def _slopes_left(self, model: np.ndarray) -> np.ndarray:
+        """(m, r, width): a task's slopes under one weak penalty, less the model's; an average over ways shrinks directions away."""
+        W = residual_models(self.block, model, DIRECTION_SIGNAL, self.public.loss, False, own_scale=False)
+        W[:, :, self.public.n_features :] = 0.0
+        return W
 
     def _steps(self, model: np.ndarray) -> np.ndarray:
         """(m, r, width): ridge steps from the public model, linear in the targets."""

@@ -45,10 +45,11 @@ from taskveil.threads import each, small_matrix_threads
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 SIGNAL_TO_NOISE = np.geomspace(1e-4, 1e6, 21)
+DECADES = np.log10(SIGNAL_TO_NOISE)
 LOG_PRIOR = {
-    name: log_softmax(-0.5 * np.square((np.log10(SIGNAL_TO_NOISE) - centre) / width))
+    name: log_softmax(-0.5 * np.square((DECADES - centre) / np.where(DECADES < centre, below, above)))
     for name in LOSSES.names()
-    for centre, width in [LOSSES.get(name).strengths]
+    for centre, below, above in [LOSSES.get(name).strengths]
 }
 REWEIGHTINGS = 6
 ORDINARY = 1e100  # features between this and its inverse can be squared and added up

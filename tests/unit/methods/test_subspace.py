@@ -12,7 +12,7 @@ from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.methods.base import PublicInfo
-from taskveil.methods.direction_mean import DIRECTION_PART, LENGTH_PART, contribution, estimate, messages
+from taskveil.methods.direction_mean import DECADES, DIRECTION_PART, LENGTH_PART, USUAL, contribution, estimate, messages
 from taskveil.methods.shared_prior import common_directions, denoised_mean, priors, unit_messages
 from taskveil.methods.subspace import BOTH, MEAN, MOMENT, Subspace
 from taskveil.privacy.contributions import OuterSum
@@ -226,6 +226,17 @@ def test_the_mean_comes_back_from_its_direction_and_length():
     w = np.array([[3.0, -4.0, 0.0]])
     total = messages(np.repeat(w[None], 500, axis=0)).sum(axis=0)
     np.testing.assert_allclose(estimate(total, 0.0, 500, (1, 3))[0], w, rtol=0.01)
+
+
+def test_noise_on_the_log_length_makes_the_mean_neither_long_nor_short():
+    """At one and a half times the usual spread the posterior mean of a Gaussian is off by less than half of what noise is."""
+    noise, draws = 1.5 * USUAL, np.random.default_rng(0).standard_normal(400)
+    total, deviation = np.array([1e4, 0.0, 0.0]), noise * 100 * LENGTH_PART / DECADES
+    logs = [total + [0.0, 0.0, deviation * z] for z in draws]
+    lengths = np.array([np.linalg.norm(estimate(t, deviation, 100, (1, 2))[0]) for t in logs])
+    off = np.log10(lengths / np.linalg.norm(estimate(total, deviation, 100, (1, 2))[0]))
+    np.testing.assert_allclose(off, np.clip(noise * draws, -DECADES, DECADES) / (1 + 1.5**2), atol=1e-9)
+    assert np.sqrt(np.mean(off**2)) < noise / 2
 
 
 def test_an_empty_billboard_means_learning_alone():

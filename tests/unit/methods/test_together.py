@@ -37,6 +37,36 @@ def test_tiny_tasks_learn_what_one_model_of_all_rows_would_tell_them(epsilon, wo
     assert np.mean((ours - z) ** 2) <= worse * np.mean((pooled - z) ** 2)
 
 
+@pytest.mark.parametrize(("epsilon", "share"), [(None, 0.65), (10.0, 0.75)])
+def test_tiny_tasks_find_the_directions_they_differ_in(epsilon, share):
+    """Seven rows, nine features, models in a plane: an average over ways to differ has hardly a direction left to send."""
+    rng, m = np.random.default_rng(0), 300
+    W = rng.standard_normal((m, 2)) @ rng.standard_normal((2, 9)) / np.sqrt(18)
+
+    def rows(n):
+        task = np.repeat(np.arange(m), n)
+        X = rng.standard_normal((task.size, 9))
+        return X, np.einsum("nd,nd->n", X, W[task]) + 0.3 * rng.standard_normal(task.size), task
+
+    (X, y, task), (Z, z, of) = rows(7), rows(10)
+
+    def error(method, epsilon):
+        est = tv.TaskRegressor(method, epsilon=epsilon, delta=1e-5, insecure_noise_seed=1).fit(X, y, task=task)
+        return np.mean((est.predict(Z, task=of) - z) ** 2)
+
+    assert error(methods.get("together", messages="scores"), epsilon) <= share * error("local", None)
+
+
+def test_six_rows_of_noise_hardly_pass_for_slopes():
+    """A belief as wide above as below has 1.38 times the error of the mean of six rows."""
+    rng = np.random.default_rng(0)
+    X, y, task = rng.standard_normal((1200, 6)), rng.standard_normal(1200), np.repeat(np.arange(200), 6)
+    Z, z, of = rng.standard_normal((4000, 6)), rng.standard_normal(4000), np.repeat(np.arange(200), 20)
+    mean = y.reshape(200, 6).mean(axis=1)[of]
+    alone = tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task).predict(Z, task=of)
+    assert np.mean((alone - z) ** 2) <= 1.3 * np.mean((mean - z) ** 2)
+
+
 def test_a_rare_class_is_not_taken_for_a_common_one():
     X, y, task = tiny_tasks(rare=True)
     Z, z, of = tiny_tasks(seed=1, rare=True)
