@@ -3,13 +3,10 @@
 Every repeat is a fresh split (or a fresh draw of a synthetic set), the same for all methods. Noise is seeded, so that a
 comparison can be repeated; the certificates of such runs are void for release, and what is listed here are the
 statements the same run would make with real randomness.
-
-`recommendation` says in one sentence what to do, `cost` in another what making the comparison cost.
 """
 
 from __future__ import annotations
 
-import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,54 +18,10 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.estimators import estimator_for
 from taskveil.estimators.certify import simulated_statements
-from taskveil.estimators.metrics import LOWER_IS_BETTER, SHOWN, check_metric, default_metric, evaluate
+from taskveil.estimators.metrics import SHOWN, check_metric, default_metric, evaluate
+from taskveil.estimators.recommend import cost, recommendation
 from taskveil.methods.base import Method
 from taskveil.tasks.task import TaskSet
-
-FREE = ("constant", "local")  # nothing leaves a task
-
-
-def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
-    """The smallest epsilon whose true guarantee comes with a gain beyond the spread; else what shares nothing."""
-    sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
-    alone = min((r for r in rows if r["method"] in FREE), key=lambda r: sign * r["mean"])
-    against = f"{alone['mean']:.4g} by {'the constant' if alone['method'] == 'constant' else 'learning alone'}"
-    sound = [r for r in rows if r["epsilon"] is not None and r["statements"] and all(s["holds"] for s in r["statements"])]
-    better = [r for r in sound if sign * (r["mean"] - alone["mean"]) + _doubt(r, alone) < 0]
-    if better:
-        low = min(r["epsilon"] for r in better)
-        best = min((r for r in better if r["epsilon"] == low), key=lambda r: sign * r["mean"])
-        setting = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
-        return f"Recommendation: {setting}."
-    if alone["method"] == "constant":
-        return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
-    why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
-    return f"Recommendation: local, which shares nothing ({metric} {alone['mean']:.4g}); {why}."
-
-
-def _doubt(one: dict[str, Any], other: dict[str, Any]) -> float:
-    """Standard error of the mean difference over the same splits."""
-    differences = [a - b for a, b in zip(one["scores"], other["scores"])]
-    n = len(differences)
-    if n < 2:
-        return 0.0
-    centre = sum(differences) / n
-    return math.sqrt(sum((d - centre) ** 2 for d in differences) / (n - 1) / n)
-
-
-def cost(rows: list[dict[str, Any]]) -> str:
-    """What the comparison itself used up: nothing is charged, because nothing of it is covered."""
-    private = [r for r in rows if r["epsilon"] is not None]
-    fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
-    sentence = (
-        f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
-        "all rows."
-    )
-    if private:
-        total = sum(r["repeats"] * r["epsilon"] for r in private)
-        sentence += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
-    return sentence + " To choose privately, at a charged cost, use TaskSearch."
-
 
 ONCE = ("local", "pooled")  # baselines without a budget: listed once, epsilon null
 CONSTANT = "constant"
@@ -205,8 +158,8 @@ def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
     private = [s for s in settings if s.epsilon is not None and s.last.method_.linear]
     if not private:
         return None
-    last = private[-1]
-    return {"method": last.last.method_.name, "epsilon": last.epsilon, "tasks": last.last.gain_.to_dict()}
+    chosen = private[-1]
+    return {"method": chosen.last.method_.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
 
 
 def describe(tasks: TaskSet) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from sklearn.metrics import log_loss
 
 import taskveil as tv
 from taskveil import methods
-from taskveil.estimators.compare import Constant, compare, recommendation
+from taskveil.estimators.compare import Constant, compare
 from taskveil.estimators.metrics import evaluate
+from taskveil.estimators.recommend import recommendation
 from taskveil.tasks.split import split_rows
 
 

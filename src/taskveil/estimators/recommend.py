@@ -1,0 +1,54 @@
+"""What a comparison tells its reader to do, in one sentence, and what making it cost, in another."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from taskveil.estimators.metrics import LOWER_IS_BETTER
+
+__all__ = ["cost", "recommendation"]
+
+FREE = ("constant", "local")  # nothing leaves a task
+
+
+def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
+    """The smallest epsilon whose true guarantee comes with a gain beyond the spread; else what shares nothing."""
+    sign = 1.0 if metric in LOWER_IS_BETTER else -1.0
+    alone = min((r for r in rows if r["method"] in FREE), key=lambda r: sign * r["mean"])
+    against = f"{alone['mean']:.4g} by {'the constant' if alone['method'] == 'constant' else 'learning alone'}"
+    sound = [r for r in rows if r["epsilon"] is not None and r["statements"] and all(s["holds"] for s in r["statements"])]
+    better = [r for r in sound if sign * (r["mean"] - alone["mean"]) + _doubt(r, alone) < 0]
+    if better:
+        low = min(r["epsilon"] for r in better)
+        best = min((r for r in better if r["epsilon"] == low), key=lambda r: sign * r["mean"])
+        found = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
+        return f"Recommendation: {found}."
+    if alone["method"] == "constant":
+        return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
+    why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
+    return f"Recommendation: local, which shares nothing ({metric} {alone['mean']:.4g}); {why}."
+
+
+def _doubt(one: dict[str, Any], other: dict[str, Any]) -> float:
+    """Standard error of the mean difference over the same splits."""
+    differences = [a - b for a, b in zip(one["scores"], other["scores"])]
+    n = len(differences)
+    if n < 2:
+        return 0.0
+    centre = sum(differences) / n
+    return math.sqrt(sum((d - centre) ** 2 for d in differences) / (n - 1) / n)
+
+
+def cost(rows: list[dict[str, Any]]) -> str:
+    """What the comparison itself used up: nothing is charged, because nothing of it is covered."""
+    private = [r for r in rows if r["epsilon"] is not None]
+    fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
+    said = (
+        f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
+        "all rows."
+    )
+    if private:
+        total = sum(r["repeats"] * r["epsilon"] for r in private)
+        said += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
+    return said + " To choose privately, at a charged cost, use TaskSearch."
