@@ -158,8 +158,8 @@ def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:
     private = [s for s in settings if s.epsilon is not None and s.last.method_.linear]
     if not private:
         return None
-    last = private[-1]
-    return {"method": last.last.method_.name, "epsilon": last.epsilon, "tasks": last.last.gain_.to_dict()}
+    chosen = private[-1]
+    return {"method": chosen.last.method_.name, "epsilon": chosen.epsilon, "tasks": chosen.last.gain_.to_dict()}
 
 
 def describe(tasks: TaskSet) -> dict[str, Any]:

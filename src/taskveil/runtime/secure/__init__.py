@@ -1,9 +1,8 @@
 """A secure sum: the server learns the total of the sites' integer vectors and nothing else about them."""
 
-from taskveil.runtime.secure.aggregate import install
 from taskveil.runtime.secure.client import SecureClient
 from taskveil.runtime.secure.keys import Identity
-from taskveil.runtime.secure.run import secure_total
+from taskveil.runtime.secure.run import install, secure_total
 from taskveil.runtime.secure.server import SecureServer
 from taskveil.runtime.secure.settings import SecureSettings
 

@@ -1,4 +1,7 @@
-"""All parties of a secure sum in one process: the real protocol, carried by function calls."""
+"""All parties of a secure sum in one process: the real protocol, carried by function calls.
+
+`install` plugs it into `privacy.aggregation`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from taskveil.errors import SecureSumRefused
+from taskveil.privacy.aggregation import use_integer_sum
+from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.runtime.secure.client import SecureClient
 from taskveil.runtime.secure.keys import Identity
 from taskveil.runtime.secure.messages import SecureMessage
@@ -44,3 +49,19 @@ def carry(server: SecureServer, clients: Mapping[int, SecureClient], drops: Drop
                 continue
         outgoing = server.step(replies)
         step += 1
+
+
+def settings_of(mechanism: SharedNoise, length: int) -> SecureSettings:
+    """The secure sum that goes with a mechanism: its tolerances, and a ring that holds the sum."""
+    return SecureSettings.choose(mechanism.n_sites, length, mechanism.bits, mechanism.colluders, mechanism.min_cohort)
+
+
+def sum_in_process(messages: np.ndarray, mechanism: SharedNoise) -> np.ndarray:
+    """The total of all sites' messages, by the protocol."""
+    total, _ = secure_total(messages, settings_of(mechanism, messages.shape[1]))
+    return total
+
+
+def install() -> None:
+    """Make aggregation 'secure' available to `privacy.release`."""
+    use_integer_sum(sum_in_process)
