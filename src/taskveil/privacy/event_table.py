@@ -41,7 +41,7 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     kind, version = fields.pop("kind", None), fields.pop("version", None)
     if kind not in EVENTS:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
-    if version != EVENTS[kind].version:
+    if version != EVENTS[kind].version or version is True:
         raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
     check_fields(EVENTS[kind], fields)
     if kind == "select":
