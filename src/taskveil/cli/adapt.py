@@ -8,6 +8,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import command_file
+from taskveil.cli.flags import Given
 from taskveil.cli.options import json_option, print_json
 from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.predict import as_in_fit
@@ -17,12 +18,12 @@ READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
 
 
 @click.command("adapt", epilog="Example: taskveil adapt model/ new_hospital.csv --task-name north -o north/")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
-@click.argument("data", type=click.Path(exists=True, dir_okay=False))
+@click.argument("directory", type=Given(exists=True, file_okay=False))
+@click.argument("data", type=Given(exists=True, dir_okay=False))
 @click.option("--task-name", required=True, help="Name of the new task; of a table of several tasks, its rows are used.")
 @click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.")
 @click.option("--target", help="Column to predict; default: as in `fit`.")
-@click.option("-o", "--out", type=click.Path(), required=True, help="Folder for the new task's model.")
+@click.option("-o", "--out", type=Given(), required=True, help="Folder for the new task's model.")
 @overwrite_option
 @json_option
 def command(directory: str, data: str, task_name: str, out: str, overwrite: bool, as_json: bool, **given: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import choice, flag
+from taskveil.cli.flags import Given, choice, flag
 from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -57,7 +57,7 @@ class AuditCommand(click.RichCommand):
 @choice("--canary", ["largest", "changing", "one-run"], help="What is planted; one-run: many canaries in a single run.")
 @choice("--view", ["billboard", "releases"], help="What the attacker reads: the billboard, or the noisy sums behind it.")
 @click.option("--jobs", type=flag("--jobs"), default=None, help="Processes; default: one per core.")
-@click.option("--gallery", type=click.Path(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
+@click.option("--gallery", type=Given(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
 @json_option
 def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json: bool, **given: Any) -> int:
     """Attack TARGET, a mechanism or a method calibrated to a claim; exit 1 when the claim is refuted.

@@ -13,7 +13,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import fit
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import LISTS, READING, print_json
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
@@ -99,7 +99,7 @@ def _command() -> click.RichCommand:
     of_fit_alone = signature(fit.command.callback).parameters  # folders, resuming, printing; what is left makes the estimator
     shared = [p for p in fit.command.params if p.name not in of_fit_alone]
     last = [
-        click.Option(["-o", "--out"], type=click.Path(file_okay=False), help="Write audit.json here, beside the model."),
+        click.Option(["-o", "--out"], type=Given(file_okay=False), help="Write audit.json here, beside the model."),
         next(p for p in fit.command.params if p.name == "as_json"),
     ]
     return click.RichCommand(

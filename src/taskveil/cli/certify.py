@@ -10,7 +10,7 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import CheckFailed, DataError, OptionError
 from taskveil.privacy.fingerprint import same_code, short_code
@@ -25,10 +25,10 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 
 
 @click.command("certify", epilog="Example: taskveil certify model/ --key hospital.pub --ledger sqlite:///budget.db")
-@click.argument("directory", type=click.Path(exists=True), required=False)
-@click.option("--key", type=click.Path(exists=True, dir_okay=False), help="Public key that must have signed the folder.")
+@click.argument("directory", type=Given(exists=True), required=False)
+@click.option("--key", type=Given(exists=True, dir_okay=False), help="Public key that must have signed the folder.")
 @click.option("--ledger", help="Compare with the books too, for example sqlite:///budget.db.")
-@click.option("--make-key", metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
+@click.option("--make-key", type=Given(), metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
 @click.option("--at-delta", type=flag("--at-delta"), metavar="D", help="Restate every guarantee at this delta, to compare runs.")
 @click.option("--code", help="The short code of a printed page: is it this certificate's?")
 @click.option(
@@ -37,7 +37,7 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
     type=click.Choice(["nist", "registry", "mlbom"]),
     help="Write the evidence as a NIST SP 800-226 check list, an OpenDP registry record or a CycloneDX model card.",
 )
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="File of --export; default: stdout.")
+@click.option("-o", "--out", type=Given(dir_okay=False), help="File of --export; default: stdout.")
 @click.option(
     "--with-figures",
     is_flag=True,
@@ -45,7 +45,7 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 )
 @click.option(
     "--groups",
-    type=click.Path(exists=True, dir_okay=False),
+    type=Given(exists=True, dir_okay=False),
     metavar="FILE",
     help="With --with-figures: declared groups of tasks, {task: group} in JSON or TOML.",
 )
@@ -55,10 +55,14 @@ def command(
     form: str | None, out: str | None, with_figures: bool, groups: str | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Make the certificate in DIRECTORY again from its run and compare; exit 1 when it does not hold."""
+    if make_key is not None and any((directory, key, ledger, at_delta, code, form, out, with_figures, groups)):
+        raise OptionError("--make-key NAME makes a key and checks nothing: leave out all else but --json")
     if make_key is not None:
         return _make_key(make_key, as_json)
     if directory is None:
         raise click.UsageError("Missing argument 'DIRECTORY' (or --make-key NAME).")
+    if out is not None and form is None:
+        raise OptionError("-o is the file of --export FORM; without it nothing is written")
     if (with_figures and form != "nist") or (groups and not with_figures):
         raise OptionError("--with-figures goes with --export nist, and --groups with --with-figures")
     path = Path(directory)

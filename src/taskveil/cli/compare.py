@@ -9,7 +9,7 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
@@ -67,7 +67,7 @@ from taskveil.cli.progress import progress_bar
 @privacy_options
 @scaling_options
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
-@click.option("-o", "--out", type=click.Path(), help="Folder for results.json and a report page.")
+@click.option("-o", "--out", type=Given(), help="Folder for results.json and a report page.")
 @overwrite_option
 @json_option
 def command(

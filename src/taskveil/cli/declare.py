@@ -7,12 +7,13 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import Given, check_output
 from taskveil.cli.options import LISTS
 from taskveil.errors import OptionError
 
 
 @click.command("declare", epilog="Example: taskveil declare visits.csv --task hospital --target days -o bounds.toml")
-@click.argument("data", type=click.Path())
+@click.argument("data", type=Given())
 @click.option("--task", help="Column that says which task a row belongs to.")
 @click.option("--target", help="Column to predict.")
 @click.option("--targets", help="Several target columns of a wide table, comma-separated.")
@@ -26,7 +27,7 @@ from taskveil.errors import OptionError
 )
 @click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="TOML file to write; default: stdout.")
+@click.option("-o", "--out", type=Given(dir_okay=False), help="TOML file to write; default: stdout.")
 def command(data: str, look: bool, overwrite: bool, out: str | None, **given: Any) -> None:
     """Draft the declaration of a table: ranges, levels and labels as blanks to fill, for `fit --bounds`.
 
@@ -41,6 +42,7 @@ def command(data: str, look: bool, overwrite: bool, out: str | None, **given: An
         raise OptionError(f"declare drafts for tables ({', '.join(TABLES)}); built-in data sets are declared already.")
     if out is not None and Path(out).exists() and not overwrite:
         raise OptionError(f"{out} exists already; choose another name, or say --overwrite.")
+    check_output(out, path)
     lists = {k: tuple(t.strip() for t in given[k].split(",")) if given[k] else None for k in LISTS}
     given["kind"] = "survival" if given["event"] else given["kind"]
     layout = Layout(**{**given, **lists, "leave_out": lists["leave_out"] or ()})

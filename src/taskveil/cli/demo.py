@@ -8,7 +8,7 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json, written_page
 from taskveil.cli.progress import progress_bar
 
@@ -21,7 +21,7 @@ TRIALS = 300  # of each neighbour, for the audit of the saved run
 
 
 @click.command("demo", epilog="Example: taskveil demo --out demo-report")
-@click.option("--out", default="taskveil-demo", show_default=True, type=click.Path(), help="Folder for page and certificate.")
+@click.option("--out", default="taskveil-demo", show_default=True, type=Given(), help="Folder for page and certificate.")
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("--repeats"), default=5, show_default=True)
 @json_option

@@ -8,9 +8,9 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.checks import Entries, Number
+from taskveil.checks import Entries, Number, shown
 from taskveil.cli import command_file
-from taskveil.cli.flags import FLAGS, flag
+from taskveil.cli.flags import FLAGS, Given, flag
 from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
@@ -60,13 +60,13 @@ NOT_NOTED = ("data", "out", "overwrite", "sign", "resume", "audit_canaries", "as
 )
 @click.option(
     "--epsilon-file",
-    type=click.Path(exists=True, dir_okay=False),
+    type=Given(exists=True, dir_okay=False),
     metavar="FILE",
     help='A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, "*": all others}.',
 )
 @click.option(
     "--prior",
-    type=click.Path(exists=True),
+    type=Given(exists=True),
     metavar="PATH",
     help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.",
 )
@@ -84,15 +84,15 @@ NOT_NOTED = ("data", "out", "overwrite", "sign", "resume", "audit_canaries", "as
     help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.",
 )
 @click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
-@click.option("-o", "--out", type=click.Path(), help="Folder for models, certificate and report.")
+@click.option("-o", "--out", type=Given(), help="Folder for models, certificate and report.")
 @overwrite_option
 @click.option(
     "--sign",
-    type=click.Path(exists=True, dir_okay=False),
+    type=Given(exists=True, dir_okay=False),
     metavar="KEY",
     help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).",
 )
-@click.option("--resume", type=click.Path(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
+@click.option("--resume", type=Given(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
 @click.option(
     "--engine",
     type=flag("--engine"),
@@ -121,8 +121,12 @@ def command(
 ) -> int:
     """Train a personal model for every task of DATA (a file or the name of a data set)."""
     key = signing_key(sign, resume or out)
+    if overwrite and out is None:
+        raise OptionError("--overwrite clears the folder of -o DIR: give one")
     if resume is not None:
+        asked = {"data": data, "out": out, "overwrite": overwrite, "audit_canaries": audit_canaries, **given}
         data, given = resumed(Path(resume))
+        check_the_same(asked, {"data": data, "out": resume, **given})
     elif data is None:
         raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
     elif out is not None:
@@ -246,6 +250,16 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
     data, options = command_file.read(path)
     given = command_file.as_given(command, options, path)
     return data, {k: v for k, v in given.items() if k not in NOT_NOTED}
+
+
+def check_the_same(asked: dict[str, Any], begun: dict[str, Any]) -> None:
+    """A run goes on as it was begun: whoever says something else on the way must hear that it would not count."""
+    context = click.get_current_context()
+    for name, value in asked.items():
+        told = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and value is not None
+        if told and json.dumps(value) != json.dumps(begun.get(name)):
+            said = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+            raise OptionError(f"--resume goes on as the run was begun, and {said} {shown(value)} is not how; leave it out")
 
 
 def read_epsilon(given: str | float | None) -> float | None:

@@ -7,11 +7,13 @@ given where they stand (`choice`); every number is here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
-from taskveil.checks import AnyOf, Engine, Host, ListOf, Name, Nothing, Number, Rule, Text, Whole
+from taskveil.checks import AnyOf, Engine, Host, ListOf, Name, Nothing, Number, Place, Rule, Text, Whole, shown
+from taskveil.errors import OptionError
 
 MOST_ROUNDS = 100_000  # as in methods.options, which this file does not import: the command line starts without it
 SEED = Whole(0, 2**63 - 1)
@@ -64,6 +66,24 @@ class Flag(click.ParamType):
             return value
         parsed = self.rule.check(name, self.rule.parse(value))
         return value if parsed is None else parsed  # 'none' stays a word: None would read as a flag left out
+
+
+class Given(click.Path):
+    """A path on the command line: a name on one line, and never a pipe, which may keep a command waiting for ever."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name = param.opts[-1] if param is not None else "a path"
+        Place().check(name, value)
+        if not str(value).startswith("/dev/") and Path(value).is_fifo():
+            raise OptionError(f"{name} must be {Place().allowed}, and {shown(value)} is a pipe: write it to a file first")
+        return super().convert(value, param, ctx)
+
+
+def check_output(out: str | None, *inputs: str | Path) -> None:
+    """What a command writes is none of the files it reads: found out before anything is read or written."""
+    for path in inputs if out is not None else ():
+        if Path(str(out)).exists() and Path(path).exists() and Path(str(out)).samefile(path):
+            raise OptionError(f"-o {out} is a file that this command reads: write somewhere else")
 
 
 def flag(key: str) -> Flag:

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
 
 @click.command("join", epilog="Example: taskveil join --config site.toml --data my.parquet")
-@click.option("--init", "folder", type=click.Path(file_okay=False), help="Create this site's key pair in this folder.")
+@click.option("--init", "folder", type=Given(file_okay=False), help="Create this site's key pair in this folder.")
 @click.option("--name", type=flag("--name"), help="With --init: the site's name.")
-@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="The site's own site.toml.")
-@click.option("--data", type=click.Path(exists=True), help="The site's rows; they stay here.")
+@click.option("--config", type=Given(exists=True, dir_okay=False), help="The site's own site.toml.")
+@click.option("--data", type=Given(exists=True), help="The site's rows; they stay here.")
 @click.option("--ask", is_flag=True, help="Show the plan and ask before anything is sent.")
 @json_option
 def command(folder: str | None, name: str | None, config: str | None, data: str | None, ask: bool, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 import rich_click
 
-from taskveil.cli.flags import choice, flag
+from taskveil.cli.flags import Given, check_output, choice, flag
 from taskveil.cli.options import json_option, print_json
 
 ledger_url = click.option(
@@ -98,12 +98,13 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
 @command.command("export", epilog="Example: taskveil ledger export hospitals-2026 -o entries.json")
 @click.argument("name", required=False)
 @ledger_url
-@click.option("-o", "--out", type=click.Path(), help="File; default: stdout.")
+@click.option("-o", "--out", type=Given(dir_okay=False), help="File; default: stdout.")
 @click.option("--json", is_flag=True, expose_value=False, help="As always: the export is one JSON document.")
 def export(name: str | None, url: str, out: str | None) -> None:
     """All entries as JSON, with their hashes. A run stands in every account it is charged to, under one id."""
     from taskveil.privacy.ledger import Book, Key
 
+    check_output(out, url.removeprefix("sqlite:///"))
     book = Book(url)
     rows = [row for row in book.accounts() if name is None or row.name == name]
     names = Counter(row.name for row in rows)
@@ -144,7 +145,7 @@ def verify(url: str, as_json: bool) -> int:
 
 @command.command("report", epilog="Example: taskveil ledger report -o ledger.html")
 @ledger_url
-@click.option("-o", "--out", type=click.Path(dir_okay=False), help="Also write a page with spending over time; or the export.")
+@click.option("-o", "--out", type=Given(dir_okay=False), help="Also write a page with spending over time; or the export.")
 @click.option(
     "--export",
     "form",
@@ -158,6 +159,7 @@ def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
     from taskveil.privacy.ledger.overview import report as accounts_of
     from taskveil.report import ledger_page
 
+    check_output(out, url.removeprefix("sqlite:///"))
     accounts = accounts_of(Book(url))
     if form is not None:
         return export_books(form, url, accounts, out, as_json)

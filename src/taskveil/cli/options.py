@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from taskveil.cli.flags import FLAGS, choice, flag
+from taskveil.cli.flags import FLAGS, Given, choice, flag
 from taskveil.errors import OptionError
 
 # A list of texts and numbers, with no list or object in it.
@@ -58,7 +58,7 @@ reading_options = stack(
         type=click.Choice(["regression", "classification", "survival"]),
         help="Default: by the type of the target column.",
     ),
-    click.option("--bounds", type=click.Path(exists=True), help="File with declared public ranges (JSON or TOML)."),
+    click.option("--bounds", type=Given(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
     bad_rows_option,
 )

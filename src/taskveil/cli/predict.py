@@ -9,6 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import command_file
+from taskveil.cli.flags import Given, check_output
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 from taskveil.names import spreadsheet_cell
@@ -17,7 +18,7 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows", "positive")
 
 
 @click.command("predict", epilog="Example: taskveil predict model/ new_visits.csv -o predictions.csv")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", type=Given(exists=True, file_okay=False))
 @click.argument("data")
 @click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`.")
 @click.option(
@@ -33,7 +34,7 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows", "positive")
     show_default=True,
     help="Rows of a task that was not there in `fit`: use the model that is public, where there is one, or refuse.",
 )
-@click.option("-o", "--out", type=click.Path(), help="csv file; default: stdout.")
+@click.option("-o", "--out", type=Given(), help="csv file; default: stdout.")
 @json_option
 def command(directory: str, data: str, unknown: str, out: str | None, as_json: bool, **given: Any) -> None:
     """Predict the rows of DATA with the models in DIRECTORY.
@@ -46,6 +47,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     from taskveil.estimators.storage import load
     from taskveil.tasks.rows import load_rows
 
+    check_output(out, data, *Path(directory).iterdir())
     estimator = load(directory)
     estimator.unknown = unknown
     fitted = as_in_fit(Path(directory))

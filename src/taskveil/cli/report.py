@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import rich_click
 
+from taskveil.cli.flags import Given
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
@@ -28,7 +29,7 @@ class ReportCommand(rich_click.RichCommand):
     cls=ReportCommand,
     epilog="Examples: taskveil report model/; taskveil report model/ --for public; taskveil report model/ --for owner north",
 )
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", type=Given(exists=True, file_okay=False))
 @click.option(
     "--for", "audience", type=click.Choice(["all", "owner", "public", "board"]), default="all", show_default=True,
     help="Who reads the page: someone entitled to all rows, 'owner TASK' (that task's own figures only), the public, or the "
@@ -38,7 +39,7 @@ class ReportCommand(rich_click.RichCommand):
 @click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")
 @click.option(
     "--groups",
-    type=click.Path(exists=True, dir_okay=False),
+    type=Given(exists=True, dir_okay=False),
     metavar="FILE",
     help="Declared groups of tasks, {task: group} in JSON or TOML: error by group on the full page.",
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import EnvironmentMissing, OptionError, UnknownName
 from taskveil.saved import read_json, total
@@ -25,7 +25,7 @@ from taskveil.saved import read_json, total
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
 @click.option("--resume", is_flag=True, help="Leave out items that already have a result of this seed and length.")
-@click.option("-o", "--out", type=click.Path(), help="Folder for results; default: the experiment's own.")
+@click.option("-o", "--out", type=Given(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:
     """Reproduce NAME ('list' for all names, 'all' for everything, each kept when done; with --quick papers side by side)."""

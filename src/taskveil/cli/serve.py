@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from taskveil.cli.flags import flag
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import OptionError
 
@@ -15,7 +15,7 @@ from taskveil.errors import OptionError
     "serve",
     epilog="Example: taskveil serve --init trial --site north --site south; taskveil serve --config trial/federation.toml",
 )
-@click.option("--init", "folder", type=click.Path(file_okay=False), help="Create certificates, keys and files in this folder.")
+@click.option("--init", "folder", type=Given(file_okay=False), help="Create certificates, keys and files in this folder.")
 @click.option("--site", "sites", type=flag("--site"), multiple=True, help="With --init: a site's name (repeatable).")
 @click.option(
     "--host",
@@ -30,7 +30,7 @@ from taskveil.errors import OptionError
 @click.option(
     "--name", type=flag("--name"), default="federation", show_default=True, help="With --init: a name for the federation."
 )
-@click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Run the server of this federation.toml to the end.")
+@click.option("--config", type=Given(exists=True, dir_okay=False), help="Run the server of this federation.toml to the end.")
 @json_option
 def command(
     folder: str | None, sites: tuple[str, ...], hosts: tuple[str, ...], port: int, name: str, config: str | None, as_json: bool

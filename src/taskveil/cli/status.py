@@ -7,11 +7,12 @@ from typing import Any
 
 import rich_click as click
 
+from taskveil.cli.flags import Given
 from taskveil.cli.options import json_option, print_json
 
 
 @click.command("status", epilog="Example: taskveil status trial/; taskveil status trial/sites/north")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", type=Given(exists=True, file_okay=False))
 @json_option
 def command(directory: str, as_json: bool) -> int:
     """Sites, rounds, refusals, budget and versions of the server or site in DIRECTORY; exit 1 when something needs a look.

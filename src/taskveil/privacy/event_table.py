@@ -41,9 +41,10 @@ def event_from_dict(data: dict[str, Any]) -> Event:
     kind, version = fields.pop("kind", None), fields.pop("version", None)
     if kind not in EVENTS:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
-    if version != EVENTS[kind].version:
+    if version != EVENTS[kind].version or version is True:
         raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
-    check_fields(EVENTS[kind], fields)
+    infinite = kind == "select" and fields.get("shape") == "inf"  # JSON has no infinity
+    check_fields(EVENTS[kind], {**fields, "shape": 1.0} if infinite else fields)
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])

@@ -30,14 +30,17 @@ PURPOSE = "taskveil folder signature 1"
 def make_key(name: str | Path) -> tuple[Path, Path]:
     """NAME.key and NAME.pub; an existing file is never overwritten."""
     name, secret = Path(name), Ed25519PrivateKey.generate()
+    if name.name in ("", ".."):
+        raise OptionError(f"a key needs a name of its own; got {str(name)!r}")
     private = secret.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     paths = name.with_name(name.name + ".key"), name.with_name(name.name + ".pub")
+    for path in paths:  # both before either is written: half a pair is of no use
+        if os.path.exists(path):
+            raise OptionError(f"{path} exists; a key is never overwritten, choose another name")
     for path, content, mode in zip(paths, (private, _pem(secret.public_key())), (0o600, 0o644), strict=True):
         try:
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
-        except FileExistsError:
-            raise OptionError(f"{path} exists; a key is never overwritten, choose another name") from None
         except OSError as error:
             raise OptionError(f"{path} cannot be written: {error.strerror}") from None
     return paths

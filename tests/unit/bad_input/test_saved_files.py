@@ -59,7 +59,8 @@ def change(path: Path, edit: Callable[[Any], Any]) -> None:
 
 
 def sayable(value: Any) -> bool:
-    return not isinstance(value, complex)
+    """Whether JSON can hold it."""
+    return isinstance(value, str | int | float | list | tuple | dict | None)
 
 
 PLACES: dict[str, tuple[str, Callable[[Any], Any], Any]] = {
@@ -117,13 +118,13 @@ def test_every_entry_of_a_fresh_file_has_a_rule(place, saved):
     assert set(find(json.loads((saved / file).read_text()))) <= set(table)
 
 
-SCALARS = ("é", True, None, [], {}, "3")
+OTHERS = ("é", True, None, [[]], {}, "3")
 INNER = [("model.json", "plan", "releases"), ("certificate.json", "events")]
 
 
 @pytest.mark.parametrize("where", INNER, ids=lambda where: where[0])
 @pytest.mark.parametrize("part", ["contribution", "mechanism", "event"])
-@pytest.mark.parametrize("value", SCALARS, ids=label)
+@pytest.mark.parametrize("value", OTHERS, ids=label)
 def test_a_field_of_another_type_in_what_was_released_is_refused(where, part, value, folder):
     """Every field of the release in turn; a text for noise_multiplier was read and believed until somebody computed with it."""
     file, *steps = where
