@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from click import get_current_context
+from click.core import ParameterSource
 
 from taskveil.checks import Entries, Number, shown
 from taskveil.cli import command_file
@@ -254,9 +256,9 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
 
 def check_the_same(asked: dict[str, Any], begun: dict[str, Any]) -> None:
     """A run goes on as it was begun: whoever says something else on the way must hear that it would not count."""
-    context = click.get_current_context()
+    context = get_current_context()
     for name, value in asked.items():
-        told = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE and value is not None
+        told = context.get_parameter_source(name) is ParameterSource.COMMANDLINE and value is not None
         if told and json.dumps(value) != json.dumps(begun.get(name)):
             said = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
             raise OptionError(f"--resume goes on as the run was begun, and {said} {shown(value)} is not how; leave it out")

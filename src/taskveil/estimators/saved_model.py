@@ -21,6 +21,7 @@ WORDS = "model/extra/"  # arrays under this name may hold text
 READABLE = (1, FORMAT)  # 1: version 0.1.0, without seal and preparation
 SIZE = Whole(1, 10**9)
 NAMES = ListOf(Text(at_least=0, at_most=1_000_000))
+COLUMN = AnyOf(Text(at_least=0, at_most=1_000_000), Whole(-(2**63), 2**63))  # a table may number its columns
 LABEL = AnyOf(Text(at_least=0, at_most=1_000_000), Whole(-(2**63), 2**64), Flag(), Number())
 PUBLIC = {
     "n_tasks": SIZE, "n_features": SIZE, "n_outputs": SIZE, "kind": Choice("regression", "classification", "survival"),
@@ -36,9 +37,9 @@ OPTIONS: dict[str, Rule] = {
     **{name: optional(Column()) for name in COLUMNS},
 }
 PREPARATION: dict[str, Rule] = {
-    "kind": PUBLIC["kind"], "target": Text(at_least=0, at_most=1_000_000), "scaling": Choice(*MODES, "private"),
+    "kind": PUBLIC["kind"], "target": COLUMN, "scaling": Choice(*MODES, "private"),
     "own_target": Flag(), "declared_labels": Flag(), "person": Flag(), "rows": optional(ListOf(Whole(0), at_least=0)),
-    "facts": ListOf(ListOf(Text(at_least=0, at_most=1_000_000), at_least=2, at_most=2), at_least=0), "cluster": Flag(),
+    "facts": ListOf(ListOf(COLUMN, at_least=2, at_most=2), at_least=0), "cluster": Flag(),
 }  # fmt: skip
 LEFT_OUT = {"options": COLUMNS, "public": ("loss", "prior"), "preparation": ("cluster",), "randomness": ("note",)}
 BOARD = {"round": Whole(0), "names": ListOf(Text(1000), at_least=0), "per_task": ListOf(Text(1000), at_least=0)}

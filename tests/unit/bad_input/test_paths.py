@@ -53,7 +53,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         run([str(a) for a in arguments])
     said = capsys.readouterr().err
     assert ended.value.code == 2, said
-    one_line(said)
+    one_line(said.strip().splitlines()[-1])  # progress may stand before it
     return said
 
 
