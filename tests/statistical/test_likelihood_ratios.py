@@ -26,7 +26,7 @@ from taskveil.privacy.plan import Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime import run as assembly
 
-pytestmark = pytest.mark.statistical
+pytestmark = [pytest.mark.statistical, pytest.mark.timeout(1800)]
 
 EPSILON, DELTA = 1.0, 0.05  # a delta that a few hundred runs can contradict
 BOUNDS = {"features": {"*": [-1.0, 1.0]}}

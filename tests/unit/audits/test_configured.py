@@ -226,8 +226,8 @@ def test_levels_that_another_rows_text_reads_anew_are_refuted(tmp_path, monkeypa
     X, y, ids = table()
     codes, path = np.resize(["01", "02", "03"], len(ids)), tmp_path / "table.csv"
     frame_of(X, y, ids).assign(code=codes).to_csv(path, index=False)
-    est = by_records(bounds={**BOUNDS, "levels": {"code": ["01", "02", "03"]}})
-    read = {"task": "site", "target": "y"}
+    bounds = {**BOUNDS, "levels": {"code": ["01", "02", "03"]}}
+    est, read = by_records(bounds=bounds), {"task": "site", "target": "y", "bounds": bounds}
     sound = tv.audit(est, path, trials=40, seed=1, **read)
     assert sound.leaks == [] and sound.verdict == "consistent"
     real, guessed = load.read_table, {"id_columns": ["site"], "text_columns": ["code"]}
