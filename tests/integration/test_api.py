@@ -8,13 +8,15 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 import taskveil
 from taskveil.audits.result import AuditResult
+from taskveil.checks import Choice
 from taskveil.estimators.gain import Gain
+from taskveil.estimators.parameters import PARAMETERS
 from taskveil.privacy.certificate import Certificate, Statement, Verification
 
 pytestmark = pytest.mark.docs
@@ -76,6 +78,13 @@ def test_what_is_shown_as_importable_is_in_the_package():
 def test_classes_users_touch_are_on_the_page_with_every_method_documented(kind):
     assert any(named(path) is kind for path in SHOWN), f"docs/api.md does not show {kind.__name__}"
     assert inspect.getdoc(kind) and not undocumented(kind)
+
+
+def test_hints_list_the_words_that_a_parameter_takes():
+    """An editor offers them; they were plain `str`. What the rules take and what the hints say is the same."""
+    hints = get_type_hints(taskveil.TaskRegressor.__init__)
+    words = {name: set(rule.words) for name, rule in PARAMETERS.items() if isinstance(rule, Choice)}
+    assert len(words) > 6 and {name: set(get_args(hints[name])) for name in words} == words
 
 
 def test_a_method_without_a_word_is_found():

@@ -99,6 +99,14 @@ def test_the_pages_build_without_a_warning(tmp_path):
     assert (tmp_path / "index.html").is_file()
 
 
+def test_pages_are_grouped_by_what_a_reader_wants_and_none_is_left_out():
+    """Fifteen pages stood in one flat list."""
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
+    assert re.findall(r"^  - ([\w-]+):$", nav, re.M) == ["Tutorial", "How-to", "Reference", "Explanation"]
+    listed = set(re.findall(r": ([\w/-]+\.md)$", nav, re.M))
+    assert listed == {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):

@@ -34,6 +34,7 @@ __all__ = [
     "arrow",
     "check_bad_rows",
     "column_names",
+    "mostly_numbers",
     "read_npz",
     "read_table",
     "skipped_rows",
@@ -249,7 +250,7 @@ class _Csv:
             column = frame[name]
             if self.delimiter != "," and (written := _decimal_points(column)) is not None:
                 column, commas = written, [*commas, name]
-            if (found := _mostly_numbers(column)) is not None:
+            if (found := mostly_numbers(column)) is not None:
                 numeric[name] = found[0]
                 if name not in self.later_columns:
                     bad |= found[1]
@@ -313,7 +314,7 @@ def without_rows(names: Sequence[str], codes: np.ndarray) -> tuple[str, ...]:
     return (f"{empty.size} of {len(names)} task(s) have no usable row: {shown}",) if empty.size else ()
 
 
-def _mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
+def mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
     """(numbers, which cells are text) for a text column that is meant to be numeric, else None."""
     import pandas as pd
 
@@ -344,7 +345,7 @@ def _decimal_points(column: pd.Series) -> pd.Series | None:
     if not written.any() or cells[written].str.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}").all() or cells.str.contains(r"\d\.\d").any():
         return None
     points = cells.where(~written, cells.str.replace(",", ".", regex=False))
-    return points if _mostly_numbers(points) is not None else None
+    return points if mostly_numbers(points) is not None else None
 
 
 def _encoding(path: Path) -> str:

@@ -7,9 +7,12 @@ to write them plainly; whole numbers and words are left alone, since codes look 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from taskveil.tasks.files import COMMA_DECIMAL
+from taskveil.tasks.files import COMMA_DECIMAL, mostly_numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["DAYS", "disguise"]
 
@@ -25,9 +28,15 @@ _DAY = re.compile(
 )
 
 
-def disguise(texts: Iterable[str]) -> str | None:
-    """What all these texts are and how to write it instead; None for words, codes and whole numbers."""
-    cells = [text.strip() for text in texts]
+def disguise(column: pd.Series, sample: int = 100) -> str | None:
+    """What the cells of a text column mean and how to write it instead; None for words, codes and whole numbers.
+
+    Whether a few of them are text among numbers is asked of all cells, as for a csv file; the rest of a sample.
+    """
+    found = mostly_numbers(column)
+    if found is not None and found[1].any():
+        return "text among numbers; make every cell a number, with nothing where it is not known"
+    cells = [str(text).strip() for text in column.dropna().unique()[:sample]]
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS
     if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):

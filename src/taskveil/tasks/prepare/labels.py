@@ -111,13 +111,12 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
         return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
     if pd.api.types.is_datetime64_any_dtype(column):
         raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
-    cells = ["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)]
-    meant = None if kind == "classification" else disguise([c for c in dict.fromkeys(cells) if c][:MANY_LABELS])
+    meant = None if kind == "classification" else disguise(column[filled_targets(column)])
     if meant is not None:
         raise DataError(f"the target {name!r} holds {meant}. If these are labels, say kind='classification' (--kind).")
     if kind in ("regression", "survival"):
         raise DataError(f"the {kind} target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
-    return np.asarray(cells)
+    return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 
 def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
