@@ -21,10 +21,10 @@ one at most, and the noise is drawn for that. As in the paper 30 % of the rows t
 without noise in classification (in regression P stays at zero: q already fits); q takes the printed gradient step. Its epsilon is that of one message. Its sensitivity does not hold (a node's own part is
 private state), and nothing is composed; section 3.4 says itself that the cumulative loss can become meaningless, and proposes to draw rows
 (`composition`). Full runs send 300 messages a node where the paper sends 10,000: noise keeps adding up, so more messages do not
-help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300). "Tuned" takes the best of 40 random steps,
-penalties and numbers of messages (set beside 200 fresh ones at the end of this paper's page). Items that the table of versions lists under 0.1.0 are older runs: 60 messages a node, one panel of Fig. 2, and a threshold of
-step times mu, which is 10 to 1,000 times too small. "Sound" spends the same stated epsilon on all messages of a node together, per record, one record replaced, against
-everybody, delta 1e-6, with its defaults.
+help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300). "Tuned"
+takes the best of random steps, penalties and numbers of messages: 200 on the ADNI-like set, 40 on the synthetic one (set beside 200 fresh ones at
+the end of this paper's page). `time` is a run of version 0.1.0, without noise. "Sound" spends the same stated epsilon on all messages of a node
+together, per record, one record replaced, against everybody, delta 1e-6, with its defaults.
 
 Three models are compared, like with like. The *published* one is p + q as a run ends; the printed one contains a q that was never noised, ours
 does not, and ours is the worse model for it at the same number. The *refined* one is fitted again on the owner's rows, the *chosen* one is

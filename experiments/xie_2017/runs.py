@@ -32,7 +32,7 @@ from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.block import TaskBlock
 
 Array = np.ndarray
-DELTA, TUNING_DRAW = 1e-6, 1000
+DELTA, TUNING_DRAW, CHOOSING_DRAWS, FINALISTS = 1e-6, 1000, (1001, 1002), 5
 FORMS = ("published", "refined", "chosen")
 
 
@@ -47,7 +47,7 @@ class Size:
     tried_messages: int
 
 
-QUICK, FULL = Size(2, 2, 20, 8, 10), Size(3, 2, 300, 40, 20)
+QUICK, FULL = Size(2, 2, 20, 8, 10), Size(3, 2, 300, 200, 20)
 LONG = 10_000  # messages of a node in the paper
 
 
@@ -147,25 +147,35 @@ def random_settings(setting: Setting, count: int, seed: int) -> tuple[Array, Arr
     return step, np.append(10 ** rng.uniform(-4, 0, count - 1), setting.penalty)
 
 
+def trial_errors(setting: Setting, epsilon: float, step: Array, penalty: Array, draw: int, messages: int) -> Array:
+    """Error of the published models on one draw of the data, (settings, messages from 1 on)."""
+    many = len(step)
+    runs = Runs.of(step, step * penalty, [setting.first_of(epsilon)] * many, [epsilon] * many)
+    found = one_batch(setting, runs, draw, messages, forms=False)
+    assert found["messages"] == list(range(messages + 1))
+    return np.nan_to_num(found["error"][:, 1:], nan=np.inf)
+
+
+def best_setting(setting: Setting, epsilon: float, step: Array, penalty: Array, messages: int) -> dict[str, Any]:
+    """One draw of the data sorts the settings, each with its best number of messages; the best five are judged on two more."""
+    first = trial_errors(setting, epsilon, step, penalty, TUNING_DRAW, messages)
+    few = np.argsort(first.min(axis=1))[:FINALISTS]
+    at = first[few].argmin(axis=1)
+    again = [trial_errors(setting, epsilon, step[few], penalty[few], draw, messages) for draw in CHOOSING_DRAWS]
+    best = int(np.mean(again, axis=0)[np.arange(len(few)), at].argmin())
+    return {
+        "step": float(step[few[best]]), "penalty": float(penalty[few[best]]), "messages": int(at[best]) + 1, "tried": len(step),
+    }  # fmt: skip
+
+
 @lru_cache(maxsize=64)
 def tuned(name: str, epsilon: float, quick: bool) -> dict[str, Any]:
     """Best of random steps, thresholds and numbers of messages for the published model; then its errors on the usual draws."""
     size, setting = size_of(quick), SETTINGS[name]
-    step, penalty = random_settings(setting, size.tried, TUNING_DRAW)
-    threshold = step * penalty
-    same = [[setting.first_of(epsilon)] * size.tried, [epsilon] * size.tried]
-    trial = one_batch(setting, Runs.of(step, threshold, *same), TUNING_DRAW, size.tried_messages, forms=False)
-    errors = np.where(np.isfinite(trial["error"][:, 1:]), trial["error"][:, 1:], np.inf)
-    best, point = np.unravel_index(int(errors.argmin()), errors.shape)
-    messages = trial["messages"][1 + point]
-    runs = Runs.of([step[best]] * size.noise, [threshold[best]] * size.noise, *(s[: size.noise] for s in same))
-    parts = [one_batch(setting, runs, seed, messages) for seed in range(size.data)]
-    chosen = {
-        "step": float(step[best]),
-        "penalty": float(threshold[best] / step[best]),
-        "messages": int(messages),
-        "tried": size.tried,
-    }
+    chosen = best_setting(setting, epsilon, *random_settings(setting, size.tried, TUNING_DRAW), size.tried_messages)
+    same = [[setting.first_of(epsilon)] * size.noise, [epsilon] * size.noise]
+    runs = Runs.of([chosen["step"]] * size.noise, [chosen["step"] * chosen["penalty"]] * size.noise, *same)
+    parts = [one_batch(setting, runs, seed, chosen["messages"]) for seed in range(size.data)]
     return {"setting": chosen, **{form: np.stack([p["forms"][form] for p in parts]) for form in FORMS}}
 
 

@@ -2,9 +2,8 @@
 
     python -m experiments.xie_2017.starved [--settings 200]
 
-The best five of the fresh settings are found as ours was (runs.tuned: steps, thresholds and numbers of messages on the tuning draw), and the best
-of them on two more; then it and the chosen one are judged on the same draws that chose neither. What comes out is kept in tuned.json, and
-`python -m experiments.random_settings` names every row in which the fresh one is better by more than 5 %.
+The best fresh setting is found as ours was (runs.best_setting); then both are judged on the same draws, which chose neither. What comes out is kept
+in tuned.json, and `python -m experiments.random_settings` names every row in which the fresh one is better by more than 5 %.
 """
 
 from __future__ import annotations
@@ -17,37 +16,23 @@ from typing import Any
 
 import numpy as np
 
-from experiments.xie_2017.algorithm1 import Runs
-from experiments.xie_2017.data import SETTINGS, Setting
-from experiments.xie_2017.runs import FULL, TUNING_DRAW, one_batch, random_settings
+from experiments.xie_2017.data import SETTINGS
+from experiments.xie_2017.runs import FULL, best_setting, random_settings, trial_errors
 
 HERE = Path(__file__).parent
 FIGURES = {f"fig{n}": name for n, name in zip((3, 4, 5, 6), (
     "synthetic, classification", "ADNI-like, classification", "synthetic, regression", "ADNI-like, regression"), strict=True)}  # fmt: skip
-OTHERS, CHOOSE, JUDGE, BEST = 2000, (1001, 1002), (1003, 1004, 1005, 1006), 5
-
-
-def errors(setting: Setting, epsilon: float, step: np.ndarray, penalty: np.ndarray, draw: int) -> np.ndarray:
-    """Error of the published models, (settings, messages 1 to 20)."""
-    many = len(step)
-    runs = Runs.of(step, step * penalty, [setting.first_of(epsilon)] * many, [epsilon] * many)
-    found = one_batch(setting, runs, draw, FULL.tried_messages, forms=False)
-    assert found["messages"] == list(range(FULL.tried_messages + 1))
-    return np.nan_to_num(found["error"][:, 1:], nan=np.inf)
+OTHERS, JUDGE = 2000, (1003, 1004, 1005, 1006)
 
 
 def compared(name: str, epsilon: float, chosen: dict[str, Any], count: int) -> dict[str, Any]:
     """Errors of the chosen setting and of the best of `count` fresh ones."""
-    setting = SETTINGS[name]
-    step, penalty = random_settings(setting, count, OTHERS)
-    first = errors(setting, epsilon, step, penalty, TUNING_DRAW)
-    few = np.argsort(first.min(axis=1))[:BEST]
-    messages = np.append(first[few].argmin(axis=1), chosen["messages"] - 1)
-    both = np.append(step[few], chosen["step"]), np.append(penalty[few], chosen["penalty"])
-    again = [errors(setting, epsilon, *both, draw)[np.arange(BEST + 1), messages] for draw in (*CHOOSE, *JUDGE)]
-    best = int(np.mean(again[: len(CHOOSE)], axis=0)[:BEST].argmin())
-    last = np.mean(again[len(CHOOSE) :], axis=0)
-    return {"tried": count, "chosen": float(last[BEST]), "best of random": float(last[best]), "lower is better": True}
+    setting, messages = SETTINGS[name], FULL.tried_messages
+    both = [chosen, best_setting(setting, epsilon, *random_settings(setting, count, OTHERS), messages)]
+    step, penalty = (np.array([s[k] for s in both]) for k in ("step", "penalty"))
+    at = [s["messages"] - 1 for s in both]
+    ours, fresh = np.mean([trial_errors(setting, epsilon, step, penalty, draw, messages)[[0, 1], at] for draw in JUDGE], axis=0)
+    return {"tried": count, "chosen": float(ours), "best of random": float(fresh), "lower is better": True}
 
 
 def main(arguments: list[str]) -> int:
