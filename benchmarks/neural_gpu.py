@@ -15,13 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from benchmarks.neural import BATCH, CLASSES, PIXELS, STEPS, compiled_round, round_of
 from taskveil.privacy.bounds import clip_rows
+from taskveil.privacy.exact_sum import grid_of
 
 
 def seconds(call, repeats: int) -> list[float]:
@@ -62,18 +65,21 @@ def peer_times(clients: int, bits: int, tf32: bool = False, repeats: int = 30) -
 def accuracy(clients: int = 512, few: int = 64) -> dict:
     """How far messages and sums are from those of the plain path on the CPU; on writers' images where they are found.
 
-    `sum of few` is the sum over the first of the clients: one decision that fell the other way weighs more there.
+    `sum of few` is the sum over the first of the clients: one decision that fell the other way weighs more there. `cpu` is how
+    far that path itself is from float64.
     """
     X, y, data = images()
     ask = [sys.executable, "-c", "from benchmarks.neural_gpu import save_messages; import sys; save_messages(*sys.argv[1:])"]
     with tempfile.TemporaryDirectory() as folder:
-        rows, plain = str(Path(folder) / "rows.npz"), str(Path(folder) / "plain.npz")
+        rows, saved = str(Path(folder) / "rows.npz"), {}
         np.savez(rows, X=X, y=y)
-        subprocess.run([*ask, rows, plain, str(clients)], env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True)
-        with np.load(plain) as stored:
-            expected = dict(stored)
-        found = {kind: _distances(messages(X, y, kind, clients), expected, few) for kind in ("float32", "float16")}
-        return {"data": data, "clients": clients, "few": few, **found}
+        for kind in ("float32", "float64"):
+            path = str(Path(folder) / f"{kind}.npz")
+            subprocess.run([*ask, rows, path, str(clients), kind], env={**os.environ, "JAX_PLATFORMS": "cpu"}, check=True)
+            with np.load(path) as stored:
+                saved[kind] = dict(stored)
+        found = {kind: _distances(messages(X, y, kind, clients), saved["float32"], few) for kind in ("float32", "float16")}
+        return {"data": data, "clients": clients, "few": few, **found, "cpu": _distances(saved["float32"], saved["float64"], few)}
 
 
 def _distances(found: dict, expected: dict, few: int) -> dict:
@@ -105,19 +111,31 @@ def images() -> tuple[np.ndarray, np.ndarray, str]:
         return stored["X"][:4096] / np.float32(255), stored["y"][:4096].astype(np.int32), "femnist"
 
 
-def save_messages(rows: str, path: str, clients: str) -> None:
+def save_messages(rows: str, path: str, clients: str, kind: str) -> None:
     with np.load(rows) as stored:
-        np.savez(path, **messages(stored["X"], stored["y"], "float32", int(clients)))
+        np.savez(path, **messages(stored["X"], stored["y"], kind, int(clients)))
 
 
-def messages(X: np.ndarray, y: np.ndarray, activations: str, clients: int) -> dict[str, np.ndarray]:
-    """Messages before the clip (clients, p), and the clipped sum (p,)."""
+def messages(X: np.ndarray, y: np.ndarray, kind: str, clients: int) -> dict[str, np.ndarray]:
+    """Messages before the clip (clients, p), and the clipped sum (p,); `kind` names the activations, float64 the whole round."""
     import jax
 
-    one, cohort, pool = round_of(clients, activations, (X, y))
-    raw = jax.jit(one._raw)(cohort.arrays, *pool, one._knobs(1.0, 1.0))[1]
-    clipped = np.asarray(one(cohort, pool, 1.0)[1], np.float64)
-    return {"messages": np.asarray(raw), "clipped": clipped}
+    one, cohort, pool = round_of(clients, "float16" if kind == "float16" else "float32", (X, y))
+    arrays, knobs = cohort.arrays, one._knobs(1.0, 1.0)
+    if kind == "float64":  # from the same float32 start; the engine's models have no such mode
+        jax.config.update("jax_enable_x64", True)
+        arrays, pool, knobs = jax.tree.map(_longer, (arrays, pool, knobs))
+        tree = jax.tree.map(_longer, one.model.unravel(cohort.anchors[0]))
+        one.model = replace(one.model, unravel=ravel_pytree(tree)[1])
+    raw = np.asarray(jax.jit(one._raw)(arrays, *pool, knobs)[1])
+    if kind == "float64":
+        on_grid = np.trunc(clip_rows(raw, 1.0) / grid_of(1.0)) * grid_of(1.0)
+        return {"messages": raw, "clipped": on_grid.sum(axis=0, keepdims=True)}
+    return {"messages": raw, "clipped": np.asarray(one(cohort, pool, 1.0)[1], np.float64) * grid_of(1.0)}
+
+
+def _longer(a):
+    return a.astype("float64") if a.dtype == np.float32 else a
 
 
 def torch_times(clients: int, repeats: int = 3) -> dict:

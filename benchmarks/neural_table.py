@@ -85,6 +85,9 @@ def on_accelerator(f: dict | None) -> list[str]:
         judged = "sum" if kind == "float32" else "median"
         far = f"median client {d['median']:.1e}, worst {d['worst']:.1e}, sum of {got['accuracy']['clients']} {d['sum']:.1e}"
         rows.append((f"{kind} against the CPU, {got['accuracy']['data']}: {far}", f"{judged} {most:g}", d[judged] <= most))
+    if "cpu" in got.get("accuracy", {}):
+        d = got["accuracy"]["cpu"]
+        rows.append((f"the CPU's float32 against float64: median client {d['median']:.1e}, sum {d['sum']:.1e}", "", True))
     if not rows:
         return [f"| {where} | | not measured | | |"]
     return [f"| {where}: {text} | {promise} | {'yes' if held else 'NO'} | | {f['date']} |" for text, promise, held in rows]

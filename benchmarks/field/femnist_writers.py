@@ -65,4 +65,5 @@ SETTING = Setting(
             lambda s: s["mean, chosen by each writer, epsilon 2"] >= 0.621,
         ),
     ),
+    peers="Re-run peers are ours: the authors' PyTorch scripts (s-huu/PMTL) read their own cut of the data, and run there only.",
 )

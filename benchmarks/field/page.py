@@ -24,7 +24,7 @@ def section(setting: Setting, rows: dict[str, Any]) -> str:
         "",
         f"{setting.source}. {setting.protocol}",
         "",
-        f"Every private row: {setting.guarantee}.",
+        f"Every private row: {setting.guarantee}. {setting.peers}".rstrip(),
         "",
     ]
     lines += [HEAD.format(measure=setting.measure), *(_printed(setting)), *(_measured(setting, rows)), ""]

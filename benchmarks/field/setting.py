@@ -60,6 +60,7 @@ class Setting:
     guarantee   unit, neighbours and delta: the same for every private row
     protocol    data, split, scaling, measure; where ours differs from theirs it says so
     remarks     what a reader must know before comparing, one sentence each
+    peers       whose code the re-run rows are, and why not their authors' where it is not
     """
 
     name: str
@@ -73,6 +74,7 @@ class Setting:
     entries: tuple[Entry, ...]
     bars: tuple[Bar, ...] = ()
     remarks: tuple[str, ...] = ()
+    peers: str = ""
     lower_is_better: bool = False
     digits: int = 3
 

@@ -53,4 +53,5 @@ SETTING = Setting(
     ),
     bars=(Bar("`together` without noise reaches FedAdam's .815", lambda s: s["together"] >= 0.815),),
     remarks=("No private figure is published for this setting; ours with noise lose against FedAdam without.",),
+    peers="No peer is re-run: FLamby asks for a package `hashlib`, which is for Python 2, and prints its figures for this very split.",
 )

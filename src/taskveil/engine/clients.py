@@ -291,7 +291,8 @@ class Clients:
             anchor = jnp.asarray(np.einsum("kg,gp->kp", member[padded], anchors), jnp.float32)
             if len(options) > 1:
                 if isinstance(tuner, HeadTuner):  # every row judges every head: no margin is needed against few held-out rows
-                    best, wrong = choose(*tuner.left_out(options, self._whole(), self.rows, padded, width), None)
+                    judged = tuner.left_out(options, self._whole(), self.rows, padded, width)
+                    best, wrong = choose(*judged, alone, caution=0.0, unseen=tuner.unseen)
                 else:
                     best, wrong = choose(*self.held_out(tuner, options, anchor, padded, first, folds, width), alone)
                 chosen[part], errors[:, part] = best[: part.size], wrong[:, : part.size]

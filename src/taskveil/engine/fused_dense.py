@@ -40,7 +40,7 @@ def _forward(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, precisio
 def _backward(precision: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, ...]:
     rows, weights, target, eta, pull = saved
     if fits(rows.shape[0], weights.shape[1]):
-        moved = moved_weights(rows, weights, target, eta, pull, gradient)
+        moved = moved_weights(rows, weights, target, eta, pull, gradient, exact=precision is not None)
     else:
         moved = Walk(target, eta, pull).moved(weights, jnp.matmul(rows.T, gradient, precision=precision), target)
     return jnp.matmul(gradient, weights.T, precision=precision), moved, None, None, None
@@ -54,10 +54,10 @@ def fits(rows: int, outputs: int) -> bool:
     return matrix_sized(rows) and rows <= MOST_ROWS and matrix_sized(outputs) and outputs <= MOST_OUTPUTS
 
 
-def moved_weights(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any) -> Any:
-    """The weights after the step."""
+def moved_weights(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any, exact: bool) -> Any:
+    """The weights after the step; `exact`: their gradient to the last bit of float32, which memory leaves time for."""
     (n, inputs), outputs = rows.shape, weights.shape[1]
-    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs)
+    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs, exact=exact)
     flat = (a.reshape(-1) for a in (rows, weights, target, gradient))
     outs = [jax.ShapeDtypeStruct((weights.size,), jnp.float32)]
     (moved,) = launch(kernel, -(-inputs // TILE), outs, WARPS, *flat, jnp.stack([eta, pull]))
@@ -65,12 +65,13 @@ def moved_weights(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gra
 
 
 def step_kernel(
-    rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, moved: Any, *, n: int, inputs: int, outputs: int
-) -> None:
+    rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, moved: Any,
+    *, n: int, inputs: int, outputs: int, exact: bool,
+) -> None:  # fmt: skip
     row, out, batch = pl.program_id(0) * TILE + jnp.arange(TILE), jnp.arange(outputs), jnp.arange(n)
     at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (TILE, outputs))
     x = load(rows, batch[None] * inputs + row[:, None], jnp.broadcast_to((row < inputs)[:, None], (TILE, n)))
     dy = load(gradient, batch[:, None] * outputs + out[None])
-    dw = dot(parts(x, jnp.float32), parts(dy, jnp.float32))
+    dw = dot(parts(x, jnp.float32, exact), parts(dy, jnp.float32, exact))
     step = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1)))
     triton.store(moved.at[at], step.moved(load(weights, at, inside), dw, load(target, at, inside)), mask=inside)

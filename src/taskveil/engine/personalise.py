@@ -17,7 +17,8 @@ A noisy mean of clipped messages points in a useful direction but is short. For 
 anchor first (`scale`), which only changes how sure the shared model is of itself.
 
 The choice is made on held-out rows of the client (folds); an option that uses the billboard must beat "alone" by a
-quarter of a standard error, so that clients with few rows stay alone when in doubt.
+quarter of a standard error, so that clients with few rows stay alone when in doubt. Where a public head knows classes that a
+client has not met, none of its rows can say so: "alone" is then judged on one row more, of such a class, and errs (`unseen`).
 """
 
 from __future__ import annotations
@@ -210,25 +211,32 @@ class Tuner:
 
 
 def choose(
-    losses: np.ndarray, errors: np.ndarray, weights: np.ndarray, alone: int | Sequence[int] | None
+    losses: np.ndarray,
+    errors: np.ndarray,
+    weights: np.ndarray,
+    alone: int | Sequence[int] | None,
+    caution: float = CAUTION,
+    unseen: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best option of every client and its mean held-out errors.
 
     `losses`, `errors` (options, k, rows) on held-out rows, `weights` (k, rows) zero for padding. An option is judged by its
     mean error and by its mean loss, which weighs as much as two rows' errors (it decides where errors are few and nearly
-    tied); options other than those numbered `alone` must beat the best of these, if there are any, by a margin.
+    tied); options other than those numbered `alone` must beat the best of these, if there are any, by `caution` standard
+    errors. Those numbered `alone` err on `unseen` rows more (Laplace's rule of succession: one).
     """
     mass = np.maximum(weights.sum(axis=1), 1e-12)
     judged = errors + (2 / np.maximum(mass, 2.0))[:, None] * losses
     mean = _over_rows(judged * weights) / mass
     own = np.atleast_1d([] if alone is None else alone).astype(int)
     if own.size:
+        mean[own] += unseen / mass
         best_alone = own[np.argmin(mean[own], axis=0)]
         difference = judged - judged[best_alone, np.arange(judged.shape[1])]
         average = _over_rows(difference * weights) / mass
         spread = np.sqrt(np.maximum(_over_rows(difference**2 * weights) / mass - average**2, 0))
         rows = np.maximum((weights > 0).sum(axis=1) - 1, 1)
-        margin = CAUTION * spread / np.sqrt(rows)
+        margin = caution * spread / np.sqrt(rows)
         margin[own] = 0.0
         mean = mean + margin
     best = np.argmin(mean, axis=0)

@@ -210,6 +210,7 @@ class HeadTuner(Tuner):
     def __init__(self, model: Model, tuning: Tuning, n_inputs: int, n_public: int = 0):
         super().__init__(model, tuning)
         self.n_inputs, self.n_public = n_inputs, n_public
+        self.unseen = 1.0 if n_public and model.loss == "softmax" else 0.0  # rows of classes that only the public head knows
         self._solved, self._left_out = jax.jit(self._solve), jax.jit(self._leave_out)
 
     def fit(

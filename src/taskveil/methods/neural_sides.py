@@ -188,12 +188,12 @@ class NeuralServer(ServerSide):
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         update, clip = self._mean_update(releases[RELEASE], state, t)
-        state = {"mean": self.move(state["mean"], update), "round": np.array(t), "clip": clip}
+        state = {**state, **self.moved(state, update, t), "round": np.array(t), "clip": clip}
         return state, Billboard(t, self._shown(state), per_task=PER_TASK)
 
-    def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
-        """The shared parameters after a step along the noisy mean update."""
-        return mean + self.method.server_rate * update
+    def moved(self, state: State, update: np.ndarray, t: int) -> State:
+        """What a step of round t along the noisy mean update changes: the shared parameters under "mean"."""
+        return {"mean": state["mean"] + self.method.server_rate * update}
 
     def _mean_update(self, total: np.ndarray, state: State, t: int) -> tuple[np.ndarray, np.ndarray]:
         if self.method.adaptive_clip is None:
@@ -210,12 +210,17 @@ class NeuralServer(ServerSide):
 
         s is the public noise scale, so this is post-processing. Off without noise.
         """
-        planned = next((p for p in self.plan.releases if p.round == t), None)
-        if planned is None or self.plan.budget.epsilon is None or not self.method.shrink:
+        if not self.method.shrink:
             return sums
-        noise = sums.shape[1] * planned.mechanism.coordinate_deviation(planned.contribution) ** 2
-        share = 1 - noise / np.maximum((sums**2).sum(axis=1, keepdims=True), 1e-300)
-        return sums * np.maximum(share, 0.0)
+        share = 1 - sums.shape[1] * self.noise(t) ** 2 / np.maximum(np.einsum("gp,gp->g", sums, sums), 1e-300)
+        return sums * np.maximum(share, 0.0)[:, None]
+
+    def noise(self, t: int) -> float:
+        """Public: the deviation of the noise in every coordinate of round t's sum; 0 without noise."""
+        planned = next((p for p in self.plan.releases if p.round == t), None)
+        if planned is None or self.plan.budget.epsilon is None:
+            return 0.0
+        return planned.mechanism.coordinate_deviation(planned.contribution)
 
     def _shown(self, state: State) -> dict[str, np.ndarray]:
         mean = state["mean"] if self.groups > 1 else state["mean"][0]

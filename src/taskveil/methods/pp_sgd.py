@@ -44,9 +44,9 @@ class ResidualTasks(NeuralTasks):
 class DescendingServer(NeuralServer):
     """Steps against the noisy mean gradient."""
 
-    def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+    def moved(self, state: State, update: np.ndarray, t: int) -> State:
         """The shared parameters after a step against the mean gradient."""
-        return mean - self.method.server_rate * update
+        return super().moved(state, -update, t)
 
 
 class PPSGD(NeuralMethod):

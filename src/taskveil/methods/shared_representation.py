@@ -18,6 +18,7 @@ server likewise where the aggregation hides messages from it. Not proved: that p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -38,6 +39,7 @@ SOLVED = ("alone", "shared", "both")
 WALKED = ("vanilla", "mean", "symmetrised-kl", "ewc")
 ROUNDS = 25
 ONE_STEP = LocalSteps(steps=1, batch_size=64)
+CLEARLY = 3.0  # deviations of noise
 RIDGES = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -162,15 +164,28 @@ class RepresentationTasks(NeuralTasks):
 
 
 class RepresentationServer(NeuralServer):
-    """Moves the representation, in units of the length of its start; a linear one keeps orthonormal columns."""
+    """Moves the representation, in units of the length of its start; a linear one keeps orthonormal columns.
+
+    Messages have one length however near the goal is, so steps of one size would end in going back and forth around it: a step
+    that clearly turns around halves all that follow. Clearly: what noise does to the angle is public and is allowed for.
+    """
 
     method: SharedRepresentation
 
-    def move(self, mean: np.ndarray, update: np.ndarray) -> np.ndarray:
+    def moved(self, state: State, update: np.ndarray, t: int) -> State:
         """The representation after a step, made orthonormal again where it is linear."""
-        start = self.model.start(self.public.seed or 0)[self.model.n_own :]
-        moved = super().move(mean, update * ((float(np.linalg.norm(start)) or 1.0) / self.method.clip))
-        if not self.method.orthonormal:
-            return moved
-        left, _, right = np.linalg.svd(moved.reshape(self.model.n_features, -1), full_matrices=False)
-        return (left @ right).reshape(moved.shape)
+        before, pace = state.get("before", np.zeros_like(update)), float(state.get("pace", 1.0))
+        pace /= 2 if self.turned(before, update, t) else 1
+        length = float(np.linalg.norm(self.model.start(self.public.seed or 0)[self.model.n_own :])) or 1.0
+        mean = super().moved(state, update * (pace * length / self.method.clip), t)["mean"]
+        if self.method.orthonormal:
+            left, _, right = np.linalg.svd(mean.reshape(self.model.n_features, -1), full_matrices=False)
+            mean = (left @ right).reshape(mean.shape)
+        return {"mean": mean, "before": update, "pace": np.array(pace)}
+
+    def turned(self, before: np.ndarray, update: np.ndarray, t: int) -> bool:
+        """Whether an update points back, by more than noise of both would show once in a thousand times."""
+        noise = self.noise(t) / float(self.expected(t).min())
+        lengths = float(np.linalg.norm(before)), float(np.linalg.norm(update))
+        doubt = CLEARLY * noise * (math.hypot(*lengths) + noise * math.sqrt(update.size))
+        return float(np.vdot(before, update)) < -doubt

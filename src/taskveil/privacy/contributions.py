@@ -279,7 +279,7 @@ def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bo
     total = contribution._total(value) if exact else np.array(value, dtype=np.float64)
     if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
         raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
-    if not np.isfinite(total).all() or np.linalg.norm(total) > n_units * contribution.bound * (1 + 1e-6):
+    if not np.linalg.norm(total) <= n_units * contribution.bound * (1 + 1e-6):  # a NaN is not either
         raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
     return _seal(value if exact else Partial((add_up(total[None], contribution.bound),)), contribution, summed=True)
 

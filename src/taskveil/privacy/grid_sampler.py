@@ -55,12 +55,15 @@ def _propose(law: str, s: float, size: int, stream: KeyStream) -> tuple[NDArray[
     cell = look_up(_cells(law, s), stream.words(size), stream)
     bits = stream.words(size)
     place = (bits >> np.uint64(64 - CELL_BITS)).view(np.int64)
-    negative = (bits & np.uint64(1)).astype(bool)
-    x = place.astype(np.float64) * 2.0**-CELL_BITS
-    accepted = _accepts(law, s, cell, x, stream.words(size), stream)
-    steps = (cell << CELL_BITS) + place
-    accepted &= ~(negative & (steps == 0))
-    return np.where(negative, -steps, steps), accepted
+    minus = -(bits & np.uint64(1)).view(np.int64)  # all ones, or zero
+    accepted = _accepts(law, s, cell, place * 2.0**-CELL_BITS, stream.words(size), stream)
+    steps = np.left_shift(cell, CELL_BITS, out=cell)
+    steps += place
+    if not steps.all():
+        accepted &= (steps != 0) | (minus == 0)
+    steps ^= minus
+    steps -= minus  # two's complement: -steps where minus is all ones
+    return steps, accepted
 
 
 def _accepts(
@@ -68,9 +71,10 @@ def _accepts(
 ) -> NDArray[np.bool_]:
     """Coins that are True with probability exp(-t), decided by 64 bits, or by 128 where those are too close to tell."""
     t = x * (2 * cell + x) / (2 * s * s) if law == "gaussian" else x / s
-    gap = np.exp(-t) - words.astype(np.float64) * 2.0**-64
+    gap = np.exp(-t) - words * 2.0**-64
     accepted = gap > 0
-    for i in np.flatnonzero(np.abs(gap) < _DOUBT):
+    near = np.abs(gap)
+    for i in np.flatnonzero(near < _DOUBT) if near.min(initial=1.0) < _DOUBT else ():
         accepted[i] = _accepts_exactly(law, s, int(cell[i]), float(x[i]), int(words[i]), int(stream.words(1)[0]))
     return accepted
 

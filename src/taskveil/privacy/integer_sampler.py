@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from taskveil.privacy.integer_tables import NoiseTable, noise_table
 
 _CHUNK = 1 << 15  # samples whose intermediate arrays stay in the cache
-_ZEROS = bytes(8 * _CHUNK)
+_ZEROS = memoryview(bytes(8 * _CHUNK))
 
 
 class KeyStream:

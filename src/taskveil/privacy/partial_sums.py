@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -128,8 +129,5 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 
 
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
-    total = np.zeros(sums.shape[1:])
-    for whole, one in reversed(list(zip(sums, values, strict=True))):  # small ones first
-        if whole.any():
-            total += whole * one
-    return total
+    read = [whole * one for whole, one in zip(sums, values, strict=True) if whole.any()]
+    return reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:])  # small ones first

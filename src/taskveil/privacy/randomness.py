@@ -33,14 +33,12 @@ from taskveil.errors import OptionError
 from taskveil.privacy.grid_sampler import grid_steps
 from taskveil.privacy.integer_sampler import KeyStream
 from taskveil.privacy.keyed_laws import KeyedLaws
-from taskveil.threads import PARTS, in_parts
 
 FloatArray = NDArray[np.float64]
 Shape = int | tuple[int, ...]
 
 GRID_BITS = 40
 OPENDP_LIMIT = 10_000  # coordinates; OpenDP draws 12-65 thousand exact samples a second
-DRAWN_TOGETHER = 50_000  # coordinates from which on several threads draw: about two milliseconds of one
 
 
 def grid(scale: float) -> float:
@@ -52,11 +50,12 @@ def snap(value: FloatArray, scale: float) -> FloatArray:
     """`value` rounded to the nearest point of the grid for `scale` (exact in float64)."""
     g = grid(scale)
     with np.errstate(over="ignore"):
-        steps = np.asarray(value, dtype=np.float64) / g
-    snapped = np.asarray(np.rint(steps) * g)
-    size = np.abs(steps)
+        steps = np.asarray(np.asarray(value, dtype=np.float64) / g)
+    largest = max(np.max(steps, initial=0.0), -np.min(steps, initial=0.0))
+    if largest < 2.0**53:
+        return np.multiply(np.rint(steps, out=steps), g, out=steps)
     # Beyond 2^53 steps a float64 is a multiple of the grid already.
-    return snapped if np.max(size, initial=0.0) < 2.0**53 else np.where(size < 2.0**53, snapped, value)
+    return np.where(np.abs(steps) < 2.0**53, np.rint(steps) * g, value)
 
 
 class Laws(Protocol):
@@ -219,23 +218,11 @@ class _SystemStream(Stream):
         if sampler == "opendp":
             return _opendp_noise(law, scale, size).reshape(shape)
         if sampler == "grid":
-            return self._on_grid(law, scale, size).reshape(shape)
+            g = grid(scale)
+            return np.asarray(grid_steps(law, scale / g, size, self._words) * g).reshape(shape)
         draws = self._inexact(law)
         plain = draws.standard_normal(size) if law == "gaussian" else draws.laplace(size)
         return snap(scale * plain, scale).reshape(shape)
-
-    def _on_grid(self, law: str, scale: float, size: int) -> FloatArray:
-        """Exact noise; of many coordinates on all threads, each part from a key of its own."""
-        g, noise = grid(scale), np.empty(size)
-
-        def fill(part: slice, words: KeyStream) -> None:
-            np.multiply(grid_steps(law, scale / g, part.stop - part.start, words), g, out=noise[part])
-
-        if size < DRAWN_TOGETHER:
-            fill(slice(0, size), self._words)
-        else:
-            in_parts(lambda part: fill(part, KeyStream(secrets.token_bytes(32))), size, PARTS)
-        return noise
 
     def uniform(self, size: Shape) -> FloatArray:
         return KeyedLaws(self._words).random(size)

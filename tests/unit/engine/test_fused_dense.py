@@ -79,3 +79,12 @@ def test_the_kernel_takes_only_what_a_program_can_hold():
     assert case()[1].shape[1] % fused_dense.TILE  # the first test above covers a last tile that is not full
     shapes = (16, 128), (10, 128), (16, 62), (1024, 128), (16, 512)
     assert [fused_dense.fits(*shape) for shape in shapes] == [True, False, False, False, False]
+
+
+def test_weights_move_to_the_last_bit_where_asked():
+    """Against float64. Twin: the two parts that suffice beside 16-bit activations are seen to be fewer."""
+    rows, weights, target, dy = (a[0] if a.ndim == 3 else a for a in case())
+    x, w, g, a = (np.asarray(v, np.float64) for v in (rows, weights, dy, target))
+    expected = ((w - ETA * (x.T @ g - PULL * a)) / (1 + ETA * PULL),)
+    assert worst([fused_dense.moved_weights(rows, weights, target, ETA, PULL, dy, exact=True)], expected) < 1e-6
+    assert worst([fused_dense.moved_weights(rows, weights, target, ETA, PULL, dy, exact=False)], expected) > 1e-6

@@ -130,3 +130,14 @@ def test_sharing_must_beat_learning_alone_by_a_margin():
 def test_an_unknown_way_to_personalise_is_refused(wrong):
     with pytest.raises(OptionError):
         parse_options((wrong,), 1.0)
+
+
+def test_alone_must_win_by_more_than_the_row_of_a_class_it_has_not_met():
+    """Ten rows; alone (option 0) is right about one or two more of them. Twin: without the row, one suffices."""
+    losses, weights = np.zeros((2, 2, 10)), np.ones((2, 10))
+    errors = np.zeros((2, 2, 10))
+    errors[1, 0, :1], errors[1, 1, :2] = 1.0, 1.0
+    assert choose(losses, errors, weights, [0], caution=0.0, unseen=1.0)[0].tolist() == [0, 0]
+    losses[0] += 0.1
+    assert choose(losses, errors, weights, [0], caution=0.0, unseen=1.0)[0].tolist() == [1, 0]
+    assert choose(losses, errors, weights, [0], caution=0.0, unseen=0.0)[0].tolist() == [0, 0]

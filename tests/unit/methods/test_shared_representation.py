@@ -10,6 +10,7 @@ import taskveil as tv
 from taskveil import methods
 from taskveil.errors import OptionError
 from taskveil.methods.base import Billboard, PublicInfo
+from taskveil.methods.shared_representation import RepresentationServer
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.runtime import in_process
 from taskveil.runtime.run import Run
@@ -165,3 +166,36 @@ def test_a_wrong_representation_or_way_is_refused_before_rows_are_read():
     ):
         with pytest.raises(OptionError, match=words):
             tv.TaskRegressor(methods.get(NAME, **options), epsilon=1.0).fit(tasks)
+
+
+def named_after_rounds(server_rate) -> float:
+    """Twelve tasks with two of three classes each, 40 rounds without noise: share of tasks that name the third."""
+    rng, m, n = np.random.default_rng(0), 12, 10
+    centres, unseen = 3 * np.eye(3, 6), np.arange(m) % 3
+    y = np.concatenate([(k + 1 + np.arange(n) % 2) % 3 for k in unseen])
+    X = centres[y] + 0.3 * rng.standard_normal((m * n, 6))
+    block = TaskBlock(X, np.where(np.arange(3) == y[:, None], 1.0, -1.0), np.arange(m + 1) * n, kind="classification")
+    public, budget = PublicInfo(m, 6, 3, "classification", seed=0), Budget(None, 1e-3)
+    options = {"model": {"name": "rows", "public_head": True}, "ridge": 0.1, "personalise": "shared", "rounds": 40}
+    method = methods.get(NAME, server_rate=server_rate, **options)
+    plan = make_plan(method.requests(public, budget), budget)
+    record = in_process.run(Run(method, public, plan), block)
+    scores = tuner_of(method.built(public), method.tuning(public)).scores(record.models.extra["params"], centres[unseen][:, None])
+    return float((np.argmax(np.asarray(scores)[:, 0], axis=1) == unseen).mean())
+
+
+def test_rounds_learn_a_useful_public_head_however_long_the_first_step(monkeypatch):
+    """Steps of 0.5 are three times as long as the head that is looked for. Twin: steps that keep their length never settle."""
+    assert named_after_rounds(0.1) == named_after_rounds(0.5) == 1.0
+    monkeypatch.setattr(RepresentationServer, "turned", lambda self, before, update, t: False)
+    assert named_after_rounds(0.5) < 0.5
+
+
+def test_noise_alone_does_not_halve_steps():
+    """10,000 pairs of updates of nothing but noise: at three deviations of an inner product one in a thousand points back."""
+    block, _ = low_rank_block(m=3)
+    _, _, server, _ = sides(block, 1.0, rounds=2, model={"name": "linear", "width": 2})
+    rng, deviation = np.random.default_rng(0), server.noise(2) / server.expected(2).min()
+    pairs = deviation * rng.standard_normal((10_000, 2, 1, server.model.n_shared))
+    assert np.mean([server.turned(a, b, 2) for a, b in pairs]) < 0.003
+    assert np.mean([server.turned(a, b, 2) for a, b in pairs - 10 * deviation * np.array([1, -1])[:, None, None]]) > 0.9

@@ -197,13 +197,3 @@ def test_coins_come_at_their_rate_and_uniforms_lie_in_the_unit_interval(source):
     assert u.shape == (100, 3) and (u >= 0).all() and (u < 1).all()
     assert stream.normal(1.0, 0).shape == (0,)
     assert set(np.unique(stream.integers(0, 3, 200))) == {0, 1, 2}
-
-
-def test_noise_that_several_threads_draw_has_no_part_twice_and_its_law(monkeypatch):
-    """16 parts, KS on 60,000 draws at 1e-6. Twin: parts from one key repeat each other."""
-    monkeypatch.setenv("TASKVEIL_THREADS", "3")
-    draws = system_noise().at(1, "noise").normal(2.0, 60_000)
-    assert kstest(draws, norm(scale=2.0).cdf).pvalue > 1e-6
-    assert len(np.unique(draws)) == draws.size
-    monkeypatch.setattr("secrets.token_bytes", lambda size: bytes(size))
-    assert len(np.unique(system_noise().at(1, "noise").normal(2.0, 60_000))) < draws.size // 10
