@@ -259,7 +259,7 @@ class TogetherTasks(TaskSide):
         return state, message
 
     def _slopes_left(self, model: np.ndarray) -> np.ndarray:
-        """(m, r, width): a task's slopes under one weak penalty, less the model's; an average over ways shrinks directions away."""
+        """(m, r, width): a task's slopes under one weak penalty, less the model's; an average over ways shrinks them away."""
         W = residual_models(self.block, model, DIRECTION_SIGNAL, self.public.loss, False, own_scale=False)
         W[:, :, self.public.n_features :] = 0.0
         return W
