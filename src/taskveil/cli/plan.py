@@ -109,11 +109,18 @@ def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
         )
     if len(result["spending"]) > 1:
         lines += ["", "epsilon spent after rounds: " + ", ".join(f"{s['round']}: {s['epsilon']:.3g}" for s in result["spending"])]
-    lines += ["", result["verdict"], *(f"- {text}" for text in result["advice"])]
+    lines += ["", result["verdict"], *_expected(result["expected_share"]), *(f"- {text}" for text in result["advice"])]
     for item in result["theorems"]:
         lines += ["", f"{item['name']}: " + ", ".join(f"{k} = {_short(v)}" for k, v in item["values"].items())]
         lines.append(f"  caveat: {item['caveat']}")
     return "\n".join(lines)
+
+
+def _expected(share: tuple[float, float] | None) -> list[str]:
+    if share is None:
+        return []
+    least, most = (round(100 * min(max(s, 0.0), 1.0)) for s in share)
+    return [f"- tasks with one model in common: {least} to {most} % of what sharing without noise would gain"]
 
 
 def _short(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 
@@ -89,11 +89,9 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
                 return np.ones((scores.shape[0], 1))
             p = expit(scores[:, 0])
             return np.column_stack([1 - p, p])
-        if not self.method_.linear:  # softmax models
-            e = np.exp(scores - scores.max(axis=1, keepdims=True))
-            return e / e.sum(axis=1, keepdims=True)
-        p = expit(scores) + 1e-300  # one against the rest, normalised
-        return p / p.sum(axis=1, keepdims=True)
+        if self.method_.linear:  # one class against K - 1 others: to first order K / (K - 1) times the scores of a joint model
+            scores = (1.0 - 1.0 / scores.shape[1]) * scores
+        return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any, task: Any = None) -> np.ndarray:
         """Logarithm of the probability of every class.

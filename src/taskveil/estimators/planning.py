@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from taskveil.methods.base import PublicInfo, record_methods
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
+from taskveil.privacy.units import Unit
 from taskveil.runtime.run import Run
 
 WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above which tasks end up learning alone
+# Of the gap between learning alone and sharing without noise: what was closed where tasks have one model in common, at these
+# ratios of noise to signal (least, most). Measured by experiments/estimator_study/planned.py.
+RATIOS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 1.2)
+LEAST = (0.4, 0.4, 0.1, 0.0, -0.15, -0.15, -0.15)
+MOST = (1.05, 1.0, 0.9, 0.85, 0.8, 0.6, 0.1)
 SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a matrix release
 FEW_TASKS = 30
 
@@ -48,6 +56,7 @@ def describe_plan(run: Run) -> dict[str, Any]:
         "rounds": len(plan.rounds()),
         "releases": merged(releases),
         "noise_to_signal": clearest,
+        "expected_share": expected_share(clearest) if measured(method.name, budget) else None,
         "verdict": verdict(clearest),
         "advice": advice(clearest, public, budget, plan),
     }
@@ -124,6 +133,19 @@ def signal_size(planned: PlannedRelease, public: PublicInfo) -> float:
 def units_of(public: PublicInfo) -> int:
     """How many protected units there are: rows where these are declared, else tasks."""
     return public.n_tasks if public.task_rows is None else sum(public.task_rows)
+
+
+def measured(method: str, budget: Budget) -> bool:
+    """Whether shares of the gap were measured: the default method, whole tasks protected."""
+    return method == "together" and budget.epsilon is not None and budget.unit is Unit.TASK
+
+
+def expected_share(ratio: float) -> tuple[float, float]:
+    """The least and the most of the gap between learning alone and sharing without noise that tasks with a common model close.
+
+    Negative where all of a small gap may be lost again. What tasks share in a few directions only is found less often.
+    """
+    return float(np.interp(ratio, RATIOS, LEAST)), float(np.interp(ratio, RATIOS, MOST))
 
 
 def verdict(ratio: float) -> str:

@@ -122,9 +122,8 @@ def test_an_export_never_overwrites_the_ledger_it_is_of(command, tmp_path, capsy
     with pytest.raises(SystemExit):
         run(["ledger", "set", "a", "--epsilon", "1", "--delta", "1e-6", "--ledger", url])
     capsys.readouterr()
-    before = book.read_bytes()
     refused(capsys, *command, "--ledger", url, "-o", book)
-    assert book.read_bytes() == before
+    assert [row.name for row in Book(url).accounts()] == ["a"]
 
 
 @pytest.mark.parametrize("written", ["rows.csv", "model/model.json", "model/arrays.npz"])

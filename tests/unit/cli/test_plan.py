@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import taskveil as tv
 from taskveil.calculators import pmtl
 from taskveil.cli.plan import command
 
@@ -35,3 +37,33 @@ def test_the_papers_theorems_are_evaluated_at_the_rounds_of_the_plan():
     expected = pmtl.privacy(n_tasks=200, n_rounds=7, epsilon=1.0, delta=found["delta"])
     assert one["values"]["noise_on_mean"] == pytest.approx(expected.values["noise_on_mean"])
     assert [t["theorem"] for t in (three, five)] == ["PMTL Theorem 3", "PMTL Theorem 5"]
+
+
+def test_the_gain_it_expects_falls_with_the_noise_until_little_is_left():
+    shares = [planned("--epsilon", e)["expected_share"] for e in ("10", "1", "0.1", "0.01")]
+    least, most = zip(*shares, strict=True)
+    assert list(least) == sorted(least, reverse=True) and list(most) == sorted(most, reverse=True)
+    assert least[0] >= 0.4 and most[-1] <= 0.1
+
+
+def test_it_expects_nothing_that_was_not_measured():
+    for options in (["--method", "local"], ["--epsilon", "none"], ["--unit", "record", "--rows", "50"], ["--method", "mean"]):
+        assert planned(*options)["expected_share"] is None
+
+
+def test_what_it_expects_of_tasks_with_a_common_model_is_what_they_gain():
+    """Noise alone decides here: one setting that is clear and one that is hopeless (20 more: experiments/estimator_study)."""
+    rng = np.random.default_rng(3)
+    W = rng.standard_normal(6) + 0.3 * rng.standard_normal((200, 6))
+    task, of = np.repeat(np.arange(200), 8), np.repeat(np.arange(200), 20)
+    X, Z = rng.standard_normal((1600, 6)), rng.standard_normal((4000, 6))
+    y, z = ((A * W[t]).sum(axis=1) + rng.standard_normal(len(t)) for A, t in ((X, task), (Z, of)))
+
+    def error(method, epsilon):
+        est = tv.TaskRegressor(method, epsilon=epsilon, delta=1e-5, insecure_noise_seed=1).fit(X, y, task=task)
+        return np.mean((est.predict(Z, task=of) - z) ** 2)
+
+    alone, plain = error("local", None), error("together", None)
+    for epsilon in ("3", "0.05"):
+        least, most = planned("--epsilon", epsilon, "--delta", "1e-5")["expected_share"]
+        assert least <= (alone - error("together", float(epsilon))) / (alone - plain) <= most

