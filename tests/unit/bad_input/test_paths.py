@@ -15,6 +15,7 @@ from taskveil.cli import command_file
 from taskveil.cli.flags import Given
 from taskveil.cli.main import COMMANDS, run
 from taskveil.errors import OptionError
+from taskveil.privacy.ledger import Book
 
 
 def commands(command: click.Command, name: str) -> list[tuple[str, click.Parameter]]:
