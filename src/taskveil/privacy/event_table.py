@@ -43,8 +43,8 @@ def event_from_dict(data: dict[str, Any]) -> Event:
         raise DataError(f"unknown event {kind!r}: expected one of {', '.join(sorted(EVENTS))}")
     if version != EVENTS[kind].version or version is True:
         raise DataError(f"event {kind!r} has version {version!r}; this program reads version {EVENTS[kind].version}")
-    infinite = kind == "select" and fields.get("shape") == "inf"  # JSON has no infinity
-    check_fields(EVENTS[kind], {**fields, "shape": 1.0} if infinite else fields)
+    plain = {k: v for k, v in fields.items() if (kind, k, v) != ("select", "shape", "inf")}  # JSON has no infinity
+    check_fields(EVENTS[kind], plain)
     if kind == "select":
         fields["charges"] = tuple(Charge(event_from_dict(c["event"]), c["count"]) for c in fields["charges"])
         fields["shape"] = float(fields["shape"])
