@@ -372,11 +372,19 @@ def parse_json(text: str | bytes, what: str, error: type[InputError], most: int 
     if len(text) > most:
         raise error(f"{what} is too large to be read: at most {most} bytes are expected")
     try:
-        return json.loads(text, parse_constant=_not_finite)
+        return json.loads(text, parse_constant=_not_finite, object_pairs_hook=_each_once)
     except RecursionError:
         raise error(f"{what} is not usable: it is nested too deeply") from None
     except (ValueError, UnicodeDecodeError):
-        raise error(f"{what} is not valid JSON (or holds NaN or Infinity)") from None
+        raise error(f"{what} is not valid JSON (or holds NaN or Infinity, or a name twice)") from None
+
+
+def _each_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a name that occurs twice one reader takes the first value and another the last: such a document says two things."""
+    table = dict(entries)
+    if len(table) < len(entries):
+        raise ValueError("a name occurs twice")
+    return table
 
 
 def _not_finite(word: str) -> Any:

@@ -106,6 +106,16 @@ def test_an_edited_certificate_is_found(place, tmp_path, case):
         assert check(folder.path) == 1
 
 
+@pytest.mark.parametrize("file, name", [("certificate.json", '"epsilon":'), ("model.json", '"task_names":')])
+def test_a_name_that_occurs_twice_is_refused(place, tmp_path, file, name):
+    """The last value is the true one, so that seal and claims fit; a reader who takes the first sees another."""
+    folder = Folder(place, tmp_path / "model")
+    text = (folder.path / file).read_text()
+    assert text.count(name) >= 1
+    (folder.path / file).write_text(text.replace(name, f"{name} 0.1, {name}", 1))
+    assert check(folder.path) in (1, 2)
+
+
 MODEL = {
     "noise times ten in the plan": noisier_plan,
     "a release less was executed": lambda f: f.model["executed"].pop(),
