@@ -7,7 +7,8 @@ to write them plainly; whole numbers and words are left alone, since codes look 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from taskveil.tasks.files import COMMA_DECIMAL, mostly_numbers
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DAYS", "disguise"]
 
 DAYS = "dates or times; turn it into a number (days, age)"
+SAMPLE = 100
 _GAP = "[ \u00a0\u202f]?"
 _MONEY = r"(?:[$€£¥]|EUR|USD|GBP|CHF|%)?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?)"
@@ -28,15 +30,14 @@ _DAY = re.compile(
 )
 
 
-def disguise(column: pd.Series, sample: int = 100) -> str | None:
+def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
     """What the cells of a text column mean and how to write it instead; None for words, codes and whole numbers.
 
-    Whether a few of them are text among numbers is asked of all cells, as for a csv file; the rest of a sample.
+    `different` are the values in it. A sample tells; whether a few are text among numbers is asked of all cells, as for a csv.
     """
-    found = mostly_numbers(column)
-    if found is not None and found[1].any():
+    cells = [str(text).strip() for text in different[:SAMPLE]]
+    if any(map(_plain, cells)) and (found := mostly_numbers(column)) is not None and found[1].any():
         return "text among numbers; make every cell a number, with nothing where it is not known"
-    cells = [str(text).strip() for text in column.dropna().unique()[:sample]]
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS
     if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):

@@ -149,7 +149,7 @@ def _check_text(column: pd.Series, name: str) -> None:
     if isinstance(unique[0], complex):
         raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text.")
     times = column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta))
-    meant = DAYS if times else disguise(column)
+    meant = DAYS if times else disguise(column, unique)
     if meant is not None:
         raise DataError(f"column {name!r} holds {meant}, or leave it out (leave_out=[{name!r}], --leave-out {name}).")
 

@@ -111,7 +111,8 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
         return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
     if pd.api.types.is_datetime64_any_dtype(column):
         raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
-    meant = None if kind == "classification" else disguise(column[filled_targets(column)])
+    filled = column[filled_targets(column)]
+    meant = None if kind == "classification" else disguise(filled, list(pd.unique(filled)))
     if meant is not None:
         raise DataError(f"the target {name!r} holds {meant}. If these are labels, say kind='classification' (--kind).")
     if kind in ("regression", "survival"):
