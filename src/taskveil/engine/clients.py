@@ -188,7 +188,8 @@ class Clients:
                 models = store.put(models, piece.clients, new)
 
         def wait() -> np.ndarray:
-            return np.asarray(reduce(np.add, (np.asarray(s, np.int64 if compiled.exact_sum else np.float64) for s in sums)))
+            kind: Any = np.int64 if compiled.exact_sum else np.float64
+            return np.asarray(reduce(np.add, [np.asarray(s, kind) for s in sums]))
 
         return models, wait
 

@@ -74,8 +74,9 @@ def _accepts(
     gap = np.exp(-t) - words * 2.0**-64
     accepted = gap > 0
     near = np.abs(gap)
-    for i in np.flatnonzero(near < _DOUBT) if near.min(initial=1.0) < _DOUBT else ():
-        accepted[i] = _accepts_exactly(law, s, int(cell[i]), float(x[i]), int(words[i]), int(stream.words(1)[0]))
+    if near.min(initial=1.0) < _DOUBT:
+        for i in np.flatnonzero(near < _DOUBT):
+            accepted[i] = _accepts_exactly(law, s, int(cell[i]), float(x[i]), int(words[i]), int(stream.words(1)[0]))
     return accepted
 
 

@@ -32,7 +32,7 @@ class KeyStream:
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next `count` words of 64 bits."""
         size = 8 * count
-        zeros = _ZEROS[:size] if size <= len(_ZEROS) else bytes(size)
+        zeros = _ZEROS[:size] if size <= len(_ZEROS) else memoryview(bytes(size))
         return np.frombuffer(self._stream.update(zeros), dtype="<u8").astype(np.uint64, copy=False)
 
 

@@ -130,4 +130,4 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
     read = [whole * one for whole, one in zip(sums, values, strict=True) if whole.any()]
-    return reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:])  # small ones first
+    return np.asarray(reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:]))  # small ones first
