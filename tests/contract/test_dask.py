@@ -181,14 +181,16 @@ def test_partitions_are_asked_there_and_back_again(client):
 
 
 def kill_one(client) -> int:
-    """SIGKILL for a worker that is alive; its nanny starts another."""
-    while True:
-        alive = client.run(os.getpid, on_error="ignore")
-        if alive:
-            pid = next(iter(alive.values()))
+    """SIGKILL for a worker that answers and whose nanny knows that it runs: killed before that, it would not be started again."""
+    end = time.monotonic() + 600
+    while time.monotonic() < end:
+        alive = client.run(os.getpid, on_error="ignore").values()
+        nannies = [nanny for nanny in client.cluster.workers.values() if nanny.process is not None and nanny.pid in alive]
+        for pid in [nanny.pid for nanny in nannies if nanny.process.status.name == "running"]:
             os.kill(pid, signal.SIGKILL)
             return pid
         time.sleep(0.2)
+    raise AssertionError("no worker came back")
 
 
 @pytest.mark.kills

@@ -101,7 +101,7 @@ def _starts_workers(client: Any) -> bool:
     """Whether a nanny of this process has a worker on its way; one whose worker cannot start at all closes itself."""
     nannies = [nanny for nanny in getattr(client.cluster, "workers", {}).values() if hasattr(nanny, "process")]
     alive = [nanny.process for nanny in nannies if nanny.status.name == "running" and nanny.process is not None]
-    return any(process.status.name == "starting" for process in alive)
+    return any(process.status.name == "starting" and process.is_alive() for process in alive)
 
 
 def _own_cluster(distributed: Any) -> Any:
