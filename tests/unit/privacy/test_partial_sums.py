@@ -9,8 +9,8 @@ import pytest
 
 from taskveil.privacy.bounds import clip_rows
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_partials
-from taskveil.privacy.partial_sums import add_up, added_up
 from taskveil.privacy.moments import MomentSum
+from taskveil.privacy.partial_sums import add_up, added_up
 
 TASKS = 1000
 SUMS = [
