@@ -260,10 +260,10 @@ def _states(plan: Plan, observer: Observer, randomness: dict[str, Any], names: S
 
 
 def _state(
-    plan: Plan, observer: Observer, randomness: dict[str, Any], asked: float | None = None, share: float = 1.0
+    plan: Plan, observer: Observer, randomness: dict[str, Any], own_epsilon: float | None = None, share: float = 1.0
 ) -> Statement:
     """One statement, computed from the plan's events."""
-    budget = plan.budget if asked is None else replace(plan.budget, epsilon=asked, task_epsilons=None)
+    budget = plan.budget if own_epsilon is None else replace(plan.budget, epsilon=own_epsilon, task_epsilons=None)
     sentence = (budget.unit.value, budget.neighbours.value, observer.value)
     if not plan.releases:
         return Statement(*sentence, 0.0, 0.0, "pure", True)

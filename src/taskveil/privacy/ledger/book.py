@@ -184,7 +184,7 @@ class Book:
 
     def key_for(self, name: str | None, unit: str, neighbours: str, observer: str) -> Key:
         """The account of a run: by name, with the run's own sentence; clear errors where there is none."""
-        if name is not None and Key(name, unit, neighbours, observer) in self.database.known:
+        if name is not None and Key(name, unit, neighbours, observer) in self.database.open_accounts:
             return Key(name, unit, neighbours, observer)
         accounts = self.accounts()
         if name is None:
@@ -207,7 +207,7 @@ class Book:
                 f"account {name!r} is kept for ({choices}); this run protects ({unit}, {neighbours}, against {observer}). "
                 "Open a second account for it with `taskveil ledger set`, or change the run."
             )
-        self.database.known.add(key)
+        self.database.open_accounts.add(key)
         return key
 
     # ---------------------------------------------------------- internals

@@ -164,7 +164,7 @@ class Database:
             cause = getattr(error, "orig", error)
             reason = (str(cause) or type(cause).__name__).splitlines()[0]
             raise LedgerUnavailable(
-                f"the ledger at {shown(self.url)} cannot be used: {reason}. Nothing was released. "
+                f"the ledger at {without_password(self.url)} cannot be used: {reason}. Nothing was released. "
                 "Check that the file or server exists, is a taskveil ledger and can be written."
             ) from None
 
@@ -175,7 +175,7 @@ class Database:
         self._engine.dispose()
 
     @property
-    def known(self) -> set[Any]:
+    def open_accounts(self) -> set[Any]:
         """Accounts seen behind this engine. None is ever removed, so they need not be looked for again."""
         return _known.setdefault(self._engine, set())
 
@@ -185,7 +185,7 @@ class Database:
         return self._engine.dialect.name != "sqlite"
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """The address without a password."""
     from sqlalchemy.engine import make_url
 
@@ -196,7 +196,7 @@ def check_there(url: str) -> None:
     """Refuse a file that is not there, where opening it would make an empty ledger that has nothing wrong."""
     engine = _new_engine(url)
     if engine.dialect.name == "sqlite" and _place(engine) is None:
-        raise OptionError(f"there is no ledger at {shown(url)}; expected the address of one that runs were charged to")
+        raise OptionError(f"there is no ledger at {without_password(url)}; expected the address of one that runs were charged to")
 
 
 _kept: dict[str, tuple[Any, Engine]] = {}

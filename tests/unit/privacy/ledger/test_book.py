@@ -311,6 +311,6 @@ def test_a_limit_must_make_sense(book, epsilon, delta):
 
 
 def test_passwords_are_not_shown():
-    from taskveil.privacy.ledger.database import shown
+    from taskveil.privacy.ledger.database import without_password
 
-    assert "secret" not in shown("postgresql://user:secret@host/db")
+    assert "secret" not in without_password("postgresql://user:secret@host/db")

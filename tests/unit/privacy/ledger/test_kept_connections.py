@@ -46,7 +46,7 @@ def test_a_ledger_that_a_newer_program_changed_in_between_is_refused(url, tmp_pa
 
 def test_an_account_that_was_found_once_is_not_looked_for_again_and_a_new_file_forgets_it(url, tmp_path):
     about = (KEY.unit, KEY.neighbours, KEY.observer)
-    assert Book(url).key_for("here", *about) == KEY and KEY in Book(url).database.known
+    assert Book(url).key_for("here", *about) == KEY and KEY in Book(url).database.open_accounts
     for path in tmp_path.iterdir():
         path.unlink()
     with pytest.raises(UnknownName):
