@@ -320,7 +320,7 @@ def fig8(quick: bool, seed: int) -> Result:
     checks = [
         c
         for c in compared(table, "PP-SGD is below PMTL", "tags", (*other[1:], "published"), (*mine[1:], "published"))
-        if "epsilon 0." in c.claim
+        if c.claim.endswith("epsilon 0.1")  # at 0.4 and 0.8 PP-SGD's search went on and PMTL's did not: no claim is judged there
     ]
     if all(v is not None for v in weak):
         one, two = alike(*weak)
