@@ -1,4 +1,4 @@
-"""Files of ours, read whatever is in them: a damaged one is a DataError in one line, never a raw exception.
+"""Files of ours, read whatever is in them: a damaged one is a DataError in one line, never a raw exception; and written whole.
 
 `total` is the last line of defence around code that builds objects out of a file's content; tables of rules (checks.py) come
 first, so that a wrong value is named and not merely survived.
@@ -6,6 +6,7 @@ first, so that a wrong value is named and not merely survived.
 
 from __future__ import annotations
 
+import os
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -64,3 +65,16 @@ def total(what: str) -> Iterator[None]:
     except Exception as problem:
         kind = type(problem).__name__
         raise DataError(f"{what} is damaged or incomplete and cannot be read ({kind}); write it again") from None
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write beside, then rename: a reader or a crash never sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import secrets
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.certificate import Certificate
 from taskveil.privacy.seal import SALT, SEAL, seal_of
 from taskveil.runtime.record import RunRecord
+from taskveil.saved import write_file
 
 
 def save(estimator: Any, directory: str | Path) -> Any:
@@ -141,16 +141,3 @@ def _plain(options: dict[str, Any]) -> dict[str, Any]:
     return {
         k: v.item() if isinstance(v, np.generic) else v.tolist() if isinstance(v, np.ndarray) else v for k, v in options.items()
     }
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write beside, then rename: a reader or a crash never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -13,12 +13,12 @@ import numpy as np
 
 from taskveil.estimators import common_units, final
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
-from taskveil.estimators.saving import write_file
 from taskveil.estimators.scores import gathered_scores, scores_by_method
 from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Method, Models
 from taskveil.runtime.dask.worker import Common, Held, Own, assemble, at_work, own_part
 from taskveil.runtime.record import RunRecord
+from taskveil.saved import write_file
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
