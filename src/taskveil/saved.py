@@ -1,4 +1,4 @@
-"""Files of ours, read whatever is in them: a damaged one is a DataError in one line, never a raw exception.
+"""Files of ours, read whatever is in them: a damaged one is a DataError in one line, never a raw exception; and written whole.
 
 `total` is the last line of defence around code that builds objects out of a file's content; tables of rules (checks.py) come
 first, so that a wrong value is named and not merely survived.
