@@ -25,7 +25,7 @@ from taskveil.tasks.block import TaskBlock
 
 KNOWN = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")  # what a billboard says of the tasks' models
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
-WAYS = 7
+WAYS, WITH_DIRECTIONS = 7, 2  # the last of them know common directions
 LEFT = 0.01  # how much of the energy outside the common directions is real rather than estimation error
 
 

@@ -40,7 +40,9 @@ import numpy as np
 from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
 from taskveil.methods import together_records
-from taskveil.methods.around_model import KNOWN, SENT, WAYS, chosen_models, models_around, nothing_known, ways, without_noise
+from taskveil.methods.around_model import (
+    KNOWN, SENT, WAYS, WITH_DIRECTIONS, chosen_models, models_around, nothing_known, ways, without_noise,
+)  # fmt: skip
 from taskveil.methods.base import (
     ANY_KIND,
     ANY_LOSS,
@@ -324,11 +326,16 @@ class TogetherServer(ServerSide):
             new["share"], new["basis"], unsure = common_directions(releases[MOMENT], deviation, m, r)
             new["share_doubt"] = np.array(unsure)
         if STRENGTH in releases:
-            new["belief"] = self._belief(releases[STRENGTH], self._deviation(self.planned[t, STRENGTH]))
+            new["belief"] = self._belief(releases[STRENGTH], self._deviation(self.planned[t, STRENGTH]), state["share"])
         return new, self._billboard(new, accepted)
 
-    def _belief(self, total: np.ndarray, deviation: float) -> np.ndarray:
-        """What is clear of the noise: the log posterior of one way and strength for all, relative to the best."""
+    def _belief(self, total: np.ndarray, deviation: float, share: np.ndarray) -> np.ndarray:
+        """What is clear of the noise: the log posterior of one way and strength for all, relative to the best.
+
+        Directions come from the rows that speak for them: a nat off for every number that says where they lie (Akaike 1974).
+        """
+        total, k = total.copy(), int(np.count_nonzero(share))
+        total[-WITH_DIRECTIONS:] -= k * (len(share) - k) / EVIDENCE_SIZE
         behind = EVIDENCE_SIZE * np.maximum(total.max() - total - CLEAR * deviation, 0.0)
         return -np.minimum(behind, SURE)
 

@@ -232,8 +232,8 @@ def test_noise_on_the_log_length_makes_the_mean_neither_long_nor_short():
     """At one and a half times the usual spread the posterior mean of a Gaussian is off by less than half of what noise is."""
     noise, draws = 1.5 * USUAL, np.random.default_rng(0).standard_normal(400)
     total, deviation = np.array([1e4, 0.0, 0.0]), noise * 100 * LENGTH_PART / DECADES
-    logs = [total + np.array([0.0, 0.0, deviation * z]) for z in draws]
-    lengths = np.array([np.linalg.norm(estimate(t, deviation, 100, (1, 2))[0]) for t in logs])
+    noisy = total + np.outer(draws, [0.0, 0.0, deviation])
+    lengths = np.array([np.linalg.norm(estimate(t, deviation, 100, (1, 2))[0]) for t in noisy])
     off = np.log10(lengths / np.linalg.norm(estimate(total, deviation, 100, (1, 2))[0]))
     np.testing.assert_allclose(off, np.clip(noise * draws, -DECADES, DECADES) / (1 + 1.5**2), atol=1e-9)
     assert np.sqrt(np.mean(off**2)) < noise / 2
