@@ -41,7 +41,15 @@ from taskveil.checks import Choice, Number, Rule, optional
 from taskveil.losses import LOSSES
 from taskveil.methods import together_records
 from taskveil.methods.around_model import (
-    KNOWN, SENT, WAYS, WITH_DIRECTIONS, chosen_models, models_around, nothing_known, ways, without_noise,
+    KNOWN,
+    SENT,
+    WAYS,
+    WITH_DIRECTIONS,
+    chosen_models,
+    models_around,
+    nothing_known,
+    ways,
+    without_noise,
 )  # fmt: skip
 from taskveil.methods.base import (
     ANY_KIND,
