@@ -56,7 +56,7 @@ def _propose(law: str, s: float, size: int, stream: KeyStream) -> tuple[NDArray[
     bits = stream.words(size)
     place = (bits >> np.uint64(64 - CELL_BITS)).view(np.int64)
     minus = -(bits & np.uint64(1)).view(np.int64)  # all ones, or zero
-    accepted = _accepts(law, s, cell, place * 2.0**-CELL_BITS, stream.words(size), stream)
+    accepted = _accepts(law, s, cell, np.multiply(place, 2.0**-CELL_BITS), stream.words(size), stream)
     steps = np.left_shift(cell, CELL_BITS, out=cell)
     steps += place
     if not steps.all():
