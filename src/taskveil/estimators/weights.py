@@ -93,7 +93,8 @@ def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
         raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
     strange = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]
     if strange:
-        raise OptionError(f"class_weight names {shown(strange[0])}, no label of the target; write labels as the target has them")
+        first = shown(strange[0])
+        raise OptionError(f"class_weight names {first}, which is no label of the target; write labels as the target has them")
     weights = np.ones(tasks.n_rows)
     for i in range(tasks.n_tasks):
         rows = tasks.rows(i)
