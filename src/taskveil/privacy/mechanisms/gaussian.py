@@ -57,7 +57,7 @@ class Gaussian(GaussianLaw):
 
     def put(self, contribution: Contribution, total: FloatArray, drawn: FloatArray) -> FloatArray:
         vector = snap(contribution.to_vector(total), self.scale)
-        return contribution.from_vector(np.add(vector, drawn, out=vector))
+        return contribution.from_vector(vector + drawn)
 
 
 @dataclass(frozen=True)
