@@ -23,6 +23,7 @@ FAR = 1e6  # outside of any range a table declares, and far from overflow
 HUGE, TINY = 1e150, 1e-160
 ROWS, MANY = 24, 3000
 CODES = 2  # columns of numbers, with the fewest values, in which a text is tried
+CLOSE = 1 / 4  # what tells two features apart, of their range: a model along it is long, and no penalty takes it for noise
 UNKNOWN = "canary"
 AS_IT_IS = "the table as it is"
 
@@ -87,7 +88,7 @@ class _Cells:
         yield "against: steep the other way", self._rows(ROWS, design, -signs[:, 0])
         if len(self.numeric) > 1:
             yield "across: steep along the second feature", self._rows(ROWS, design, signs[:, 1])
-            close = {**design, self.numeric[1]: FAR * (signs[:, 0] + 1e-3 * signs[:, 1])}
+            close = {**design, self.numeric[1]: FAR * (signs[:, 0] + CLOSE * signs[:, 1])}
             yield "long: two features nearly equal", self._rows(ROWS, close, signs[:, 1])
             yield "long, the other way", self._rows(ROWS, close, -signs[:, 1])
         yield "constant", self._rows(ROWS, {c: np.zeros(ROWS) for c in self.numeric}, np.ones(ROWS))

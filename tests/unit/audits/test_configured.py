@@ -131,10 +131,11 @@ def test_a_failure_in_one_world_is_refuted_once_something_was_released():
     assert not refusing.refuted and "huge numbers" in refusing.details["refused before any release"]
 
 
-def test_messages_that_are_not_clipped_move_further_than_planned():
+@pytest.mark.parametrize("name", ["dp-aggr", "mean", "together"])
+def test_messages_that_are_not_clipped_move_further_than_planned(name):
     data = table()
     with faults.clipping_off():
-        broken = tv.audit(tv.TaskRegressor("dp-aggr"), data, trials=40, seed=1)
+        broken = tv.audit(tv.TaskRegressor(name), data, trials=40, seed=1)
     assert any("moves further than planned" in leak for leak in broken.leaks)
 
 
@@ -145,9 +146,10 @@ def test_canaries_stand_in_the_raw_file_and_its_options_prepare_them(tmp_path):
     est = by_records(bounds=None)
     reading = {"task": "site", "target": "y", "bounds": BOUNDS}
     refused = tv.audit(est, path, trials=20, seed=1, **reading).details["refused before any release"]
-    assert refused == ["missing cells"]
+    text = ["text in 'a'", "text in 'b'"]
+    assert refused == ["missing cells", *text]
     filled = tv.audit(est, path, trials=20, seed=1, missing="impute-bounds", **reading)
-    assert filled.details["refused before any release"] == [] and not filled.refuted
+    assert filled.details["refused before any release"] == text and not filled.refuted
     assert list(tmp_path.iterdir()) == [path]
 
 
