@@ -98,17 +98,17 @@ def command(
 
 def _checked(folder: Path, key: str | None, ledger: str | None) -> tuple[Any, list[str], str | None]:
     """The folder's files against each other, the signature and the ledger."""
-    from taskveil.estimators.check_folder import check_folder
+    from taskveil.estimators.check_folder import check_folder, partly_readable
     from taskveil.privacy import signing
 
     public = signing.public_key(key) if key else None
     wrong, signer = signing.signature_problems(folder, public)
     try:
         checked = check_folder(folder, ledger)
-    except DataError as unreadable:  # not a slip of the reader's where the signature says that it was readable
-        if not wrong:
+    except DataError as unreadable:  # no slip of the reader's where a signature or another file says that it was readable
+        if not wrong and not partly_readable(folder):
             raise
-        raise CheckFailed(f"{wrong[0]}; {unreadable}") from None
+        raise CheckFailed("; ".join([*wrong[:1], str(unreadable)])) from None
     notes = list(checked.notes)
     if not wrong and not checked.problems:
         notes.append((UNSIGNED if signer is None else SIGNED if public else SOMEBODY).format(signer))

@@ -25,6 +25,7 @@ from taskveil.errors import CheckFailed, DataError, InputError, OptionError
 from taskveil.estimators import legacy
 from taskveil.estimators.certify import certificate as certificate_of
 from taskveil.estimators.partitioned.storage import changed_parts
+from taskveil.estimators.saved_model import check_description
 from taskveil.estimators.storage import FILES, read_folder, saved_run, seal_problems
 from taskveil.privacy.certificate import Certificate, software_versions
 from taskveil.privacy.events import Event
@@ -35,7 +36,7 @@ from taskveil.privacy.seal import is_sealed
 from taskveil.privacy.units import Neighbours
 from taskveil.privacy.verification import differences
 from taskveil.runtime.run import RunRecord
-from taskveil.saved import read_bytes, read_json
+from taskveil.saved import read_bytes, read_json, total
 
 MISSING = "the books do not hold this run{0}: it was not charged there, or model.json names another"
 
@@ -95,6 +96,22 @@ class Checked:
     certificate: Certificate
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def partly_readable(folder: Path) -> bool:
+    """Whether the certificate or the record of a run is readable: then what is wrong with the other was done to it."""
+    for name, read in (("certificate.json", Certificate.from_dict), ("model.json", _description)):
+        try:
+            with total(name):
+                read(read_json(folder / name))
+            return True
+        except DataError:
+            continue
+    return False
+
+
+def _description(about: Any) -> None:
+    check_description(about, "model.json")
 
 
 def check_folder(folder: Path, ledger: str | None = None) -> Checked:
