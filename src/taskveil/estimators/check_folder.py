@@ -34,7 +34,7 @@ from taskveil.privacy.ledger.reach import Reach
 from taskveil.privacy.plan import Budget, PlannedRelease
 from taskveil.privacy.seal import is_sealed
 from taskveil.privacy.units import Neighbours
-from taskveil.privacy.verification import differences
+from taskveil.privacy.verification import check_events, differences
 from taskveil.runtime.run import RunRecord
 from taskveil.saved import read_bytes, read_json, total
 
@@ -124,6 +124,8 @@ def check_folder(folder: Path, ledger: str | None = None) -> Checked:
     if missing:
         raise CheckFailed(f"{folder / missing[0]} is missing, so the certificate cannot be compared with its run: {EXPECTED}")
     about, arrays, certificate = read_folder(folder, *FILES)
+    with total(str(folder / "certificate.json")):
+        check_events(certificate)
     old = legacy.is_legacy(about, certificate) and not is_sealed(certificate.to_dict(), about, arrays)
     problems = [] if old else seal_problems(about, arrays, certificate)
     problems += _record_problems(about, arrays, certificate, old, ledger)
