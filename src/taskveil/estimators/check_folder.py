@@ -99,7 +99,12 @@ class Checked:
 
 
 def partly_readable(folder: Path) -> bool:
-    """Whether the certificate or the record of a run is readable: then what is wrong with the other was done to it."""
+    """Whether both documents are JSON and one of them is as a run writes it: then what is wrong with the other was done to it."""
+    try:
+        for name in ("certificate.json", "model.json"):
+            json.loads(read_bytes(folder / name))
+    except (DataError, ValueError, RecursionError):
+        return False
     for name, read in (("certificate.json", Certificate.from_dict), ("model.json", _description)):
         try:
             with total(name):
