@@ -93,3 +93,12 @@ def test_a_forged_signature_is_none(keys, tmp_path, forge, words):
 def test_a_folder_without_a_signature_is_not_signed_by_a_key_that_is_given(keys, tmp_path):
     assert signing.signature_problems(tmp_path, None) == ([], None)
     assert "not signed by that key" in signing.signature_problems(tmp_path, signing.public_key(keys[1]))[0][0]
+
+
+def test_a_key_somebody_wrote_in_the_meantime_is_not_overwritten(keys, monkeypatch):
+    """Both names were free when they were looked at."""
+    before = keys[0].read_bytes()
+    monkeypatch.setattr(signing.os.path, "exists", lambda path: False)
+    with pytest.raises(OptionError, match="cannot be written"):
+        signing.make_key(keys[0].with_suffix(""))
+    assert keys[0].read_bytes() == before

@@ -242,3 +242,15 @@ def test_a_task_with_an_infinite_or_missing_value_is_set_aside_in_any_precision(
     X[4, 1] = value
     tasks = TaskSet.from_arrays(X, y, np.repeat(["a", "b", "c"], 2), unusable="set-aside")
     assert tasks.set_aside == ("c",)
+
+
+def test_a_task_with_a_missing_label_is_set_aside_and_one_of_nothing_else_is_refused():
+    X, task = np.arange(8.0).reshape(4, 2), ["s", "s", "t", "t"]
+
+    def tasks(*labels):
+        return TaskSet.from_arrays(X, np.array(labels, dtype=object), task, kind="classification", unusable="set-aside")
+
+    kept = tasks("a", "b", None, "a")
+    assert kept.sizes.tolist() == [2, 0] and kept.set_aside == ("t",) and kept.y.tolist() == ["a", "b"]
+    with pytest.raises(DataError, match="missing labels"):
+        tasks("a", None, None, "a")
