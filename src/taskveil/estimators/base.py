@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
-from taskveil.estimators.common_units import settle
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
 from taskveil.estimators.planning import FEW_TASKS, choose_method
@@ -166,7 +165,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
                 record = self._run(run, block)
                 self.warnings_ += record.warnings
-                scaling, block = settle(method, scaling, block, record)
+                scaling, block = common_units.settle(method, scaling, block, record)
                 self._keep(method, tasks, scaling, block, record)
         if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
