@@ -251,7 +251,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
         raise DataError("the target holds real numbers, not labels: use TaskRegressor")
     y, declared = as_target(tasks.y, kind), None if tasks.bounds is None else tasks.bounds.classes
     read_off = () if declared is not None else (Fact("labels", tasks.target_name),)
-    return replace(tasks, y=y, kind=kind, classes=label_set(y, declared), facts=(*facts, *read_off))
+    y, classes = label_set(y, declared)
+    return replace(tasks, y=y, kind=kind, classes=classes, facts=(*facts, *read_off))
 
 
 def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, bad_rows: str = "error") -> np.ndarray:

@@ -15,7 +15,7 @@ from taskveil.estimators.metrics import gathered_scores, scores_by_method
 from taskveil.runtime.run import RunRecord
 from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
-from taskveil.tasks.prepare.labels import missing_targets
+from taskveil.tasks.prepare.labels import declared_labels, missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.task import TaskSet
 
@@ -65,7 +65,9 @@ class Scoring:
         if y.dtype.kind == "f" and np.isinf(y).any():
             raise DataError("y holds infinity; every row needs a finite target to compare with")
         if self._kind == "classification" and (y.dtype.kind in "OUS") != (self.classes_.dtype.kind in "OUS"):
-            raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}; got {y.dtype}")
+            y, _, outside = declared_labels(y, self.classes_)
+            if (outside & ~missing).any():
+                raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}")
         if missing.any():
             warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
         return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns)]

@@ -198,11 +198,12 @@ def _from_table_file(path: Path, layout: Layout) -> TaskSet:
     columns = column_names(path)
     check_columns(columns, layout)
     levels = layout.bounds.levels if layout.bounds is not None else ()
+    labels = layout.target_columns(columns) if layout.labelled else ()
     table = read_table(
         path,
         bad_rows=layout.bad_rows,
         text_columns=layout.groups,
-        id_columns=filter(None, (layout.person, *layout.task_columns(columns), *levels, *layout.text)),
+        id_columns=filter(None, (layout.person, *layout.task_columns(columns), *levels, *layout.text, *labels)),
         filled_columns=layout.filled_columns(columns),
         later_columns=() if layout.targets is not None else (*layout.task_columns(columns), *layout.target_columns(columns)),
     )

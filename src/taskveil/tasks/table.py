@@ -72,6 +72,12 @@ class Layout:
         return (*fill_facts(self.missing), *skipped, *wide)
 
     @property
+    def labelled(self) -> bool:
+        """Whether the target is declared to be labels: its cells are then read as written, whatever their column looks like."""
+        declared = self.bounds is not None and self.bounds.classes is not None
+        return declared and (self.kind == "classification" or (self.kind is None and self.bounds.target is None))
+
+    @property
     def carried(self) -> tuple[str, ...]:
         """Columns that travel with the rows but are no features."""
         return tuple(c for c in (self.person, self.event, self.exposure, *self.groups) if c)
@@ -111,6 +117,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     if len(frame) == 0:
         raise DataError("the table has no rows; at least one row is needed.")
     check_columns(list(frame.columns), layout)
+    layout = replace(layout, kind="classification") if layout.labelled else layout
     if layout.targets is not None:
         rows, taken, target = _wide_rows(frame, layout)
     else:
@@ -192,7 +199,7 @@ def _usable_rows(frame: pd.DataFrame, task: str, target: str, layout: Layout) ->
 def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
     """One task per target column, and per value of the task column where there is one."""
     targets = list(layout.targets or ())
-    if len({is_number(frame[t]) for t in targets}) > 1:
+    if not layout.labelled and len({is_number(frame[t]) for t in targets}) > 1:
         raise DataError("the target columns mix numbers and text; all targets of a wide table must be of one kind.")
     present = [np.flatnonzero(filled_targets(frame[t])) for t in targets]
     for t, rows in zip(targets, present, strict=True):

@@ -150,8 +150,9 @@ class TaskSet:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
-        if kind == "classification" and classes is None:
-            said.append(Fact("labels", target_name))
+        if kind == "classification":
+            said += [Fact("labels", target_name)] if classes is None else []
+            y, classes = label_set(y, classes)
 
         def take(values: Any) -> Any:
             return values if order is None or values is None else np.asarray(values)[order]
@@ -164,7 +165,7 @@ class TaskSet:
             feature_names=feature_names,
             kind=kind,
             target_name=target_name,
-            classes=label_set(y, classes) if kind == "classification" else None,
+            classes=classes if kind == "classification" else None,
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
             person=take(_person_codes(person)),
@@ -257,11 +258,12 @@ class TaskSet:
     def within(self, bounds: PublicBounds) -> TaskSet:
         """These tasks under other declared bounds: values outside are clipped, labels outside are refused."""
         labels = self.classes is not None and bounds.classes is not None
+        y, classes = label_set(self.y, bounds.classes) if labels else (self.y, self.classes)
         return replace(
             self,
             X=bounds.clip_features(self.X, self.feature_names),
-            y=_declared_target(self.y, self.kind, bounds),
-            classes=label_set(self.y, bounds.classes) if labels else self.classes,
+            y=_declared_target(y, self.kind, bounds),
+            classes=classes,
             bounds=bounds,
             facts=tuple(f for f in self.facts if not (labels and f.what == "labels")),
         ).with_notes(CLIPPED)

@@ -321,10 +321,11 @@ def test_a_fault_in_one_task_is_told_to_its_owner_alone_however_the_table_comes(
     np.testing.assert_array_equal(good.gain_.error_alone[others], bad.gain_.error_alone[others])
 
 
-@pytest.mark.parametrize("value", [np.nan, 0.5])
+@pytest.mark.parametrize("value", [np.nan, 0.5, "maybe", "?", None])
 def test_labels_that_are_numbers_keep_their_type_whatever_one_task_holds(visits, value):
     labels = (visits["days"] > 1.5).astype(float)
-    broken = labels.where(labels.index != 20, value)
+    broken = labels.astype(object).where(labels.index != 20, value)
+    broken = broken.astype(float) if isinstance(value, float) else broken
     X, sites = visits[["age", "dose"]].to_numpy(), visits["site"].to_numpy()
     good, bad = (tv.TaskClassifier("mean", bounds={"classes": [0, 1]}).fit(X, y, task=sites) for y in (labels, broken))
     assert list(bad.task_warnings_) == ["s01"] and good.classes_.dtype == bad.classes_.dtype

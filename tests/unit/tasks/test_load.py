@@ -384,7 +384,7 @@ def test_declared_labels_are_not_cut_to_the_length_of_those_that_occur(table):
     tasks = load_tasks(table, task="site", target="out", bounds=classes)
     assert tasks.classes.tolist() == ["no", "transferred", "yes"]
     assert [str(tasks.classes[c]) for c in tasks.codes()] == tasks.y.tolist()
-    with pytest.raises(DataError, match="of another type"):
+    with pytest.raises(DataError, match="outside the declared"):
         load_tasks(table, task="site", target="days", kind="classification", bounds=classes)
 
 
@@ -402,3 +402,17 @@ def test_a_cell_is_written_by_itself_and_not_as_an_equal_cell_of_another_row():
     one, two = (pd.DataFrame({"c": np.array(["a", first, 1, "b", None], dtype=object)}) for first in (True, "q"))
     changed = (encode_features(one, ["c"], None).X != encode_features(two, ["c"], None).X).any(axis=1)
     assert changed.tolist() == [False, True, False, False, False]
+
+
+@pytest.mark.parametrize("declared", [[0, 1], ["0", "1"], [False, True]])
+@pytest.mark.parametrize("cell", ["1", "1.0", "maybe", "0.5", "true"])
+def test_declared_labels_decide_how_the_target_of_a_csv_is_read_cell_by_cell(tmp_path, declared, cell):
+    """One cell of a task that writes its labels in another way changes no label of the others, nor their type."""
+    cells = ["0", "1", "1", "0", cell, "1"]
+    (tmp_path / "t.csv").write_text("site,a,out\n" + "".join(f"{'xyz'[i // 2]},{i},{c}\n" for i, c in enumerate(cells)))
+    asked = {"task": "site", "target": "out", "bounds": {"classes": declared}}
+    tasks = load_tasks(tmp_path / "t.csv", unusable="set-aside", **asked)
+    assert tasks.kind == "classification" and tasks.classes.tolist() == declared
+    assert [tasks[name].y.tolist() for name in "xy"] == [declared, declared[::-1]]
+    assert tasks.set_aside == (("z",) if cell in ("maybe", "0.5") else ())
+    assert tasks["z"].y.tolist() == ([] if tasks.set_aside else [declared[1], declared[1]])

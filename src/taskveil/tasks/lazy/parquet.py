@@ -16,7 +16,7 @@ import numpy as np
 from taskveil.errors import DataError, EnvironmentMissing, OptionError
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.lazy.tasks import LazyTasks, Shell, without_rows
-from taskveil.tasks.prepare.labels import as_target, label_set, make_binary, target_values
+from taskveil.tasks.prepare.labels import as_target, make_binary, target_values
 from taskveil.tasks.table import Layout, check_columns, tasks_from_frame
 
 
@@ -59,7 +59,7 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
     shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64), counts=sizes)
     if labels is not None:
         found = as_target(np.asarray(sorted(labels)), "classification")
-        shell = replace(shell, classes=label_set(found, None), y=found[:0])
+        shell = replace(shell, classes=np.unique(found), y=found[:0])
     classes = shell.classes
     if positive is not None:
         shell = make_binary(shell, positive)  # type: ignore[assignment]

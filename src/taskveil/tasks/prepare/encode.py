@@ -27,7 +27,9 @@ from taskveil.tasks.public_bounds import PublicBounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Encoded", "bucket", "encode_features", "encoded_names", "hashed_in", "holds_numbers", "is_number", "levels_of"]
+__all__ = [
+    "Encoded", "bucket", "encode_features", "encoded_names", "hashed_in", "holds_numbers", "is_number", "levels_of", "plain_text",
+]  # fmt: skip
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
@@ -219,7 +221,7 @@ def _one_hot(cells: pd.Series, column: _Column, order: np.ndarray | None) -> np.
 
 def _place(column: _Column, value: str | None) -> int:
     """Where the one stands for this cell, -1 for nowhere."""
-    for written in () if value is None else (value, _plain(value)):
+    for written in () if value is None else (value, plain_text(value)):
         if written in column.levels:
             return column.levels.index(written)
     missing = value is None or value.strip() in MISSING_MARKS
@@ -229,7 +231,7 @@ def _place(column: _Column, value: str | None) -> int:
     return column.levels.index(stand_in) if stand_in in column.levels else -1
 
 
-def _plain(value: str) -> str:
+def plain_text(value: str) -> str:
     """The usual form of a number or a truth value: '01', '1.0' and '1' are the level '1' unless the cell itself is declared."""
     if value.strip().lower() in ("true", "false"):
         return value.strip().capitalize()

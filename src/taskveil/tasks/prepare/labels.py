@@ -6,6 +6,7 @@ in a csv.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,9 @@ import numpy as np
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
+from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.disguise import disguise
-from taskveil.tasks.prepare.encode import is_number
+from taskveil.tasks.prepare.encode import is_number, plain_text
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
 from taskveil.tasks.prepare.survival import survival_target
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "as_target",
     "check_few_labels",
+    "declared_labels",
     "filled_targets",
     "label_set",
     "make_binary",
@@ -38,6 +41,7 @@ __all__ = [
 
 MANY_LABELS = 100
 """More labels than this are believed only if they were declared."""
+TRUTH = {"True": "1", "False": "0", "1": "True", "0": "False"}
 
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
@@ -120,41 +124,60 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
     return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 
-def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
-    """The declared labels, sorted; without a declaration those of the rows, which the certificate then lists as a fact."""
+def label_set(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The labels of the rows as they were declared, and the declared ones, sorted.
+
+    Without a declaration both come from the rows, and the certificate lists that as a fact.
+    """
     if declared is None:
-        return np.unique(y)
-    known = _known(y, declared)
-    if not np.isin(y, known).all():
+        return y, np.unique(y)
+    labels, known, outside = declared_labels(y, declared)
+    if outside.any():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
-    return known
+    return labels, known
+
+
+def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every label as it was declared, the declared labels sorted, and which rows (N,) hold none of them.
+
+    The declaration decides the type of all labels and every cell is read by itself: '1', '1.0', 1 and True are the label 1,
+    whatever other rows hold. Who has none of them gets the first for now.
+    """
+    known, order = np.unique(_declared_type(declared), return_index=True)
+    texts = [task_label(np.asarray(declared, dtype=object)[j]) for j in order]
+    places = {plain_text(text): j for j, text in enumerate(texts)} | {text: j for j, text in enumerate(texts)}
+    cells, codes = np.unique([task_label(v) for v in y.tolist()] if y.dtype.kind == "O" else y, return_inverse=True)
+    at = np.asarray([_place(task_label(cell), places) for cell in cells.tolist()], dtype=np.int64)[codes]
+    return known[np.maximum(at, 0)], known, at < 0
+
+
+def _place(cell: str, places: Mapping[str, int]) -> int:
+    """Where a cell stands among the declared labels: as it is written, in its usual form, as a truth value; -1 for nowhere."""
+    plain = plain_text(cell)
+    return next((places[text] for text in (cell, plain, TRUTH.get(plain)) if text in places), -1)
+
+
+def _declared_type(declared: Any) -> np.ndarray:
+    """Declared labels as truth values, numbers (whole ones as integers), or text."""
+    labels = np.asarray(declared)
+    if labels.dtype.kind == "f" and bool((labels == np.round(labels)).all()):
+        return labels.astype(np.int64)
+    return labels if labels.dtype.kind in "biufU" else np.asarray([str(label) for label in declared])
 
 
 def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """Labels with another one where a label is missing or not declared, and which rows (N,) that concerns.
 
-    The caller sets the tasks of such rows aside. Where no row has a label to use, all are left for `label_set` to refuse.
+    The caller sets the tasks of such rows aside, or where that leaves none refuses them all.
     """
     y = np.array(y)
     lost = ~np.isfinite(y) if y.dtype.kind == "f" else np.asarray([_is_missing(v) for v in y.tolist()])
+    if declared is not None:
+        y, _, outside = declared_labels(y, declared)
+        return y, lost | outside
     if lost.any() and not lost.all():
         y[lost] = y[~lost][0]
-    y = as_target(y, "classification")
-    if declared is not None:
-        known = _known(y, declared)
-        outside = ~np.isin(y, known)
-        if outside.any() and not (lost | outside).all():
-            y[outside] = known[0]
-            y, lost = as_target(y, "classification"), lost | outside
-    return y, lost
-
-
-def _known(y: np.ndarray, declared: Any) -> np.ndarray:
-    """The declared labels, sorted, of the type of the target."""
-    try:  # text is never cut to the length of the labels that happen to occur
-        return np.unique([str(c) for c in declared] if y.dtype.kind in "US" else np.asarray(declared).astype(y.dtype))
-    except (TypeError, ValueError):
-        raise DataError("the declared classes are of another type than the target; write numbers as numbers.") from None
+    return as_target(y, "classification"), lost
 
 
 def check_few_labels(tasks: TaskSet) -> None:

@@ -161,7 +161,8 @@ def own_tasks(federation: Federation, file: SiteFile, data: Any) -> TaskSet:
     chosen = tasks.take_tasks([tasks.index_of(name) for name in member.tasks])
     if federation.data["kind"] == "classification":  # the label set is declared; a site may lack some labels
         facts = tuple(f for f in chosen.facts if f.what != "labels")
-        chosen = replace(chosen, classes=label_set(chosen.y, federation.data["classes"]), facts=facts)
+        y, classes = label_set(chosen.y, federation.data["classes"])
+        chosen = replace(chosen, y=y, classes=classes, facts=facts)
     if member.rows is not None and tuple(int(n) for n in chosen.sizes) != member.rows:
         raise DataError(
             f"site {member.name!r} declared other numbers of rows; sizes are public and fixed. Correct federation.toml."
