@@ -8,6 +8,7 @@ Every refusal is one line: what is allowed, and what came (cut short).
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import numbers
@@ -225,8 +226,13 @@ class Host(Text):
     """A host name or an address, without a scheme, a port or spaces."""
 
     def accepts(self, value: Any) -> bool:
-        plain = super().accepts(value) and all(c.isascii() and (c.isalnum() or c in ".-:") for c in value)
-        return plain and bool(value.strip(".-"))
+        if not super().accepts(value):
+            return False
+        try:
+            return bool(ipaddress.ip_address(value))
+        except ValueError:  # a name: letters and digits, and dashes inside, between dots
+            parts = value.removesuffix(".").split(".")
+            return all(p.replace("-", "").isalnum() and p.isascii() and p == p.strip("-") for p in parts)
 
     @property
     def allowed(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -170,7 +171,7 @@ class SiteFile:
 
 def load_federation(path: str | Path) -> Federation:
     """Read and check federation.toml."""
-    path = Path(path).resolve()
+    path = Path(os.path.realpath(path))
     content = read_toml(path)
     check_file(content, FEDERATION, path.name, required={"data": ("kind", "features")}, extra=("sites",))
     about, data = content.get("federation", {}), dict(content["data"])
@@ -230,7 +231,7 @@ def _check_text(path: Path, federation: Federation) -> None:
 
 def load_site(path: str | Path) -> SiteFile:
     """Read and check site.toml."""
-    path = Path(path).resolve()
+    path = Path(os.path.realpath(path))
     content = read_toml(path)
     check_file(content, SITE, path.name, required={"site": ("name", "federation", "server", "authority", "key")})
     site, at = content["site"], path.parent
