@@ -8,6 +8,7 @@ Every refusal is one line: what is allowed, and what came (cut short).
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import numbers
@@ -155,13 +156,15 @@ class Flag(Rule):
 
 @dataclass(frozen=True)
 class Text(Rule):
-    """A text, not empty unless `at_least` is 0."""
+    """A text that UTF-8 can write, not empty unless `at_least` is 0."""
 
     at_most: int = MOST_TEXT
     at_least: int = 1
 
     def accepts(self, value: Any) -> bool:
-        return isinstance(value, str) and self.at_least <= len(value.strip()) and len(value) <= self.at_most and "\0" not in value
+        if not isinstance(value, str) or not self.at_least <= len(value.strip()) or len(value) > self.at_most:
+            return False
+        return "\0" not in value and value.encode(errors="ignore").decode() == value
 
     @property
     def allowed(self) -> str:
@@ -223,8 +226,13 @@ class Host(Text):
     """A host name or an address, without a scheme, a port or spaces."""
 
     def accepts(self, value: Any) -> bool:
-        plain = super().accepts(value) and all(c.isascii() and (c.isalnum() or c in ".-:") for c in value)
-        return plain and bool(value.strip(".-"))
+        if not super().accepts(value):
+            return False
+        try:
+            return bool(ipaddress.ip_address(value))
+        except ValueError:  # a name: letters and digits, and dashes inside, between dots
+            parts = value.removesuffix(".").split(".")
+            return all(p.replace("-", "").isalnum() and p.isascii() and p == p.strip("-") for p in parts)
 
     @property
     def allowed(self) -> str:
@@ -375,8 +383,8 @@ def parse_json(text: str | bytes, what: str, error: type[InputError], most: int 
         return json.loads(text, parse_constant=_not_finite, object_pairs_hook=_each_once)
     except RecursionError:
         raise error(f"{what} is not usable: it is nested too deeply") from None
-    except (ValueError, UnicodeDecodeError):
-        raise error(f"{what} is not valid JSON (or holds NaN or Infinity, or a name twice)") from None
+    except ValueError as problem:
+        raise error(f"{what} is not valid JSON: {problem}") from None
 
 
 def _each_once(entries: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -20,18 +20,19 @@ from taskveil.checks import parse_json
 from taskveil.errors import DataError, InputError
 
 MOST_BYTES = 200_000_000  # of a JSON document
+MOST_TOML = 10_000_000  # of a file that people write
 MOST_ARRAY_BYTES = 64 * 2**30  # of all arrays of one file, unpacked
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """The content of a file that must be there; never of a pipe, which may never end."""
     if not os.path.exists(path):
         raise DataError(f"{path} is missing")
     if not os.path.isfile(path):
         raise DataError(f"{path} is no file, but a folder, a pipe or a device")
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DataError(f"{path} is too large for a file of taskveil; it is damaged or not ours")
+        if path.stat().st_size > most:
+            raise DataError(f"{path} is too large for a file of taskveil (at most {most} bytes); it is damaged or not ours")
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
@@ -44,10 +45,18 @@ def read_json(path: Path) -> Any:
 
 def read_table(path: Path) -> Any:
     """The content of a .toml file, or of a JSON document."""
-    if path.suffix.lower() != ".toml":
-        return read_json(path)
-    with total(str(path)):
-        return tomllib.loads(read_bytes(path).decode())
+    return read_toml(path) if path.suffix.lower() == ".toml" else read_json(path)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The content of a TOML file that must be there."""
+    content = read_bytes(path, MOST_TOML)
+    try:
+        return tomllib.loads(content.decode())
+    except RecursionError:
+        raise DataError(f"{path} is not usable: it is nested too deeply") from None
+    except ValueError as problem:  # no TOML, no UTF-8, or a number of thousands of digits
+        raise DataError(f"{path} is not valid TOML: {problem}") from None
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -60,6 +69,15 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
                 raise DataError(f"{path} is too large for a file of taskveil; it is damaged or not ours")
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
+
+
+def read_described(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The plain values that stand beside the arrays of an npz, as JSON under the name 'about', and those arrays."""
+    arrays = read_arrays(path)
+    about = parse_json(str(arrays.pop("about", "")), f"what {path} says about its arrays", DataError)
+    if not isinstance(about, dict):
+        raise DataError(f"{path} is damaged: a table is expected under 'about'")
+    return about, arrays
 
 
 @contextmanager

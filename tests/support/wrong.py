@@ -66,7 +66,7 @@ def _list(rule: ListOf) -> list[Any]:
 
 
 def _text(rule: Text) -> list[Any]:
-    return [*([""] if rule.at_least else []), 3, None, ["x"], True, "x" * (rule.at_most + 1), "a\0b", {"a": 1}]
+    return [*([""] if rule.at_least else []), 3, None, ["x"], True, "x" * (rule.at_most + 1), "a\0b", "\ud800", {"a": 1}]
 
 
 PATHS = ["", "../../../etc/passwd", "/etc/passwd", "keys/../../x", 3, None, ["x"], "a\0b"]
@@ -95,7 +95,7 @@ CANDIDATES: list[tuple[type[Rule], Any]] = [  # the first that fits: special tex
     (Choice, _choice),
     (Flag, lambda rule: [1, 0, "yes", "", None, [True], math.nan]),
     (Engine, lambda rule: [*_text(rule), "spark", "dask:", "dask:host:8786", "dask:tcp://a b", "Dask"]),
-    (Host, lambda rule: ["", "a b", "https://a", "a/b", 3, None, "x\ny", ".", "--", "\uff11\uff12"]),
+    (Host, lambda rule: ["", "a b", "https://a", "a/b", 3, None, "x\ny", ".", "--", "-1", "a:b", "a..b", "\uff11\uff12"]),
     (Column, lambda rule: ["", " ", "a\nb", "\x1b[31m", 1.5, True, np.ones(2), {"a": 1}, ["a"], (), (1.5,), object()]),
     (Line, lambda rule: [*_text(rule), "a\nb", "\x1b[31m", "a\u2028b"]),
     (Function, lambda rule: [3, "print", object(), [len], True]),

@@ -34,6 +34,7 @@ from taskveil.audits.raw_canaries import RawCanary, raw_canaries
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
 from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search
+from taskveil.checks import shown
 from taskveil.errors import OptionError
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.load import load_tasks
@@ -133,6 +134,8 @@ def rehearsal_of(estimator: Any) -> Any:
     """The same configuration, unfitted, with nothing durable behind it: no ledger, no folder, no network, seeded noise."""
     if hasattr(estimator, "estimator"):
         return clone(estimator).set_params(estimator=rehearsal_of(estimator.estimator))
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise OptionError(f"audit takes a TaskRegressor, TaskClassifier or TaskSurvival; got {shown(estimator)}")
     params = estimator.get_params(deep=False)
     params |= {"ledger": None, "account": None, "run_dir": None, "progress": None, "runtime": "in_process"}
     params |= {"insecure_noise_seed": 0, "seed": params["seed"] or 0}

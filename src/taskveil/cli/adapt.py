@@ -8,7 +8,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import command_file
-from taskveil.cli.flags import Given
+from taskveil.cli.flags import Given, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.predict import as_in_fit
@@ -20,9 +20,18 @@ READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
 @click.command("adapt", epilog="Example: taskveil adapt model/ new_hospital.csv --task-name north -o north/")
 @click.argument("directory", type=Given(exists=True, file_okay=False))
 @click.argument("data", type=Given(exists=True, dir_okay=False))
-@click.option("--task-name", required=True, help="Name of the new task; of a table of several tasks, its rows are used.")
-@click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.")
-@click.option("--target", help="Column to predict; default: as in `fit`.")
+@click.option(
+    "--task-name",
+    type=flag("--task-name"),
+    required=True,
+    help="Name of the new task; of a table of several tasks, its rows are used.",
+)
+@click.option(
+    "--task",
+    type=flag("a column"),
+    help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.",
+)
+@click.option("--target", type=flag("a column"), help="Column to predict; default: as in `fit`.")
 @click.option("-o", "--out", type=Given(), required=True, help="Folder for the new task's model.")
 @overwrite_option
 @json_option
@@ -35,7 +44,7 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
 
     estimator = load(directory)
     reading = {**as_in_fit(Path(directory), READ_AS_IN_FIT), **{k: v for k, v in given.items() if v is not None}}
-    X, y = rows_of_newcomer(data, task_name, estimator, reading)
+    X, y = rows_of_newcomer(data, task_name, estimator, reading, given["task"])
     adapted = estimator.adapt(X, y, name=task_name)
     prepare_folder(Path(out), overwrite)
     adapted.save(out)
@@ -55,8 +64,8 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
         )
 
 
-def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any]) -> tuple[Any, Any]:
-    """Features and targets of the new task's rows, prepared as the models' own rows were."""
+def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any], told: str | None) -> tuple[Any, Any]:
+    """Features and targets of the new task's rows, prepared as the models' own rows were; `told`: the task column, where said."""
     import numpy as np
     import pandas as pd
 
@@ -73,6 +82,8 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     frame = read_table(Path(data), bad_rows=bad_rows, id_columns=ids, text_columns=texts).frame
     if target not in frame.columns:
         raise OptionError(f"{data} has no column {target!r}; say which column is predicted with --target")
+    if told is not None and told not in frame.columns:
+        raise OptionError(f"{data} has no column {told!r}; say which column names the task with --task, or leave it out")
     if task is not None and task in frame.columns:
         frame = _own_rows(frame, task, name, data)
     filled = filled_targets(frame[target])

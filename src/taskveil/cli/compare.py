@@ -60,7 +60,7 @@ from taskveil.cli.progress import progress_bar
     show_default=True,
     help="Share of each task's rows to train on.",
 )
-@click.option("--split-by", help="Column whose groups of rows stay together.")
+@click.option("--split-by", type=flag("a column"), help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
 @click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
 @loss_option

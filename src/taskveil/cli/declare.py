@@ -7,21 +7,21 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import Given, check_output
+from taskveil.cli.flags import Given, check_output, flag
 from taskveil.cli.options import LISTS
 from taskveil.errors import OptionError
 
 
 @click.command("declare", epilog="Example: taskveil declare visits.csv --task hospital --target days -o bounds.toml")
 @click.argument("data", type=Given())
-@click.option("--task", help="Column that says which task a row belongs to.")
-@click.option("--target", help="Column to predict.")
-@click.option("--targets", help="Several target columns of a wide table, comma-separated.")
-@click.option("--person", help="Column that names rows of one person; not a feature.")
-@click.option("--features", help="Columns to use, comma-separated; default: all others.")
-@click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text).")
-@click.option("--event", help="Survival: column that is 1 where the event was seen; --target is the time.")
-@click.option("--exposure", help="Counts: column with what every count is per.")
+@click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to.")
+@click.option("--target", type=flag("a column"), help="Column to predict.")
+@click.option("--targets", type=flag("columns"), help="Several target columns of a wide table, comma-separated.")
+@click.option("--person", type=flag("a column"), help="Column that names rows of one person; not a feature.")
+@click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others.")
+@click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text).")
+@click.option("--event", type=flag("a column"), help="Survival: column that is 1 where the event was seen; --target is the time.")
+@click.option("--exposure", type=flag("a column"), help="Counts: column with what every count is per.")
 @click.option(
     "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: by the type of the target column."
 )

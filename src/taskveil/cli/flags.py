@@ -6,13 +6,14 @@ given where they stand (`choice`); every number is here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taskveil.checks import AnyOf, Engine, Host, ListOf, Name, Nothing, Number, Place, Rule, Text, Whole, shown
+from taskveil.checks import AnyOf, Engine, Host, Line, ListOf, Name, Nothing, Number, Place, Rule, Text, Whole, shown
 from taskveil.errors import OptionError
 
 MOST_ROUNDS = 100_000  # as in methods.options, which this file does not import: the command line starts without it
@@ -46,6 +47,10 @@ FLAGS: dict[str, Rule] = {
     "--wait-for-workers": Number(at_least=0, at_most=10**9),
     "--site": Name(),
     "--name": Name(),
+    "a column": Line(1000),
+    "columns": ListOf(Line(1000)),
+    "--task-name": Line(1000),
+    "--account": Line(200),
 }
 
 
@@ -80,7 +85,9 @@ class Given(click.Path):
 
 
 def check_output(out: str | None, *inputs: str | Path) -> None:
-    """What a command writes is none of the files it reads: found out before anything is read or written."""
+    """What a command writes is a file, in a folder that is there, and none of those it reads: found out before anything is."""
+    if out is not None and (os.path.isdir(out) or not os.path.isdir(os.path.dirname(out) or ".")):
+        raise OptionError(f"-o must be a file in a folder that exists; got {shown(out)}")
     for path in inputs if out is not None else ():
         if Path(str(out)).exists() and Path(path).exists() and Path(str(out)).samefile(path):
             raise OptionError(f"-o {out} is a file that this command reads: write somewhere else")

@@ -36,7 +36,7 @@ def command() -> None:
 
 
 @command.command("set", epilog="Example: taskveil ledger set hospitals-2026 --epsilon 3 --delta 1e-5")
-@click.argument("name")
+@click.argument("name", type=flag("--account"))
 @click.option("--epsilon", type=flag("--epsilon"), required=True)
 @click.option("--delta", type=flag("--delta"), required=True)
 @click.option(
@@ -201,7 +201,7 @@ def export_books(form: str, url: str, accounts: list[dict[str, Any]], out: str |
 
 @command.command("close", epilog="Example: taskveil ledger close RUN --account hospitals-2026")
 @click.argument("run")
-@click.option("--account", required=True)
+@click.option("--account", type=flag("--account"), required=True)
 @sentence[0]
 @sentence[1]
 @sentence[2]

@@ -35,6 +35,7 @@ COMMANDS = {
     "reproduce": "A figure or table of a paper.",
     "data": "Data sets: list, fetch, path.",
 }
+MOST_LETTERS = 10_000_000  # of a word on the command line
 
 
 class LazyGroup(rich_click.RichGroup):
@@ -85,10 +86,13 @@ def main() -> None:
 
 def run(arguments: list[str] | None = None) -> None:
     """Entry point: exit codes by error class, no traceback for what a user can mend."""
+    from taskveil.checks import Text
     from taskveil.cli.progress import interruptible
     from taskveil.errors import TaskveilError
 
     try:
+        for word in sys.argv[1:] if arguments is None else arguments:
+            Text(MOST_LETTERS, at_least=0).check("a word on the command line", word)
         with interruptible(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=UserWarning, module=r"taskveil\.")  # commands print them as notes
             code = main.main(args=arguments, standalone_mode=False)

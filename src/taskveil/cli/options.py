@@ -44,14 +44,20 @@ bad_rows_option = choice(
     "--bad-rows", ["error", "skip"], help="Rows without task or target, with text in a number column, or too short or long."
 )
 reading_options = stack(
-    click.option("--task", help="Column that says which task a row belongs to."),
-    click.option("--target", help="Column to predict."),
-    click.option("--targets", help="Several target columns of a wide table, comma-separated: one task each."),
-    click.option("--event", help="Survival: column that is 1 where the event was seen; --target is the time."),
-    click.option("--exposure", help="Counts: column with what every count is per; goes with --loss poisson."),
-    click.option("--person", help="Column that names rows of one person across tasks."),
-    click.option("--features", help="Columns to use, comma-separated; default: all others."),
-    click.option("--leave-out", help="Columns not to use, comma-separated (identifiers, free text)."),
+    click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to."),
+    click.option("--target", type=flag("a column"), help="Column to predict."),
+    click.option(
+        "--targets", type=flag("columns"), help="Several target columns of a wide table, comma-separated: one task each."
+    ),
+    click.option(
+        "--event", type=flag("a column"), help="Survival: column that is 1 where the event was seen; --target is the time."
+    ),
+    click.option(
+        "--exposure", type=flag("a column"), help="Counts: column with what every count is per; goes with --loss poisson."
+    ),
+    click.option("--person", type=flag("a column"), help="Column that names rows of one person across tasks."),
+    click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others."),
+    click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text)."),
     click.option("--positive", help="Label that counts as positive: makes the target binary."),
     click.option(
         "--kind",
@@ -166,7 +172,7 @@ PRIVACY_PANEL = "--epsilon --epsilons --delta --unit --neighbours --variant --me
 
 ledger_options = stack(
     click.option("--ledger", help="Where spending is recorded, for example sqlite:///budget.db."),
-    click.option("--account", help="Name of the account in the ledger."),
+    click.option("--account", type=flag("--account"), help="Name of the account in the ledger."),
 )
 
 

@@ -14,6 +14,12 @@ OURS = (
     "arrays.npz", "audit*.json", "certificate.json", "gain.json", "model.json", "parts", "report*.html", "results.json", "run",
     "signature.json",
 )  # fmt: skip
+FOLDERS = {  # and what is in them; a folder of these names with anything else in it is the user's too
+    "run": (
+        "billboard-*.npz", "command.json", "commits.jsonl", "finished", "lock", "plan.json", "state.npz", ".*.tmp",
+    ),
+    "parts": ("part-*.parquet", "gain-*.parquet"),
+}  # fmt: skip
 
 overwrite_option = click.option(
     "--overwrite", is_flag=True, help="Clear results, pages and audits of an older run from -o DIR first."
@@ -28,6 +34,12 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
             f"{folder} holds a run that was stopped; go on with `taskveil fit --resume {folder}`, or choose another folder "
             "(or --overwrite: what the run committed stays charged)"
         )
+    for name, ours in FOLDERS.items():
+        other = next((p.name for p in sorted((folder / name).glob("*")) if p.is_dir() or not any(map(p.match, ours))), None)
+        if other is not None:
+            raise OptionError(
+                f"{folder / name} holds what taskveil did not write ({other}) and is not cleared; choose another folder"
+            )
     old = sorted({path for pattern in OURS for path in folder.glob(pattern)})
     used = [path.name for path in old if path.name != "run"]  # a refused command leaves nothing but its note in run/
     if used and not overwrite:

@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli import command_file
-from taskveil.cli.flags import Given, check_output
+from taskveil.cli.flags import Given, check_output, flag
 from taskveil.cli.options import json_option, print_json
 from taskveil.errors import DataError
 from taskveil.names import spreadsheet_cell
@@ -20,7 +20,7 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows", "positive")
 @click.command("predict", epilog="Example: taskveil predict model/ new_visits.csv -o predictions.csv")
 @click.argument("directory", type=Given(exists=True, file_okay=False))
 @click.argument("data")
-@click.option("--task", help="Column that says which task a row belongs to; default: as in `fit`.")
+@click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to; default: as in `fit`.")
 @click.option(
     "--missing",
     type=click.Choice(["error", "impute-bounds", "impute-own", "drop"]),
@@ -77,7 +77,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
         table["prediction"] = table["prediction"].map(labels)
         for name, column in zip(labels.values(), estimator.predict_proba(rows.X, task=rows.task).T):
             table[f"probability_{name}"] = column
-    text = for_spreadsheets(table).to_csv(out, index=False)
+    text = for_spreadsheets(table).to_csv(None if out is None else Path(out), index=False)  # a path: no address to send them to
     if as_json:
         print_json({"rows": len(table), "predictions": table["prediction"].tolist(), "task": table["task"].astype(str).tolist(),
                     "row": table["row"].tolist()})  # fmt: skip

@@ -143,5 +143,5 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
         -------
         float
         """
-        y, predicted, weights = self._compared(X, y, task, sample_weight)
+        y, predicted, weights = self._compared(X, y, task, sample_weight=sample_weight)
         return float(accuracy_score(y, predicted, sample_weight=weights))

@@ -176,7 +176,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         -------
         float
         """
-        y, predicted, weights = self._compared(X, y, task, sample_weight)
+        y, predicted, weights = self._compared(X, y, task, sample_weight=sample_weight)
         if self._loss == "poisson":
             return float(d2_tweedie_score(y, predicted, sample_weight=weights, power=1))
         return float(r2_score(y, predicted, sample_weight=weights))

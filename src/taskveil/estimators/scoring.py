@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
+from taskveil.estimators.weights import given_weights
 from taskveil.runtime.run import RunRecord
 from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
@@ -42,8 +43,8 @@ class Scoring:
         """What each row's own task model says of it."""
         raise NotImplementedError
 
-    def _compared(self, X: Any, y: Any, task: Any, *columns: Any) -> list[Any]:
-        """What `score` compares: targets, predictions and further `columns`, of the rows that have a target."""
+    def _compared(self, X: Any, y: Any, task: Any, *columns: Any, sample_weight: Any = None) -> list[Any]:
+        """What `score` compares: targets, predictions, further `columns` and weights, of the rows that have a target."""
         X = self._table(X)
         if y is None and not isinstance(X, TaskSet):
             raise DataError("score needs y, one target per row; only a TaskSet brings its own")
@@ -53,6 +54,7 @@ class Scoring:
         n = X.n_rows if isinstance(X, TaskSet) else row_count(X)
         if y.ndim == 0 or len(y) != n:
             raise DataError(f"y has {y.size} values for {n} rows of X; they must be equally long.")
+        weights = None if sample_weight is None else given_weights(sample_weight, n)
         try:
             predicted = self.predict(X, task=task)
         except DataError as problem:
@@ -70,7 +72,7 @@ class Scoring:
                 raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}")
         if missing.any():
             warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
-        return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns)]
+        return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns, weights)]
 
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""

@@ -26,6 +26,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import ParameterGrid
 
+from taskveil.checks import Flag, Number, Rule, check_table, optional, shown
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
@@ -50,6 +51,12 @@ from taskveil.tasks.task import TaskSet
 SCORE = VectorSum((1,), 1.0)
 FOLDS = 5
 FREE = ("scaling", "normalise", "fit_intercept")  # options that change neither the budget nor what is protected against whom
+SEARCH: dict[str, Rule] = {
+    "mean_runs": optional(Number(at_least=1, at_most=100_000)),
+    "shape": Number(at_least=0, at_most=1000),
+    "score_share": Number(above=0, below=1),
+    "locally_tuned": Flag(),
+}
 HELD_FOLD = 2  # by position inside the task: which rows of a task are held out depends on nobody else; two rows both train
 
 
@@ -135,7 +142,11 @@ class TaskSearch(BaseEstimator):
         -------
         list of dict
         """
-        grid = list(ParameterGrid(self.param_grid))
+        check_table({name: getattr(self, name) for name in SEARCH}, SEARCH)
+        try:
+            grid = list(ParameterGrid(self.param_grid))
+        except (TypeError, ValueError) as problem:
+            raise OptionError(f"param_grid: {' '.join(str(problem).split())}") from None
         if not grid:
             raise OptionError("param_grid holds no configuration")
         return grid
@@ -155,8 +166,6 @@ class TaskSearch(BaseEstimator):
             raise OptionError("TaskSearch is for private estimators; with epsilon=None use GridSearchCV")
         if budget.task_epsilons is not None:
             raise OptionError("TaskSearch takes one epsilon for all tasks: its score is a release that no task can scale")
-        if not 0 < self.score_share < 1:
-            raise OptionError(f"score_share must lie strictly between 0 and 1, got {self.score_share!r}")
         mean_runs = float(self.mean_runs or len(self.configurations()))
 
         def epsilon_at(mu: float) -> float:
@@ -184,6 +193,8 @@ class TaskSearch(BaseEstimator):
         self
         """
         base = self.estimator
+        if not isinstance(base, TaskEstimator):
+            raise OptionError(f"estimator must be a TaskRegressor or TaskClassifier; got {shown(base)}")
         for options in ({}, *self.configurations()):
             _check_configuration(base, options)
         if not self.locally_tuned:

@@ -184,7 +184,7 @@ class TaskSurvival(TaskEstimator):
         X = self._table(X)
         column = inputs.column_there(X, self.task_column, self.task_names_)
         groups = inputs.rows_of(X, task, column, self.feature_names_).task
-        times, risk, groups = self._compared(X, None if y is None else survival_target(y), task, groups)
+        times, risk, groups, _ = self._compared(X, None if y is None else survival_target(y), task, groups)
         return over_tasks(groups, lambda rows: concordance(risk[rows], times[rows]))
 
     def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:

@@ -18,9 +18,10 @@ from taskveil.errors import DataError, OptionError
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
-__all__ = ["class_weights", "row_weights"]
+__all__ = ["class_weights", "given_weights", "row_weights"]
 
 LARGEST = 1e9
+WEIGHT = Number(at_least=0, at_most=LARGEST)
 
 
 def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int | None) -> np.ndarray | None:
@@ -41,7 +42,7 @@ def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int
         raise OptionError(f"method {estimator._method(tasks).name!r} takes no weights of rows; leave sample_weight out")
     weights = np.ones(tasks.n_rows)
     if sample_weight is not None:
-        weights = _given(sample_weight, tasks.n_rows if n_given is None else n_given, private)
+        weights = given_weights(sample_weight, tasks.n_rows if n_given is None else n_given, private)
         weights = weights if n_given is None else weights[np.asarray(tasks.row_index)]
     if classes is not None:
         weights = weights * class_weights(tasks, classes)
@@ -67,10 +68,11 @@ def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
     return tasks.exposure / mean[tasks.task_of_row()]
 
 
-def _given(sample_weight: Any, n: int, private: bool) -> np.ndarray:
+def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarray:
+    """One weight for each of n rows, as they were given."""
     weights = as_array(sample_weight, "sample_weight")
-    if weights.ndim == 0:
-        weights = np.full(n, weights)
+    if weights.ndim == 0:  # one for all rows: no task's own
+        weights = np.full(n, WEIGHT.check("sample_weight", weights.item()))
     if weights.shape != (n,) or weights.dtype.kind not in "biuf":
         raise DataError(f"sample_weight must be one number per row: expected shape ({n},), got {weights.shape}")
     weights = weights.astype(np.float64)
@@ -88,7 +90,7 @@ def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
     """'balanced' within each task, by its own rows alone; or a weight per label."""
     if tasks.classes is None:
         raise OptionError("class_weight is for TaskClassifier; a regression target has no classes")
-    named = isinstance(classes, dict) and all(map(Number(at_least=0, at_most=LARGEST).accepts, classes.values()))
+    named = isinstance(classes, dict) and all(map(WEIGHT.accepts, classes.values()))
     if not (named or (isinstance(classes, str) and classes == "balanced")):
         raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
     strange = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]

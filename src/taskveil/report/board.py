@@ -20,6 +20,7 @@ from taskveil.report.exports.evidence import Evidence, account_line, audit_lines
 from taskveil.report.page import template
 from taskveil.report.records import read
 from taskveil.report.words import privacy_verdict
+from taskveil.saved import read_bytes
 
 BANNER = "For the board and whoever is entitled to all rows; figures on errors are statistics of rows that no epsilon covers."
 LINES, LETTERS = 32, 84  # of a side, under its titles; of a line
@@ -106,7 +107,7 @@ def _width(line: str) -> int:
 
 
 def _hash(folder: Path) -> str:
-    return hashlib.sha256((folder / "certificate.json").read_bytes()).hexdigest()
+    return hashlib.sha256(read_bytes(folder / "certificate.json")).hexdigest()
 
 
 def _accounts(ledger: str | None) -> list[dict[str, Any]] | None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.checks import parse_json
 from taskveil.errors import DataError
 from taskveil.faults import point
 from taskveil.methods.base import Billboard, PublicInfo
@@ -30,7 +31,7 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import executed_releases
-from taskveil.saved import read_arrays, read_json, total
+from taskveil.saved import read_bytes, read_described, read_json, total
 from taskveil.tasks.block import TaskBlock
 
 FORMAT = 1
@@ -76,8 +77,8 @@ class Checkpoint:
         path = self.folder / "commits.jsonl"
         if not path.exists():
             return []
-        lines = path.read_bytes().split(b"\n")[:-1]
-        return [json.loads(line)["id"] for line in lines]
+        with total(str(path)):
+            return [parse_json(line, str(path), DataError)["id"] for line in read_bytes(path).split(b"\n")[:-1]]
 
     # ------------------------------------------------------------ positions
 
@@ -91,8 +92,7 @@ class Checkpoint:
         path = self.folder / "state.npz"
         if not path.exists():
             return Position({}, [], executed) if executed or self._stored() else None
-        arrays = read_arrays(path)
-        about = json.loads(str(arrays.pop("about")))
+        about, arrays = read_described(path)
         boards = [self.billboard(i) for i in about["billboards"]]
         self._check_journal(executed, len(about["schedule"]))
         return Position(_part(arrays, "server/"), boards, executed, about["schedule"], tasks=_part(arrays, "task/"))
@@ -136,8 +136,7 @@ class Checkpoint:
 
     def billboard(self, number: int) -> Billboard:
         """What was published after a round."""
-        arrays = read_arrays(self.folder / f"billboard-{number:05d}.npz")
-        about = json.loads(str(arrays.pop("about")))
+        about, arrays = read_described(self.folder / f"billboard-{number:05d}.npz")
         accepted = arrays.pop("accepted", None)
         return Billboard(about["round"], _part(arrays, "value/"), frozenset(about["per_task"]), accepted, about["done"])
 

@@ -17,10 +17,8 @@ A bounds file is JSON or TOML:
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.checks import Number, shown
+from taskveil.checks import ListOf, Number, Text, shown
 from taskveil.errors import DataError
-from taskveil.saved import read_bytes
+from taskveil.saved import read_table
 
 __all__ = ["PublicBounds"]
 
@@ -41,6 +39,7 @@ HASHED = re.compile(r"#\d+/\d+$")
 """How the name of a bucket of an undeclared text column ends: it holds 0 or 1 whatever else is declared."""
 HUGE = 1e150  # as in tasks.checks: its square still fits a float64
 END = Number(at_least=-HUGE, at_most=HUGE)
+LOOKED_AT = ListOf(Text(), at_least=0)  # entries such as 'features.age'
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class PublicBounds:
         object.__setattr__(self, "levels", {str(k): _levels(k, v) for k, v in self.levels.items()})
         if self.classes is not None:
             object.__setattr__(self, "classes", _levels("classes", self.classes, text=False))
-        object.__setattr__(self, "looked_at", tuple(map(str, self.looked_at)))
+        object.__setattr__(self, "looked_at", tuple(LOOKED_AT.check("looked_at", self.looked_at, DataError)))
 
     @classmethod
     def same(cls, low: float, high: float, target: tuple[float, float] | None = None) -> PublicBounds:
@@ -107,8 +106,6 @@ class PublicBounds:
         if unknown:
             raise DataError(f"bounds have unknown entries {', '.join(map(repr, unknown))}; expected {', '.join(KEYS)}.")
         _check_maps(declared)
-        if not isinstance(declared.get("looked_at", []), Sequence) or isinstance(declared.get("looked_at"), str):
-            raise DataError("bounds entry 'looked_at' must be a list of entries such as 'features.age'.")
         blanks = _blanks(declared)
         if blanks:
             shown = ", ".join(blanks[:5]) + (f" and {len(blanks) - 5} more" if len(blanks) > 5 else "")
@@ -122,7 +119,7 @@ class PublicBounds:
             target=declared.get("target"),
             levels=dict(declared.get("levels", {})),
             classes=None if classes is None else _levels("classes", classes, text=False),
-            looked_at=tuple(declared.get("looked_at", ())),
+            looked_at=declared.get("looked_at", ()),
         )
 
     @classmethod
@@ -130,14 +127,9 @@ class PublicBounds:
         """Read a .json or .toml bounds file."""
         path = Path(path)
         try:
-            text = read_bytes(path).decode()
-        except (DataError, UnicodeDecodeError) as e:
-            raise DataError(f"cannot read the bounds file {str(path)!r}: {type(e).__name__}.") from None
-        try:
-            declared = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
-        except (ValueError, RecursionError) as e:
-            why = "it is nested too deeply" if isinstance(e, RecursionError) else e
-            raise DataError(f"the bounds file {str(path)!r} is not valid {path.suffix.lstrip('.') or 'json'}: {why}.") from None
+            declared = read_table(path)
+        except DataError as problem:
+            raise DataError(f"cannot read the bounds file: {problem}") from None
         if not isinstance(declared, Mapping):
             raise DataError(f"the bounds file {str(path)!r} must hold one object with {', '.join(KEYS)}.")
         made = cls.from_dict(declared)
@@ -255,7 +247,7 @@ def _check_maps(declared: Mapping[str, Any]) -> None:
 
 
 def _range(name: Any, pair: Any) -> tuple[float, float]:
-    ends = tuple(pair) if isinstance(pair, (list, tuple, np.ndarray)) else ()
+    ends = tuple(pair) if isinstance(pair, (list, tuple)) or np.shape(pair) == (2,) else ()
     if len(ends) != 2 or not all(map(END.accepts, ends)):
         raise DataError(
             f"the declared range of {str(name)!r} must be two numbers [low, high] from {-HUGE:g} to {HUGE:g}; got {shown(pair)}."
@@ -267,7 +259,8 @@ def _range(name: Any, pair: Any) -> tuple[float, float]:
 
 
 def _levels(name: Any, values: Any, text: bool = True) -> tuple[Any, ...]:
-    if isinstance(values, (str, bytes)) or not isinstance(values, (Sequence, np.ndarray)):
+    listed = values.ndim == 1 if isinstance(values, np.ndarray) else isinstance(values, Sequence)
+    if isinstance(values, (str, bytes)) or not listed:
         raise DataError(f"the declared levels of {str(name)!r} must be a list.")
     levels = tuple(v.item() if hasattr(v, "item") else v for v in values)
     if not all(isinstance(v, (str, int, float)) and not (isinstance(v, float) and math.isnan(v)) for v in levels):

@@ -64,6 +64,11 @@ class Layout:
             raise OptionError("event and exposure go with one target column (target=, --target), not with several")
         if self.targets is not None and len(set(self.targets)) != max(len(self.targets), 1):
             raise OptionError("targets must name at least one column, each once.")
+        meant: dict[Any, str] = {}
+        named = [(role, getattr(self, role)) for role in ("task", "target", "event", "exposure", "person")]
+        for role, column in [*named, *(("targets", column) for column in self.targets or ())]:
+            if column is not None and meant.setdefault(column, role) != role:
+                raise OptionError(f"{meant[column]} and {role} must be different columns; both are {column!r}.")
 
     def facts(self) -> tuple[Fact, ...]:
         """What reading by this layout takes for granted, whatever the rows hold."""

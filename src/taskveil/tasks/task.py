@@ -331,7 +331,25 @@ def _frozen(array: Any) -> Any:
     return view
 
 
+PARTS: dict[Any, tuple[str, ...]] = {  # what the parts of a TaskSet are
+    np.ndarray: ("X", "y", "offsets"),
+    np.ndarray | None: ("row_index", "classes", "person"),
+    tuple | list: ("task_names", "feature_names", "notes", "facts", "set_aside"),
+    str: ("kind", "target_name"),
+    Mapping: ("groups", "unlabelled"),
+    PublicBounds | None: ("bounds",),
+}
+
+
 def _check_shapes(s: TaskSet) -> None:
+    for kind, name in ((kind, name) for kind, names in PARTS.items() for name in names):
+        if not isinstance(getattr(s, name), kind):
+            what = getattr(kind, "__name__", str(kind))
+            raise DataError(
+                f"{name} of a TaskSet must be {what}; got {type(getattr(s, name)).__name__}. Use TaskSet.from_arrays."
+            )
+    if s.X.ndim != 2:
+        raise DataError(f"X must be a table of rows x features, got shape {s.X.shape}.")
     n, d = s.X.shape
     ok = (
         s.kind in KINDS

@@ -16,12 +16,15 @@ import taskveil as tv
 from taskveil import methods
 from taskveil.errors import InputError
 from taskveil.estimators.parameters import PARAMETERS
+from taskveil.estimators.search import SEARCH
 from taskveil.methods.base import PublicInfo
 from taskveil.methods.options import rules_of
+from taskveil.privacy.ledger import Book
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.secure_options import SECURE, SecureOptions
 from taskveil.tasks.arguments import FOLDS, LOAD, SPLIT, SYNTHETIC
 from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import PARTS
 
 rng = np.random.default_rng(0)
 X, TASK = rng.standard_normal((60, 3)), np.repeat(np.arange(6), 10)
@@ -40,6 +43,28 @@ def refused(call: Any) -> str:
 @pytest.mark.parametrize("name, value", [pytest.param(n, v, id=f"{n}={label(v)}") for n, v in named(PARAMETERS)])
 def test_an_estimator_refuses_a_parameter_outside_its_rule(name, value):
     assert name in refused(lambda: tv.TaskRegressor("mean", **{name: value}).fit(X, Y, task=TASK))
+
+
+SEARCHES = [
+    *named(SEARCH),
+    *(("param_grid", v) for v in (3, "x", None, [], {"a": 1}, [3])),
+    *(("estimator", v) for v in (3, "x", None)),
+]
+
+
+@pytest.mark.parametrize("name, value", [pytest.param(n, v, id=f"{n}={label(v)}") for n, v in SEARCHES])
+def test_a_search_refuses_a_parameter_outside_its_rule(name, value):
+    given = {"estimator": tv.TaskRegressor("mean", epsilon=1.0), "param_grid": {"method__rounds": [1, 2]}, name: value}
+    assert name in refused(lambda: tv.TaskSearch(**given).fit(X, Y, task=TASK))
+
+
+def test_a_task_set_refuses_parts_of_another_type():
+    """Its constructor is public: what the parts are is one table, as for everything else."""
+    good = {name: getattr(TASKS, name) for names in PARTS.values() for name in names}
+    assert tv.TaskSet(**good).n_tasks == 6
+    for name in good:
+        for value in (3, object(), {1}, 1j):
+            assert name in refused(lambda name=name, value=value: tv.TaskSet(**{**good, name: value}))
 
 
 OPTIONS = [
@@ -203,6 +228,17 @@ CALLS = {
     "tasks with a number for names": lambda: tv.TaskSet.from_arrays(X, Y, TASK, feature_names=3),
     "tasks with a number for bounds": lambda: tv.TaskSet.from_arrays(X, Y, TASK, bounds=3),
     "tasks with one person": lambda: tv.TaskSet.from_arrays(X, Y, TASK, person=3),
+    "bounds looked at by a number": lambda: PublicBounds(looked_at=3),
+    "a range without a length": lambda: PublicBounds(target=np.array(3.0)),
+    "classes in a table": lambda: PublicBounds(classes=X),
+    "labels of tables": lambda: tv.TaskClassifier("mean", epsilon=1.0).fit(X, np.array([{}] * 60, dtype=object), task=TASK),
+    "an audit of a number": lambda: tv.audit(3),
+    "an audit of a class": lambda: tv.audit(tv.TaskRegressor),
+    "a ledger of a number": lambda: Book(3),
+    "a ledger of lists": lambda: tv.TaskRegressor("mean", epsilon=1.0, ledger=DEEP, account="a").fit(X, Y, task=TASK),
+    "a ledger in memory": lambda: Book("sqlite://"),
+    "one weight that is no number": lambda: tv.TaskRegressor("mean", epsilon=1.0).fit(X, Y, task=TASK, sample_weight=math.nan),
+    "one weight below zero": lambda: tv.TaskRegressor("mean", epsilon=1.0).fit(X, Y, task=TASK, sample_weight=-1),
     "a certificate from a number": lambda: tv.Certificate.from_json(3),
     "masked rows": lambda: tv.TaskRegressor(epsilon=None).fit(np.ma.masked_array(X, X > 1), Y, task=TASK),
     "one target for all rows": lambda: tv.TaskRegressor(epsilon=None).fit(X, 3.0, task=TASK),
@@ -256,6 +292,22 @@ WRONG_TARGETS = {
 def test_score_refuses_targets_that_cannot_be_compared_and_shows_none_of_them(case, fitted):
     """Scikit-learn's own words, which were passed on, print the targets."""
     assert "0.5" not in refused(lambda: fitted.score(X, WRONG_TARGETS[case], task=TASK))
+
+
+WEIGHTS = {
+    "one": math.nan,
+    "text": "x",
+    "few": [1, 2],
+    "NaN": Y * math.nan,
+    "table": X,
+    "objects": [{}] * 60,
+    "negative": -np.ones(60),
+}
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_score_refuses_weights_that_are_none(case, fitted):
+    refused(lambda: fitted.score(X, Y, task=TASK, sample_weight=WEIGHTS[case]))
 
 
 def test_masked_cells_are_missing_ones():

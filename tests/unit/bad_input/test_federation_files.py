@@ -54,7 +54,7 @@ def written(path: Path, content: dict[str, Any]) -> Path:
 def sayable(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(sayable, value))
-    return value is not None and not isinstance(value, complex) and not (isinstance(value, str) and "\0" in value)
+    return value is not None and not isinstance(value, complex) and not (isinstance(value, str) and set(value) & {"\0", "\ud800"})
 
 
 def changed(content: dict[str, Any], section: str, entry: str, value: Any) -> dict[str, Any]:

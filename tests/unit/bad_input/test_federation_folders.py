@@ -78,6 +78,24 @@ def folder(place: str):
     return change
 
 
+def pipe(place: str):
+    """Whoever opens it waits for ever."""
+
+    def change(trial: Path) -> None:
+        (trial / place).unlink()
+        os.mkfifo(trial / place, 0o600)
+
+    return change
+
+
+def loop(place: str):
+    def change(trial: Path) -> None:
+        (trial / place).unlink()
+        os.symlink(trial / place, trial / place)
+
+    return change
+
+
 def edit(place: str, old: str, new: str):
     def change(trial: Path) -> None:
         text = (trial / place).read_text()
@@ -108,6 +126,13 @@ SERVER = {
     "garbage for a public key": (write("keys/south.pub", "ssh-rsa AAAA"), "not the public key of a site"),
     "a private key for a public one": (copy("sites/south/south.key", "keys/south.pub"), "not the public key of a site"),
     "a folder for a public key": (folder("keys/south.pub"), "not the public key of a site"),
+    "a pipe for a public key": (pipe("keys/south.pub"), "not the public key of a site"),
+    "a pipe for a certificate": (pipe("certificates/server.crt"), "not a certificate"),
+    "a pipe for the authority": (pipe("certificates/ca.crt"), "not a certificate"),
+    "a pipe for a key": (pipe("certificates/server.key"), "no file"),
+    "a pipe for the file itself": (pipe("federation.toml"), "no file"),
+    "a loop for the file itself": (loop("federation.toml"), "missing"),
+    "run with somebody's files in it": (write("run/thesis.tex", "mine"), "files of something else"),
     "one key for two sites": (copy("keys/north.pub", "keys/south.pub"), "public key of another site too"),
     "one key file for two sites": (edit("federation.toml", "keys/south.pub", "keys/north.pub"), "public key of another site too"),
     "messages beyond the limit on messages": (wide, "max_bytes allows 6000"),
@@ -120,6 +145,11 @@ SITE = {
     "key: garbage": (write("sites/north/north.key", "x"), "not a site's private key"),
     "key: empty": (write("sites/north/north.key", ""), "not a site's private key"),
     "key: of a server": (copy("certificates/server.key", "sites/north/north.key"), "not a site's private key"),
+    "key: a pipe": (pipe("sites/north/north.key"), "no file"),
+    "authority: a pipe": (pipe("sites/north/ca.crt"), "not a certificate"),
+    "federation: a pipe": (pipe("federation.toml"), "no file"),
+    "federation: a loop": (loop("federation.toml"), "missing"),
+    "ledger: in memory": (edit(OWN, "[limit]", '[limit]\nledger = "sqlite:///"'), "forgets"),
     "authority: garbage": (write("sites/north/ca.crt", "x"), "not a certificate"),
     "authority: a folder": (folder("sites/north/ca.crt"), "not a certificate"),
     "target is a feature": (edit(OWN, 'task = "task"', 'task = "task"\ntarget = "x0"'), "neither task nor target"),

@@ -9,6 +9,7 @@ import click
 import pytest
 from tests.support.wrong import label, one_line, wrong_values
 
+from taskveil.checks import ListOf
 from taskveil.cli import audit_fit
 from taskveil.cli.flags import FLAGS, Flag
 from taskveil.cli.main import COMMANDS, main, run
@@ -21,6 +22,8 @@ REST = {
     "audit": ["gaussian"],
     "audit fit": ["synthetic:tiny"],
     "predict": [".", "synthetic:tiny"],
+    "adapt": [".", __file__],
+    "declare": ["rows.csv"],
     "report": ["."],
     "certify": ["."],
     "reproduce": ["list"],
@@ -51,7 +54,7 @@ def texts(parameter: click.Parameter) -> list[str]:
         words = dict.fromkeys(str(v) for v in wrong_values(kind.rule) if not isinstance(v, (type(None), bool)) and label(v))
         parsed = {w: kind.rule.parse(w) for w in words if "\0" not in w}
         plain = [w for w, v in parsed.items() if not kind.rule.accepts(v)]
-        if kind.key in ("--methods", "--epsilons"):
+        if isinstance(kind.rule, ListOf):
             return ["", ",", " , "] + (["much", "1,nan", "-1", "0", "inf", "1,,x"] if kind.key == "--epsilons" else [])
         return plain
     if isinstance(kind, click.Path) and kind.exists:
@@ -117,6 +120,15 @@ LINES = {
     "made-up data of fewer tasks than none": ["fit", "synthetic:tiny?n_tasks=-1"],
     "made-up data of words": ["fit", "synthetic:tiny?n_tasks=many"],
     "made-up data of terabytes": ["fit", "synthetic:tiny?n_tasks=1000000,n_train=1000000"],
+    "a column for two things": ["fit", "synthetic:tiny", "--task", "a", "--target", "a"],
+    "a person who is the target": ["fit", __file__, "--task", "a", "--target", "b", "--person", "b"],
+    "bytes that are no text": ["fit", "synthetic:tiny", "--task", "\udcff"],
+    "half a character": ["ledger", "set", "\ud800", "--epsilon", "1", "--delta", "1e-6"],
+    "an account that moves the cursor": ["ledger", "set", "a\x1b[2J", "--epsilon", "1", "--delta", "1e-6"],
+    "a ledger in memory": ["ledger", "set", "a", "--epsilon", "1", "--delta", "1e-6", "--ledger", "sqlite:///"],
+    "a host that is a flag": ["serve", "--init", "x", "--site", "north", "--host", "-1"],
+    "an address in place of a csv": ["predict", ".", __file__, "-o", "s3://bucket/rows.csv"],
+    "a csv in no folder": ["predict", ".", __file__, "-o", "nowhere/rows.csv"],
     "made-up data of no relation": ["fit", "synthetic:tiny?relation=magic"],
 }
 

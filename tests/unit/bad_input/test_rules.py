@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.wrong import one_line
 
-from taskveil.checks import Choice, Entries, Flag, ListOf, Name, Number, Text, Whole, check_table, optional, parse_json
+from taskveil.checks import Choice, Entries, Flag, Host, ListOf, Name, Number, Text, Whole, check_table, optional, parse_json
 from taskveil.errors import DataError, OptionError
 
 ACCEPTED = [
@@ -17,6 +17,7 @@ ACCEPTED = [
     (Choice("a", "b"), ["a"]),
     (Flag(), [True, np.bool_(False)]),
     (Text(5), ["abc"]),
+    (Host(), ["localhost", "a-b.example.org", "example.org.", "127.0.0.1", "::1", "xn--bcher-kva.de"]),
     (Name(), ["ward-3", "St. Mary's".replace("'", ""), "nördlich 2"]),
     (ListOf(Whole(1)), [[1, 2], (3,)]),
     (Entries(Whole(1)), [{"a": 1}, {}]),
@@ -27,7 +28,8 @@ REFUSED = [
     (Number(above=0, at_most=1), [0, 1.0000001, math.nan, math.inf, True, "0.5", None, 10**400, [0.5]]),
     (Choice("a", "b"), ["A", "", None, 0, ["a"]]),
     (Flag(), [1, 0, "true", None]),
-    (Text(5), ["", "   ", "abcdef", 3, "a\0"]),
+    (Text(5), ["", "   ", "abcdef", 3, "a\0", "a\ud800"]),
+    (Host(), ["", "-1", "a-", "a:b", "a..b", "a b", "http://a", "x_y", "\u0661", 3]),
     (Name(), ["../x", "a/b", "a\\b", ".x", "-x", "", "x\n", " x", 3, "$(x)", "`x`", "a" * 101]),
     (ListOf(Whole(1), distinct=True), [[], [1, 1], [0], "12", 3, [1.5]]),
     (Entries(Whole(1)), [{"a": 0}, {1: 1}, [1], None]),

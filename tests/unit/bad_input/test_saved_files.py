@@ -8,7 +8,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -357,13 +357,34 @@ def test_a_damaged_run_folder_is_refused(file, content, tmp_path):
     one_line(str(error.value))
 
 
-@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"PK\x03\x04" + bytes(40)])
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{", b"\xff", b"PK\x03\x04" + bytes(40), b"null", b'{"number": -1}'])
 def test_a_sites_damaged_memory_is_refused(content, tmp_path):
+    from taskveil.runtime.federation.site.state import SiteState
+    from taskveil.runtime.secure.parties import SecureParty
+
+    state = SiteState(tmp_path / "state")
+    party = SecureParty(cast(Any, None), state)
+    reads = (("run.json", state.agreed), ("rows.npz", state.rows), ("last.npz", state.load), ("secure.json", party._stored))
+    for name, read in reads:
+        (state.folder / name).write_bytes(content)
+        with pytest.raises(DataError) as error:
+            read()
+        one_line(str(error.value))
+        (state.folder / name).unlink()
+        os.mkfifo(state.folder / name)
+        with pytest.raises(DataError, match="pipe|no file"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "arrays", [{}, {"about": "[]"}, {"about": "{"}, {"about": "{}"}, {"about": '{"kind": "x"}', "X": [1]}], ids=str
+)
+def test_a_site_s_rows_or_last_answer_of_other_arrays_are_refused(arrays, tmp_path):
     from taskveil.runtime.federation.site.state import SiteState
 
     state = SiteState(tmp_path / "state")
-    for name, read in (("run.json", state.agreed), ("rows.npz", state.rows), ("last.npz", state.load)):
-        (state.folder / name).write_bytes(content)
+    for name, read in (("rows.npz", state.rows), ("last.npz", state.load)):
+        np.savez(state.folder / name, **{k: np.asarray(v) for k, v in arrays.items()})
         with pytest.raises(DataError) as error:
             read()
         one_line(str(error.value))

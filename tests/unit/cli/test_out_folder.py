@@ -35,6 +35,17 @@ def test_overwrite_clears_old_pages_and_audits_and_nothing_of_the_users(tmp_path
     assert (folder / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["run", "parts"])
+@pytest.mark.parametrize("more", [(), ("--overwrite",)], ids=["", "overwrite"])
+def test_a_folder_of_the_users_that_has_a_name_of_ours_is_never_cleared(name, more, tmp_path, capsys):
+    """`fit -o .` took whatever lay in ./run with it, and was not even asked to overwrite."""
+    (tmp_path / name / "deep").mkdir(parents=True)
+    (tmp_path / name / "thesis.tex").write_text("mine")
+    assert call(*FIT, "--epsilon", 1, "-o", tmp_path, *more) == 2
+    assert "not cleared" in capsys.readouterr().err
+    assert (tmp_path / name / "thesis.tex").read_text() == "mine" and (tmp_path / name / "deep").is_dir()
+
+
 def test_a_command_that_was_refused_does_not_use_the_folder_up(tmp_path):
     assert call(*FIT, "--epsilon", 1, "--set", "nosuch=1", "-o", tmp_path / "m") == 2
     assert call(*FIT, "--epsilon", 1, "-o", tmp_path / "m") == 0

@@ -6,6 +6,7 @@ A check that is dropped lets something through here; the words also tell that th
 from __future__ import annotations
 
 import math
+import tempfile
 
 import numpy as np
 import pytest
@@ -72,8 +73,8 @@ def reserved_twice():
     account.reserve(planned())
 
 
-def book(tmp="sqlite://"):
-    return Book(tmp)
+def book():
+    return Book(f"sqlite:///{tempfile.mkdtemp()}/ledger.db")
 
 
 PLANS = {
@@ -225,7 +226,7 @@ BOOKS = {
     "no account": (lambda: book().spent(KEY), UnknownName, "no account"),
     "which account": (lambda: book().key_for(None, "task", "replace-one", "other-tasks"), OptionError, "0 accounts"),
     "unknown account": (lambda: book().key_for("b", "task", "replace-one", "other-tasks"), UnknownName, "no account 'b'"),
-    "no URL": (lambda: book("budget.db"), OptionError, "given as a URL"),
+    "no URL": (lambda: Book("budget.db"), OptionError, "given as a URL"),
     "ledger that is not there": (lambda: check_there("sqlite:////nowhere/at/all.db"), OptionError, "there is no ledger at"),
     "newer ledger": (lambda: refuse_newer({"step from the future"}), LedgerUnavailable, "newer version"),
     "never reserved": (lambda: _opened().commit(KEY, "run", "1/S", PureEvent(0.1)), BudgetExceeded, "never reserved"),

@@ -25,6 +25,7 @@ from sqlalchemy.engine import Dialect, Engine
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import PoolProxiedConnection
 
+from taskveil.checks import Line
 from taskveil.errors import EnvironmentMissing, LedgerUnavailable, OptionError
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.carry import carry_all
@@ -126,7 +127,7 @@ class Database:
 
     def __init__(self, url: str):
         self.url = url
-        kept = _kept_engine(url)
+        kept = _kept_engine(url) if isinstance(url, str) else None
         self._engine = _new_engine(url) if kept is None else kept
         self._checked = False  # a program of another version may have been here since
         if kept is not None:
@@ -227,10 +228,10 @@ def _place(engine: Engine) -> Any:
     if engine.dialect.name != "sqlite":
         return engine.url
     try:
-        status = Path(engine.url.database or "").stat()
+        status = Path(str(engine.url.database)).stat()
     except OSError:
         return None
-    return (status.st_dev, status.st_ino) if engine.url.database not in (None, "", ":memory:") else None
+    return status.st_dev, status.st_ino
 
 
 def _after_fork() -> None:
@@ -244,6 +245,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _new_engine(url: str) -> Engine:
+    if not Line(4096).accepts(url):  # not shown: it may hold a password
+        raise OptionError(f"the address of a ledger must be {Line(4096).allowed}, such as sqlite:///budget.db")
     if "://" not in url:
         raise OptionError("a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; what came has no ://")
     if url.startswith(("postgresql://", "postgres://")):
@@ -260,6 +263,8 @@ def _new_engine(url: str) -> Engine:
     except ModuleNotFoundError as error:
         raise EnvironmentMissing(f"this ledger needs the package {error.name!r}: pip install 'taskveil[postgres]'") from None
     if engine.dialect.name == "sqlite":
+        if engine.url.database in (None, "", ":memory:"):
+            raise OptionError("a ledger in memory forgets what was spent; name its file, for example sqlite:///budget.db")
         event.listen(engine, "connect", _set_up_sqlite)
     return engine
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,10 +20,11 @@ from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Budget, Plan
-from taskveil.runtime.federation.entries import FEDERATION, MEMBER, MOST_BYTES, SITE, check_file
+from taskveil.runtime.federation.entries import FEDERATION, MEMBER, SITE, check_file
 from taskveil.runtime.federation.server.driver import Rules
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.run import assemble, budget_for
+from taskveil.saved import read_toml
 from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
@@ -170,8 +171,8 @@ class SiteFile:
 
 def load_federation(path: str | Path) -> Federation:
     """Read and check federation.toml."""
-    path = Path(path).resolve()
-    content = _read(path)
+    path = Path(os.path.realpath(path))
+    content = read_toml(path)
     check_file(content, FEDERATION, path.name, required={"data": ("kind", "features")}, extra=("sites",))
     about, data = content.get("federation", {}), dict(content["data"])
     if data["kind"] == "classification" and "classes" not in data:
@@ -230,8 +231,8 @@ def _check_text(path: Path, federation: Federation) -> None:
 
 def load_site(path: str | Path) -> SiteFile:
     """Read and check site.toml."""
-    path = Path(path).resolve()
-    content = _read(path)
+    path = Path(os.path.realpath(path))
+    content = read_toml(path)
     check_file(content, SITE, path.name, required={"site": ("name", "federation", "server", "authority", "key")})
     site, at = content["site"], path.parent
     return SiteFile(
@@ -248,19 +249,3 @@ def _member(path: Path, entry: Any) -> Member:
     if rows is not None and len(rows) != len(tasks):
         raise DataError(f"{path.name}: site {name!r} needs one number of rows per task")
     return Member(name, tasks, entry.get("key", f"keys/{name}.pub"), rows)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        if len(text) > MOST_BYTES:
-            raise DataError(f"{path.name} is too large for a file that people write: at most {MOST_BYTES} characters")
-        return tomllib.loads(text)
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist; `taskveil serve --init FOLDER` writes one") from None
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    except RecursionError:
-        raise DataError(f"{path.name} is not usable: it is nested too deeply") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of thousands of digits
-        raise DataError(f"{path.name} is not valid TOML: {error}") from None

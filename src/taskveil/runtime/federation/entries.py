@@ -12,7 +12,6 @@ from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.secure_options import SECURE
 from taskveil.privacy.units import Neighbours, Unit
 
-MOST_BYTES = 10_000_000
 MOST_SECONDS = 30 * 24 * 3600
 
 

@@ -23,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from taskveil.checks import Name
 from taskveil.errors import DataError
 from taskveil.runtime.secure.keys import NodeIdentity, node_public
+from taskveil.saved import read_bytes, total
 
 YEARS = 2
 CLOCK_SKEW = dt.timedelta(minutes=10)
@@ -42,8 +43,9 @@ def make_authority(folder: Path, name: str) -> None:
 
 def make_server_certificate(folder: Path, hosts: list[str]) -> None:
     """server.crt and server.key for these host names and addresses, signed by the authority in the same folder."""
-    authority = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
-    signer = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    with total(f"the authority in {folder} (ca.crt, ca.key)"):
+        authority = x509.load_pem_x509_certificate(read_bytes(folder / "ca.crt"))
+        signer = serialization.load_pem_private_key(read_bytes(folder / "ca.key"), None)
     key = _new_key(folder / "server.key")
     names = x509.SubjectAlternativeName([_host(h) for h in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])])
     builder = _builder(_name(hosts[0]), authority.subject, key.public_key())
@@ -82,7 +84,7 @@ def check_site_key(path: Path) -> None:
     """Refuse what is not a site's private key, before Flower tries it again and again."""
     check_private(path)
     try:
-        NodeIdentity(path.read_bytes())
+        NodeIdentity(read_bytes(path))
     except Exception:
         raise DataError(f"{path} is not a site's private key without a password; `taskveil join --init` makes one") from None
 
@@ -92,7 +94,7 @@ def check_public(path: Path, site: str) -> bytes:
     if not path.exists():
         raise DataError(f"site {site!r} has no public key: expected {path}; ask the site for its .pub file")
     try:
-        return node_public(path.read_bytes())
+        return node_public(read_bytes(path))
     except Exception:
         raise DataError(f"{path} is not the public key of a site; ask site {site!r} for its .pub file") from None
 
@@ -100,7 +102,7 @@ def check_public(path: Path, site: str) -> bytes:
 def check_authority(path: Path) -> None:
     """Refuse what is not a certificate."""
     try:
-        x509.load_pem_x509_certificate(path.read_bytes())
+        x509.load_pem_x509_certificate(read_bytes(path))
     except Exception:
         raise DataError(f"{path} is not a certificate; ask whoever runs the server for ca.crt") from None
 
@@ -108,15 +110,15 @@ def check_authority(path: Path) -> None:
 def check_certificate(certificate: Path, authority: Path, key: Path) -> None:
     """Refuse a server certificate that is out of date, of another key, or not signed by this authority."""
     try:
-        leaf = x509.load_pem_x509_certificate(certificate.read_bytes())
-        root = x509.load_pem_x509_certificate(authority.read_bytes())
+        leaf = x509.load_pem_x509_certificate(read_bytes(certificate))
+        root = x509.load_pem_x509_certificate(read_bytes(authority))
         leaf.verify_directly_issued_by(root)
     except Exception:
         raise DataError(
             f"{certificate.name} is not a certificate signed by {authority.name}; run `taskveil serve --init` again"
         ) from None
     try:
-        own = serialization.load_pem_private_key(key.read_bytes(), None).public_key()
+        own = serialization.load_pem_private_key(read_bytes(key), None).public_key()
     except Exception:
         own = None
     if own != leaf.public_key():

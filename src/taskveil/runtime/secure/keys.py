@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from taskveil.errors import DataError, SecureSumRefused
+from taskveil.saved import read_bytes
 
 KEY_BYTES = 32
 _NONCE = bytes(12)
@@ -141,7 +142,7 @@ def read_private(path: Path) -> bytes:
     try:
         if path.stat().st_mode & 0o077:
             raise DataError(f"{path.name} can be read by others; a private key has mode 0600. Run chmod 600 on it")
-        return path.read_bytes()
+        return read_bytes(path)
     except OSError:
         raise DataError(f"the private key {path.name} cannot be read; `taskveil join --init` makes one") from None
 

@@ -20,14 +20,21 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from taskveil.errors import SecureSumRefused
+from taskveil.checks import Flag, ListOf, Rule, Text, Whole, check_table, parse_json
+from taskveil.errors import DataError, SecureSumRefused
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime.secure import keys, messages, storage
 from taskveil.runtime.secure.client import SecureClient
 from taskveil.runtime.secure.settings import SecureSettings
+from taskveil.saved import MOST_BYTES, total
 
 MASKED = 3  # sets of answers a server has once masked inputs have left
+TEXT = Text(MOST_BYTES, at_least=0)
+REMEMBERED: dict[str, Rule] = {
+    "number": Whole(0), "masked": Flag(), "incoming": TEXT, "reply": TEXT, "refused": TEXT, "client": TEXT,
+    "entered": ListOf(TEXT, at_least=0),  # since 0.2.0
+}  # fmt: skip
 
 
 class SecureMemory(Protocol):
@@ -120,11 +127,16 @@ class SecureParty:
         return _repeated(content)
 
     def _client(self, stored: dict[str, Any]) -> SecureClient:
-        return storage.load(stored["client"].encode(), self.membership.identity, self.membership.roster)
+        with total("the stored part of this site in a secure sum"):
+            return storage.load(stored["client"].encode(), self.membership.identity, self.membership.roster)
 
     def _stored(self) -> dict[str, Any] | None:
         data = self.memory.load_secure()
-        return None if data is None else json.loads(data)
+        if data is None:
+            return None
+        stored: dict[str, Any] = parse_json(data, "secure.json", DataError)
+        check_table(stored, REMEMBERED, "secure.json", DataError, tuple(REMEMBERED)[:-1], closed=False)
+        return stored
 
 
 def _repeated(stored: dict[str, Any]) -> bytes:

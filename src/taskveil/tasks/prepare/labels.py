@@ -6,6 +6,7 @@ in a csv.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,8 @@ def _as_labels(y: np.ndarray) -> np.ndarray:
             "the target has missing labels; every row needs one. Leave such rows out first; from a table, "
             "bad_rows='skip' (--bad-rows skip) does."
         )
+    if not all(isinstance(v, str | bytes | numbers.Real | np.generic) for v in y):
+        raise DataError("labels must be texts, whole numbers or truth values; got other objects.")
     return np.asarray([str(v) for v in y] if any(isinstance(v, str) for v in y) else y.tolist())
 
 

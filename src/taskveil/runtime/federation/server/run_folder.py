@@ -17,6 +17,7 @@ from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation
 from taskveil.saved import read_json
 
+BEGAN = "federation.json"  # written first: the folder is this federation's
 KEEP = ("lock", "superlink.log")  # all that stays after the end; the log names nodes and times
 
 
@@ -26,6 +27,8 @@ def open_run(folder: Path) -> Path:
     for made in (run, folder / "results"):
         if made.is_symlink() or (made.exists() and not made.is_dir()):  # a folder that is emptied must be ours
             raise DataError(f"{made} is a link or a file; expected a folder that only this federation uses. Move it away.")
+    if run.is_dir() and not (run / BEGAN).exists() and {path.name for path in run.iterdir()} - set(KEEP):
+        raise DataError(f"{run} holds files of something else, and would be emptied after the run; move it away.")
     run.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.chmod(run, 0o700)
     return run
@@ -60,7 +63,7 @@ def check_same(federation: Federation) -> None:
                 f"{results} holds the results of another federation.toml (or of version 0.1); nothing was started. "
                 f"Move them away for a new run (mv {results} {results}-1), or put the old file back."
             )
-    began = run / "federation.json"
+    began = run / BEGAN
     if began.exists() and read_json(began) != federation.digest:
         raise DataError(
             f"federation.toml was changed while its run was under way; nothing was started. Put the old file back to finish "

@@ -22,6 +22,7 @@ from taskveil.runtime.federation.processes import Child, environment, speakable,
 from taskveil.runtime.federation.server.run_folder import check_same, clean, open_run, read_nodes, refusal
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.federation.status import StatusFile, of_server
+from taskveil.saved import write_file
 
 Say = Callable[[str], None]
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
@@ -203,8 +204,7 @@ def _environment(federation: Federation) -> dict[str, str]:
         f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "{_local(federation.host)}:{federation.port}"\n'
         f"root-certificates = {json.dumps(str(authority))}\n"
     )
-    if not (home / "config.toml").exists() or (home / "config.toml").read_text() != text:
-        (home / "config.toml").write_text(text)
+    write_file(home / "config.toml", text.encode())
     template.write_app(federation.folder)
     return env
 

@@ -47,7 +47,7 @@ from taskveil.runtime.federation.site.answer_clock import COVERED, NOT_COVERED
 from taskveil.runtime.federation.site.owner import plan_digest
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run, executed_releases
-from taskveil.saved import read_arrays, total
+from taskveil.saved import read_described, total
 
 log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
@@ -152,10 +152,9 @@ class ProgressStore:
         if not self.path.exists():
             return None
         with total(str(self.path)):
-            return self._load(read_arrays(self.path))
+            return self._load(*read_described(self.path))
 
-    def _load(self, arrays: dict[str, np.ndarray]) -> Position | None:
-        about = json.loads(str(arrays["about"]))
+    def _load(self, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Position | None:
         if about["digest"] != self.digest:
             return None  # the files of another plan, which `serve` refuses before it comes to this
         boards = [

@@ -286,4 +286,4 @@ def ledger_of(file: SiteFile) -> tuple[str, str]:
 def _from_the_folder_of(file: Path, url: str) -> str:
     """Paths of SQLite files count from site.toml, like every path in it, and not from where the command was started."""
     place = url.removeprefix(SQLITE)
-    return url if place == url or not place or place == ":memory:" else f"{SQLITE}{(file.parent / place).resolve()}"
+    return url if place == url or not place else f"{SQLITE}{(file.parent / place).resolve()}"

@@ -30,7 +30,7 @@ from taskveil.checks import Entries, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
-from taskveil.saved import read_arrays, read_json
+from taskveil.saved import read_arrays, read_bytes, read_described, read_json, total
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
 
@@ -84,10 +84,11 @@ class SiteState:
         _write_secret(self.folder / "rows.npz", arrays)
 
     def rows(self) -> tuple[TaskBlock, Scaling]:
-        arrays = read_arrays(self.folder / "rows.npz")
-        about = json.loads(str(arrays["about"]))
-        block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
-        return block, Scaling.stored({name: arrays[f"scaling/{name}"] for name in ARRAYS}, about)
+        path = self.folder / "rows.npz"
+        about, arrays = read_described(path)
+        with total(str(path)):
+            block = TaskBlock(arrays["X"], arrays["y"], arrays["offsets"], kind=about["kind"])
+            return block, Scaling.stored({name: arrays[f"scaling/{name}"] for name in ARRAYS}, about)
 
     # ------------------------------------------------- memory of the exchange
 
@@ -104,7 +105,8 @@ class SiteState:
             return None
         arrays = read_arrays(path)
         state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
-        return int(arrays["number"]), state, arrays["reply"].tobytes()
+        with total(str(path)):
+            return int(arrays["number"]), state, arrays["reply"].tobytes()
 
     def save(self, number: int, state: State, reply: bytes) -> None:
         arrays = {f"state/{name}": np.asarray(value) for name, value in state.items()}
@@ -114,7 +116,7 @@ class SiteState:
 
     def load_secure(self) -> bytes | None:
         path = self.folder / "secure.json"
-        return path.read_bytes() if path.exists() else None
+        return read_bytes(path) if path.exists() else None
 
     def save_secure(self, data: bytes) -> None:
         old = os.umask(0o077)
