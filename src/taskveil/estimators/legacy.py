@@ -80,7 +80,7 @@ def _looked_at_rows(about: dict[str, Any]) -> bool:
 def _chose_by_smallest_task(method: Method, record: RunRecord) -> bool:
     """Whether the estimator chose for the tasks after the run (methods that choose by themselves used their own rules)."""
     public = "public" in method.disclosure(record.public, record.plan).observers
-    settled = method.chooses(record.plan.budget) or method.shares_nothing or public
+    settled = method.chooses_locally or method.chooses(record.plan.budget) or method.shares_nothing or public
     return method.linear and not settled and record.rounds > 0
 
 

@@ -21,6 +21,9 @@ from taskveil.estimators.weights import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.arguments import row_count
 from taskveil.tasks.grouping import task_label
+from taskveil.tasks.prepare.encode import Encoded
+from taskveil.tasks.prepare.fills import fill_missing
+from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import fit_scaling
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
@@ -89,6 +92,27 @@ def _called(X: Any, task_column: Any) -> str:
     return next(iter(names))
 
 
+def _own_tasks(estimator: TaskEstimator, X: Any, y: Any, name: str, exposure: Any) -> TaskSet:
+    """The newcomer's rows as a task: without those that have no target, empty cells treated as in `fit`."""
+    rows = inputs.rows_of(X, np.full(row_count(X), name), estimator.task_column, estimator.feature_names_)
+    bounds = inputs.as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None)
+    y = inputs._target(y, estimator._kind, bad_rows="skip")
+    if len(y) != len(rows.X):
+        raise DataError(f"X and y must have as many rows: X has {len(rows.X)}, y has {len(y)}")
+    used = np.flatnonzero(~missing_targets(y))
+    if not used.size:
+        raise DataError("no row of the new task has a target: nothing can be learnt from them")
+    if used.size < len(y):
+        warnings.warn(f"{len(y) - used.size} of {len(y)} rows have no target and were left out", UserWarning, stacklevel=4)
+    encoded = Encoded(rows.X[used], estimator.feature_names_, bounds)
+    filled, _ = fill_missing(encoded, np.array([0, used.size]), estimator.missing)
+    estimator._check_features(replace(rows, X=filled))
+    return TaskSet.from_arrays(
+        filled, y[used], rows.task[used], feature_names=estimator.feature_names_, kind=estimator._kind,
+        classes=estimator.classes_, bounds=bounds, groups=None if exposure is None else {EXPOSURE: exposure[used]},
+    )  # fmt: skip
+
+
 def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str | None) -> TaskEstimator:
     """See `TaskEstimator.adapt`."""
     if not estimator.method_.linear:
@@ -96,13 +120,7 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str | None) -> TaskEst
     name = _called(X, estimator.task_column) if name is None else name
     Line(1000).check("name", name)
     X, exposure = inputs.split_carried(X, named(estimator.exposure), "exposure")
-    rows = inputs.rows_of(X, np.full(row_count(X), name), estimator.task_column, estimator.feature_names_)
-    estimator._check_features(rows)
-    tasks = TaskSet.from_arrays(
-        rows.X, inputs._target(y, estimator._kind), rows.task, feature_names=estimator.feature_names_, kind=estimator._kind,
-        classes=estimator.classes_, bounds=inputs.as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None),
-        groups=None if exposure is None else {EXPOSURE: exposure},
-    )  # fmt: skip
+    tasks = _own_tasks(estimator, X, y, name, exposure)
     record = estimator.record_
     if estimator.scaling_.mode == "private":
         outer = common_units.outer_scaling(tasks, estimator.unit, estimator.epsilon is not None, estimator._loss)

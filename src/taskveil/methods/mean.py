@@ -123,8 +123,8 @@ class Mean(Method):
         return MeanServer(public, plan)
 
     def chooses(self, budget: Budget) -> bool:
-        """Single rows were protected: the noise is in the mean itself, and held-out rows say what it is worth."""
-        return budget.unit is not Unit.RECORD or not self.personalise
+        """By evidence; not where rows were protected or a strength was given: there held-out rows say what the mean is worth."""
+        return not self.personalise or (self.strength is None and budget.unit is not Unit.RECORD)
 
     def weighs_prior(self, budget: Budget) -> bool:
         return self.personalise and (self.strength is None or budget.unit is Unit.RECORD)

@@ -107,3 +107,24 @@ def test_an_unseen_task_costs_other_tasks_nothing():
     two._set_coefficients(two.method_, two.scaling_, two.models_)
     with pytest.warns(UserWarning):
         np.testing.assert_array_equal(one.predict(TASKS.X[:3], task=["late"] * 3), two.predict(TASKS.X[:3], task=["late"] * 3))
+
+
+def test_a_newcomers_empty_cells_and_missing_targets_are_treated_as_in_fit():
+    """What fit took, adapt refused: any empty cell was an error."""
+    frame = pd.DataFrame(TASKS.X, columns=list("abc")).assign(site=np.repeat(TASKS.task_names, TASKS.sizes))
+    est = tv.TaskRegressor("mean", epsilon=1.0, missing="impute-own", task_column="site").fit(frame, TASKS.y)
+    late, y = frame[:8].drop(columns="site"), TASKS.y[:8].copy()
+    late.loc[2, "b"], y[5] = np.nan, np.nan
+    with pytest.warns(UserWarning, match="1 of 8 rows have no target and were left out"):
+        adapted = est.adapt(late, y)
+    own = late.drop(index=5)
+    by_hand = est.adapt(own.fillna({"b": own["b"].median()}), y[own.index])
+    np.testing.assert_allclose(adapted.coef_, by_hand.coef_)
+    with pytest.raises(DataError, match="no row of the new task has a target"):
+        est.adapt(late, np.full(8, np.nan))
+
+
+def test_a_newcomers_rows_and_targets_are_counted_alike():
+    est = tv.TaskRegressor("mean", epsilon=1.0).fit(TASKS)
+    with pytest.raises(DataError, match="X has 6, y has 5"):
+        est.adapt(TASKS.X[:6], TASKS.y[:5])

@@ -124,6 +124,16 @@ def test_an_empty_cohort_releases_noise_like_any_other():
     assert np.abs(est.record_.billboards[-1].values["mean"]).max() > 0.0
 
 
+@pytest.mark.parametrize("strength", [1.0, 10.0])
+def test_a_task_leaves_a_mean_that_the_noise_has_drowned_whatever_pulls_toward_it(strength):
+    """With a strength every task kept the shared model, several times worse on its own held-out rows than learning alone."""
+    tasks = related_tasks()
+    est, alone = fit(Mean(strength=strength), tasks, epsilon=0.05, insecure_noise_seed=0), fit("local", tasks)
+    assert not est.models_.kept.any() and est.gain_.error_shared.min() > est.gain_.error_alone.max()
+    np.testing.assert_array_equal(est.coef_, alone.coef_)
+    assert fit(Mean(strength=strength), tasks).models_.kept.all(), "without noise the optimum is handed out as it is"
+
+
 def test_messages_of_the_default_have_norm_at_most_one():
     tasks = related_tasks()
     est = fit(Mean(rounds=2), tasks)
