@@ -134,10 +134,10 @@ def label_set(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     if declared is None:
         return y, np.unique(y)
-    labels, known, outside = declared_labels(y, declared)
+    labels, classes, outside = declared_labels(y, declared)
     if outside.any():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
-    return labels, known
+    return labels, classes
 
 
 def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,12 +146,12 @@ def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarra
     The declaration decides the type of all labels and every cell is read by itself: '1', '1.0', 1 and True are the label 1,
     whatever other rows hold. Who has none of them gets the first for now.
     """
-    known, order = np.unique(_declared_type(declared), return_index=True)
+    classes, order = np.unique(_declared_type(declared), return_index=True)
     texts = [task_label(np.asarray(declared, dtype=object)[j]) for j in order]
     places = {plain_text(text): j for j, text in enumerate(texts)} | {text: j for j, text in enumerate(texts)}
     cells, codes = np.unique([task_label(v) for v in y.tolist()] if y.dtype.kind == "O" else y, return_inverse=True)
     at = np.asarray([_place(task_label(cell), places) for cell in cells.tolist()], dtype=np.int64)[codes]
-    return known[np.maximum(at, 0)], known, at < 0
+    return classes[np.maximum(at, 0)], classes, at < 0
 
 
 def _place(cell: str, places: Mapping[str, int]) -> int:
@@ -200,8 +200,8 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
-        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
-        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
+        choices = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
+        raise UnknownName(f"no label {str(positive)!r} in the target; {choices}.")
     return replace(
         tasks,
         y=hits[tasks.codes()].astype(np.int64),
