@@ -287,7 +287,11 @@ class _Csv:
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
             "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
-            + (" Where true and false are not all there is, declare the levels of the column." if "true/false" in shown else "")
+            + (
+                " Where true and false are not all there is, declare the column's levels, or the target's classes."
+                if "true/false" in shown
+                else ""
+            )
         )
 
     def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:

@@ -222,7 +222,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
-    X, kept = fill_missing(encoded, offsets, layout.missing)
+    X, kept = fill_missing(encoded, offsets, layout.missing, silent=layout.unusable != "error")
     pick = _picker(order, kept)
     bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
     made = TaskSet.from_arrays(

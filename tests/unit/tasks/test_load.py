@@ -444,4 +444,6 @@ def test_one_object_does_not_turn_a_column_of_truth_values_into_buckets(table, c
         with pytest.raises(DataError, match="'flag' holds text among"):
             load_tasks(table.assign(flag=flags), **asked)
     else:
-        np.testing.assert_array_equal(load_tasks(table.assign(flag=flags), **asked).X[:, :2], good.X[:, :2])
+        odd = load_tasks(table.assign(flag=flags), **asked)
+        assert odd.feature_names == good.feature_names
+        assert (odd.X != good.X).any(axis=1).sum() <= 1

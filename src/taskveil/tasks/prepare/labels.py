@@ -193,7 +193,7 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     """Labels to 1 (the label `positive`, whatever its case) and 0 (all others): row by row, so the label set is public."""
     if tasks.classes is None:
         raise OptionError("positive=LABEL needs a classification target; this one is regression. Use kind='classification'.")
-    labels = [str(c) for c in tasks.classes]
+    labels = [task_label(c) for c in tasks.classes]
     hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
