@@ -131,10 +131,10 @@ def label_set(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     if declared is None:
         return y, np.unique(y)
-    labels, known, outside = declared_labels(y, declared)
+    labels, classes, outside = declared_labels(y, declared)
     if outside.any():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
-    return labels, known
+    return labels, classes
 
 
 def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -197,8 +197,8 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
-        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
-        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
+        choices = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
+        raise UnknownName(f"no label {str(positive)!r} in the target; {choices}.")
     return replace(
         tasks,
         y=hits[tasks.codes()].astype(np.int64),
