@@ -19,7 +19,7 @@ from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets
 from taskveil.tasks.prepare.survival import survival_target
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
-from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed
+from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed, person_codes
 
 ONE_TASK = "all"
 MISSING = {"set-aside": "keep", "error": "error"}  # cells: a task that is set aside keeps them until then
@@ -201,7 +201,8 @@ def _from_table(
     factorize(task)  # refuses rows of no task, which bad_rows would leave out
     tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable, bad_rows=bad_rows)
     tasks = _unskipped(tasks)
-    return tasks if person is None else replace(tasks, person=factorize(person, what="person")[0][np.asarray(tasks.row_index)])
+    persons = person_codes(person, unusable != "error")
+    return tasks if persons is None else replace(tasks, person=persons[np.asarray(tasks.row_index)])
 
 
 def _unskipped(tasks: TaskSet) -> TaskSet:

@@ -29,12 +29,14 @@ def pick_locally(estimator: Any, grid: list[dict[str, Any]]) -> Any:
     best = losses.argmin(axis=0)
     candidates = [replay(m, block, record.public, record.plan, record.billboards) for m in methods]
     task = np.arange(block.n_tasks)
+    kept = None if candidates[0].kept is None else np.stack([c.kept for c in candidates])[best, task]
     models = Models(
         np.stack([c.coef for c in candidates])[best, task], np.stack([c.intercept for c in candidates])[best, task],
-        candidates[0].kept, {"configuration": best},
+        kept, {"configuration": best},
     )  # fmt: skip
     estimator.models_ = record.models = models
     estimator._set_coefficients(estimator.method_, estimator.scaling_, models)
+    estimator._keep_own(estimator._tasks, block)
     estimator._gain = None
     return estimator
 

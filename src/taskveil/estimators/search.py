@@ -32,6 +32,7 @@ from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
 from taskveil.estimators.reading import read_tasks
+from taskveil.estimators.weights import row_weights
 from taskveil.privacy.accountants.additive import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import VectorSum
@@ -341,9 +342,9 @@ def _noisy_score(run: TaskEstimator, held: TaskSet, mu_score: float, source: Any
 
 def _with_all_rows(run: TaskEstimator, tasks: TaskSet) -> TaskEstimator:
     """Walk the winner's public billboards again with all rows of every task."""
-    scaling = run._scaling(tasks)
-    block = scaling.apply(tasks)
-    record = run.record_
+    weights = row_weights(run, tasks, None, None)
+    scaling = run._scaling(tasks, weights)
+    block, record = replace(scaling.apply(tasks), weights=weights), run.record_
     if any(board.per_task for board in record.billboards):
         return run
     record.models = replay(run.method_, block, record.public, record.plan, record.billboards)

@@ -41,6 +41,7 @@ __all__ = [
     "without_rows",
 ]
 
+PANDAS = {"split_blocks": True, "self_destruct": True}  # no second copy of the table
 BAD_ROWS = ("error", "skip")
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
 """File types that hold a table."""
@@ -50,10 +51,9 @@ NOT_UTF8 = (
     "pandas.read_csv(..., encoding=...) to load_tasks"
 )
 COMMA_DECIMAL = r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?"
-MOSTLY = 0.9
-"""A text column in which at least this share of the cells are numbers is a numeric column with bad cells."""
-FEW_CELLS = 3
-"""In a short file so few texts among more numbers are bad cells, whatever their share."""
+MOSTLY = 0.9  # a text column in which at least this share of the cells are numbers is a numeric column with bad cells
+FEW_CELLS = 3  # in a short file so few texts among more numbers are bad cells, whatever their share
+TRUTH = dict.fromkeys(("true", "True", "TRUE", "1"), True) | dict.fromkeys(("false", "False", "FALSE", "0"), False)  # as in Arrow
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def arrow_is_installed() -> bool:
 def _read_parquet(path: Path) -> pd.DataFrame:
     table = _parquet(path, "read_table")
     _check_header(table.column_names, path.name)
-    return _to_pandas(table)
+    return table.to_pandas(**PANDAS)
 
 
 def _parquet(path: Path, what: str) -> Any:
@@ -182,7 +182,7 @@ class _Csv:
         """The table of one of two readers; both leave out rows with a wrong number of fields."""
         frame, skipped = self._through_arrow() if arrow_is_installed() else self._plainly()
         if len(frame) == 0 and skipped and self.bad_rows == "error":
-            raise self._bad_rows_error(())
+            raise self._bad_rows_error({})
         if len(frame) == 0:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
         if not _numbered(self.header):
@@ -211,8 +211,8 @@ class _Csv:
             try:
                 table, skipped = self._arrow_table(pa, reader, patient=True)
             except pa.ArrowInvalid:
-                raise self._bad_rows_error(()) from None
-        return _to_pandas(table), skipped
+                raise self._bad_rows_error({}) from None
+        return table.to_pandas(**PANDAS), skipped
 
     def _not_text(self) -> DataError:
         return DataError(f"{self.path.name} {NOT_UTF8}.")
@@ -260,7 +260,7 @@ class _Csv:
             bad |= empty
             reasons[f"with nothing in {name!r}"] = int(empty.sum())
         if (bad.any() or skipped) and self.bad_rows == "error":
-            raise self._bad_rows_error(tuple(numeric))
+            raise self._bad_rows_error(numeric)
         frame = frame.assign(**numeric) if numeric else frame
         notes = (f"{self.path.name}: decimal commas were read in {', '.join(map(repr, commas))}",) if commas else ()
         if not (bad.any() or skipped):
@@ -272,7 +272,7 @@ class _Csv:
         rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
         return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows)
 
-    def _bad_rows_error(self, numeric: Sequence[str]) -> DataError:
+    def _bad_rows_error(self, numeric: Mapping[str, Any]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
         faults: list[str] = []
         with self.path.open(encoding=_encoding(self.path), errors="replace", newline="") as f:
@@ -287,17 +287,23 @@ class _Csv:
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
             "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
+            + (
+                " Where true and false are not all there is, declare the column's levels, or the target's classes."
+                if "true/false" in shown
+                else ""
+            )
         )
 
-    def _faults(self, row: list[str], line: int, numeric: Sequence[str]) -> list[str]:
+    def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:
         if len(row) != len(self.header):
             return [f"line {line} has {len(row)} fields instead of {len(self.header)}"]
         cells = dict(zip(self.header, row, strict=True))
         empty = [n for n in self.filled_columns if cells[n].strip() in MISSING_MARKS]
-        texts = [n for n in numeric if not _is_number(cells[n], self.delimiter)]
+        kinds = {n: "true/false" if values.dtype == "boolean" else "numeric" for n, values in numeric.items()}
+        texts = [n for n, kind in kinds.items() if not _is_number(cells[n], self.delimiter, kind == "true/false")]
         return [
             *(f"line {line} has nothing in the column {n!r}" for n in empty),
-            *(f"line {line} has text in the numeric column {n!r}" for n in texts),
+            *(f"line {line} has text in the {kinds[n]} column {n!r}" for n in texts),
         ]
 
 
@@ -315,16 +321,18 @@ def without_rows(names: Sequence[str], codes: np.ndarray) -> tuple[str, ...]:
 
 
 def mostly_numbers(column: pd.Series) -> tuple[pd.Series, np.ndarray] | None:
-    """(numbers, which cells are text) for a text column that is meant to be numeric, else None."""
+    """(numbers or truth values, which cells are neither) for a text column that is meant to hold them, else None."""
     import pandas as pd
 
     if not _is_text(column):
         return None
-    numbers = pd.to_numeric(column, errors="coerce")
     present = column.notna().to_numpy()
-    text = present & numbers.isna().to_numpy()
-    few = text.sum() <= max((1 - MOSTLY) * present.sum(), FEW_CELLS)
-    return (numbers, text) if few and text.sum() < present.sum() / 2 else None
+    for values in (pd.to_numeric(column, errors="coerce"), column.map(TRUTH).astype("boolean")):
+        text = present & values.isna().to_numpy()
+        few = text.sum() <= max((1 - MOSTLY) * present.sum(), FEW_CELLS)
+        if few and text.sum() < present.sum() / 2:
+            return values, text
+    return None
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -383,11 +391,9 @@ def _numbered(names: Sequence[str]) -> bool:
     return len(names) > 1 and not names[0].strip()
 
 
-def _to_pandas(table: Any) -> pd.DataFrame:
-    return table.to_pandas(split_blocks=True, self_destruct=True)
-
-
-def _is_number(cell: str, delimiter: str) -> bool:
+def _is_number(cell: str, delimiter: str, truth: bool = False) -> bool:
+    if truth:
+        return cell in TRUTH or cell.strip() in MISSING_MARKS
     if cell.strip() in MISSING_MARKS or (delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())):
         return True
     try:

@@ -79,8 +79,9 @@ class Layout:
     @property
     def labelled(self) -> bool:
         """Whether the target is declared to be labels: its cells are then read as written, whatever their column looks like."""
-        declared = self.bounds is not None and self.bounds.classes is not None
-        return declared and (self.kind == "classification" or (self.kind is None and self.bounds.target is None))
+        if self.bounds is None or self.bounds.classes is None:
+            return False
+        return self.kind == "classification" or (self.kind is None and self.bounds.target is None)
 
     @property
     def carried(self) -> tuple[str, ...]:
@@ -227,7 +228,7 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
     encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
-    X, kept = fill_missing(encoded, offsets, layout.missing)
+    X, kept = fill_missing(encoded, offsets, layout.missing, silent=layout.unusable != "error")
     pick = _picker(order, kept)
     bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
     made = TaskSet.from_arrays(

@@ -22,17 +22,17 @@ import numpy as np
 
 from taskveil.checks import check_table
 from taskveil.errors import DataError
-from taskveil.tasks.arguments import LOAD, row_count
+from taskveil.tasks.arguments import LOAD, as_column, row_count
 from taskveil.tasks.checks import as_rows, check_lengths, check_values
 from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.kind import KINDS, infer_kind
-from taskveil.tasks.prepare.labels import as_target, label_set, stand_ins
+from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets, stand_ins
 from taskveil.tasks.prepare.survival import survival_target, within_horizon
 from taskveil.tasks.prepare.unusable import rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds"]
+__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds", "person_codes"]
 
 CLIPPED = "values outside their declared range are clipped to it"
 EXPOSURE = "(exposure)"  # the carried column that holds what counts are per
@@ -168,7 +168,7 @@ class TaskSet:
             classes=classes if kind == "classification" else None,
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
-            person=take(_person_codes(person)),
+            person=take(person_codes(person, silent)),
             groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
             notes=tuple(notes),
             facts=tuple(dict.fromkeys(all_facts)),
@@ -392,5 +392,13 @@ def _feature_names(names: Sequence[str] | None, d: int) -> tuple[str, ...]:
     return tuple(str(n) for n in names)
 
 
-def _person_codes(person: Any) -> np.ndarray | None:
-    return None if person is None else factorize(person, what="person")[0]
+def person_codes(person: Any, silent: bool) -> np.ndarray | None:
+    """The persons of rows by number (N,). Where `silent`, a row that names none is another's: a refusal would tell of it."""
+    if person is None:
+        return None
+    named = as_column(person, "person")
+    gone = missing_targets(named) if silent else np.zeros(len(named), dtype=bool)
+    codes = len(named) + np.arange(len(named))
+    if not gone.all():
+        codes[~gone] = factorize(named[~gone], what="person")[0]
+    return codes

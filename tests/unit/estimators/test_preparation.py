@@ -331,6 +331,29 @@ def test_labels_that_are_numbers_keep_their_type_whatever_one_task_holds(visits,
     assert list(bad.task_warnings_) == ["s01"] and good.classes_.dtype == bad.classes_.dtype
 
 
+def test_a_hole_that_nobody_can_fill_is_its_own_task_s_affair(visits):
+    """missing="impute-bounds" for a column without a declared range: an error would come and go with one task's cell."""
+    X, sites = visits[["age", "dose"]], visits["site"].to_numpy()
+    broken = X.assign(dose=X["dose"].where(X.index != 20))
+    est = tv.TaskRegressor("mean", missing="impute-bounds").fit(broken, visits["days"], task=sites)
+    assert list(est.task_warnings_) == ["s01"]
+    with pytest.raises(DataError, match="needs a declared range"):
+        tv.TaskRegressor("mean", missing="impute-bounds", epsilon=None).fit(broken, visits["days"], task=sites)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_row_that_names_no_person_is_its_own_task_s_affair(visits, text):
+    X, sites = visits[["age", "dose"]], visits["site"].to_numpy()
+    X = X.assign(who=[f"p{i % 7}" for i in range(len(X))], **({"ward": "red"} if text else {}))
+    broken = X.assign(who=X["who"].where(X.index != 20, None))
+    fit = {"insecure_noise_seed": 3, "person": "who"}
+    good, bad = (tv.TaskRegressor("mean", **fit).fit(rows, visits["days"], task=sites) for rows in (X, broken))
+    np.testing.assert_array_equal(good.coef_, bad.coef_)
+    assert np.unique(bad._tasks.person).size == 8
+    with pytest.raises(DataError, match="every row needs its person"):
+        tv.TaskRegressor("mean", epsilon=None, person="who").fit(broken, visits["days"], task=sites)
+
+
 def test_where_nobody_has_a_label_or_rows_are_the_unit_it_stays_an_error(visits):
     X, sites = visits[["age", "dose"]].to_numpy(), visits["site"].to_numpy()
     with pytest.raises(DataError, match="missing labels"):

@@ -177,3 +177,21 @@ def test_a_search_over_one_configuration_is_one_run():
 def test_a_task_of_one_or_two_rows_trains_on_all_of_them():
     search = tv.TaskSearch(estimator(insecure_noise_seed=1), SMALL, mean_runs=2).fit(related_tasks(rows=(1, 3)))
     assert np.isfinite(search.best_score_)
+
+
+def test_the_winner_s_tasks_use_all_their_rows_with_their_weights():
+    rng = np.random.default_rng(0)
+    X, ids = rng.standard_normal((240, 2)), np.repeat(np.arange(12), 20)
+    y = np.where(X[:, 0] + rng.standard_normal(240) > 0, "yes", "no")
+    base = tv.TaskClassifier("mean", epsilon=20.0, class_weight={"yes": 1e3, "no": 1.0})
+    search = tv.TaskSearch(base, {"method__rounds": [1]}).fit(X, y, task=ids)
+    assert (search.predict(X, task=ids) == "yes").mean() > 0.9
+
+
+def test_local_tuning_keeps_the_curves_of_a_survival_model():
+    rng = np.random.default_rng(1)
+    X, ids = rng.standard_normal((80, 2)), np.repeat(np.arange(4), 20)
+    y = np.column_stack([np.ones(80), rng.exponential(size=80)])
+    search = tv.TaskSearch(tv.TaskSurvival("mean", epsilon=20.0), {"method__rounds": [1]}, locally_tuned=True).fit(X, y, task=ids)
+    curves = search.best_estimator_.predict_survival_function(X, task=ids, times=[0.0, 1e9])
+    assert (curves[:, 0] == 1.0).all() and (curves[:, 1] < 0.5).all()

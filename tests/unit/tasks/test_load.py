@@ -416,3 +416,34 @@ def test_declared_labels_decide_how_the_target_of_a_csv_is_read_cell_by_cell(tmp
     assert [tasks[name].y.tolist() for name in "xy"] == [declared, declared[::-1]]
     assert tasks.set_aside == (("z",) if cell in ("maybe", "0.5") else ())
     assert tasks["z"].y.tolist() == ([] if tasks.set_aside else [declared[1], declared[1]])
+
+
+@pytest.mark.parametrize("cell", ["unknown", "1", "TRUE", "7"])
+def test_one_cell_does_not_turn_a_column_of_true_and_false_into_buckets(tmp_path, table, cell, monkeypatch):
+    """A word there is a bad row, as among numbers; what Arrow calls true is, and no other row's cell is read in another way."""
+    table["flag"] = ["true", "false"] * 30
+    table.to_csv(tmp_path / "good.csv", index=False)
+    table.assign(flag=[cell, *table["flag"][1:]]).to_csv(tmp_path / "odd.csv", index=False)
+    asked = {"task": "site", "target": "days"}
+    for installed in (True, False):
+        monkeypatch.setattr(files, "arrow_is_installed", lambda there=installed: there)
+        good = load_tasks(tmp_path / "good.csv", **asked)
+        if cell in ("unknown", "7"):
+            with pytest.raises(DataError, match="line 2 has text in the true/false column 'flag'"):
+                load_tasks(tmp_path / "odd.csv", **asked)
+        odd = load_tasks(tmp_path / "odd.csv", bad_rows="skip", **asked)
+        assert odd.feature_names == good.feature_names == ("age", "dose", "flag")
+
+
+@pytest.mark.parametrize("cell", ["unknown", 1, 0.5, None])
+def test_one_object_does_not_turn_a_column_of_truth_values_into_buckets(table, cell):
+    flags = pd.Series([True, False] * 30, dtype=object)
+    asked = {"task": "site", "target": "days", "missing": "impute-own"}
+    good, flags[0] = load_tasks(table.assign(flag=flags), **asked), cell
+    if cell == "unknown":
+        with pytest.raises(DataError, match="'flag' holds text among"):
+            load_tasks(table.assign(flag=flags), **asked)
+    else:
+        odd = load_tasks(table.assign(flag=flags), **asked)
+        assert odd.feature_names == good.feature_names
+        assert (odd.X != good.X).any(axis=1).sum() <= 1

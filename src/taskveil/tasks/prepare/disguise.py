@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taskveil.tasks.files import COMMA_DECIMAL, mostly_numbers
+from taskveil.tasks.files import COMMA_DECIMAL, TRUTH, mostly_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,8 +36,9 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
     `different` are the values in it. A sample tells; whether a few are text among numbers is asked of all cells, as for a csv.
     """
     cells = [str(text).strip() for text in different[:SAMPLE]]
-    if any(map(_plain, cells)) and (numbers := mostly_numbers(column)) is not None and numbers[1].any():
-        return "text among numbers; make every cell a number, with nothing where it is not known"
+    if any(_plain(c) or c in TRUTH for c in cells) and (numbers := mostly_numbers(column)) is not None and numbers[1].any():
+        what = ("true and false", "one of them") if numbers[0].dtype == "boolean" else ("numbers", "a number")
+        return f"text among {what[0]}; make every cell {what[1]}, with nothing where it is not known, or declare its levels"
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS
     if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from hashlib import blake2b
+from numbers import Real
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,7 +125,10 @@ def holds_numbers(column: pd.Series) -> bool:
     """`is_number`, and columns of Python objects that are all numbers."""
     import pandas as pd
 
-    return is_number(column) or (column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in NUMBERS)
+    if is_number(column) or column.dtype != object:
+        return is_number(column)
+    found = pd.api.types.infer_dtype(column, skipna=True)
+    return found in NUMBERS or (found.startswith("mixed") and all(isinstance(v, Real) for v in column[column.notna()]))
 
 
 def _plan(column: pd.Series, name: str, bounds: PublicBounds | None) -> _Column:

@@ -31,8 +31,13 @@ def dropped_rows(kept: np.ndarray) -> str:
     return f"{int((~kept).sum())} of {kept.size} rows were left out for an empty cell (missing='drop')"
 
 
-def fill_missing(encoded: Encoded, offsets: np.ndarray, missing: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """X without NaN, and which rows were kept (None: all). Fills in place."""
+def fill_missing(
+    encoded: Encoded, offsets: np.ndarray, missing: str, *, silent: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """X without NaN, and which rows were kept (None: all). Fills in place.
+
+    Where `silent`, what has no middle stays NaN and its task is set aside: a refusal would tell others of one task's cell.
+    """
     X, names = encoded.X, encoded.names
     hole = np.zeros(X.shape[1], dtype=bool)
     for r in row_chunks(X.shape[0]):  # where nothing is filled, infinite is as good as missing
@@ -53,6 +58,8 @@ def fill_missing(encoded: Encoded, offsets: np.ndarray, missing: str) -> tuple[n
         return X[kept], kept
     for j in map(int, holes):
         middle = None if encoded.bounds is None else encoded.bounds.midpoint(names[j])
+        if missing == "impute-bounds" and silent and middle is None:
+            continue
         if missing == "impute-bounds":
             _fill_middle(X, j, names[j], middle)
         else:

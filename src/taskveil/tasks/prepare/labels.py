@@ -157,7 +157,7 @@ def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarra
 def _place(cell: str, places: Mapping[str, int]) -> int:
     """Where a cell stands among the declared labels: as it is written, in its usual form, as a truth value; -1 for nowhere."""
     plain = plain_text(cell)
-    return next((places[text] for text in (cell, plain, TRUTH.get(plain)) if text in places), -1)
+    return next((places[text] for text in (cell, plain, TRUTH.get(plain, plain)) if text in places), -1)
 
 
 def _declared_type(declared: Any) -> np.ndarray:
@@ -196,7 +196,7 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     """Labels to 1 (the label `positive`, whatever its case) and 0 (all others): row by row, so the label set is public."""
     if tasks.classes is None:
         raise OptionError("positive=LABEL needs a classification target; this one is regression. Use kind='classification'.")
-    labels = [str(c) for c in tasks.classes]
+    labels = [task_label(c) for c in tasks.classes]
     hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
