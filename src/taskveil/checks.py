@@ -106,8 +106,8 @@ class Number(Rule):
         if self.above is not None and self.below is not None:
             return f"a number strictly between {self.above:g} and {self.below:g}"
         ends = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
-        said = " and ".join(f"{word} {end:g}" for word, end in ends if end is not None)
-        return f"a finite number {said}".rstrip()
+        limits = " and ".join(f"{word} {end:g}" for word, end in ends if end is not None)
+        return f"a finite number {limits}".rstrip()
 
     def parse(self, text: str) -> Any:
         return _read(float, text)

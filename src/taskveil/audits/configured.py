@@ -202,15 +202,15 @@ def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gau
 def _result(first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int) -> AuditResult:
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
-    found = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
+    best = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
     by_release = evidence.steps is not None and evidence.steps["refutation_bound"] > stated["epsilon"]
-    said = REFUTED if evidence.leaks or by_release else found.verdict(stated["epsilon"])
+    verdict = REFUTED if evidence.leaks or by_release else best.verdict(stated["epsilon"])
     return AuditResult(
-        first.estimator.certificate_.method, stated["epsilon"], stated["delta"], found.lower_bound, 0.95, found.attack(),
-        found.trials, said if claim is not None else CONSISTENT, found.refutation_bound, str(base.neighbours), str(base.unit),
+        first.estimator.certificate_.method, stated["epsilon"], stated["delta"], best.lower_bound, 0.95, best.attack(),
+        best.trials, verdict if claim is not None else CONSISTENT, best.refutation_bound, str(base.neighbours), str(base.unit),
         str(base.observer), base.variant, key,
         {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
         ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
-        power(found.trials, SELECTION, stated["delta"]) if found.trials else None, about, found.gaussian_bound,
-        found.gaussian_refutation_bound, evidence.steps,
+        power(best.trials, SELECTION, stated["delta"]) if best.trials else None, about, best.gaussian_bound,
+        best.gaussian_refutation_bound, evidence.steps,
     )  # fmt: skip

@@ -65,8 +65,8 @@ def _scores(worlds: Sequence[Any], world: int, runs: int, key: int) -> np.ndarra
     seen: list[float] = []
 
     def on_release(planned: Any, noisy: np.ndarray, mine: np.ndarray, other: np.ndarray) -> None:
-        found = log_ratios(planned, noisy, mine, other, 0)
-        ratio = found.own[CANARY] / math.sqrt(max(found.distances[CANARY], 1e-300))
+        ratios = log_ratios(planned, noisy, mine, other, 0)
+        ratio = ratios.own[CANARY] / math.sqrt(max(ratios.distances[CANARY], 1e-300))
         seen.append(float(ratio if world else -ratio))
 
     estimator = worlds[world].estimator

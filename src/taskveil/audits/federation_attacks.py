@@ -76,11 +76,11 @@ class Victim:
         arrays = {f"view/{name}": np.asarray(value) for name, value in {**self.values, "mean": centre[None]}.items()}
         fields = {"plan": self.site.digest, "number": 0, "round": int(kind == "finish")}
         try:
-            said = wire.decode(self.site.handle(wire.encode(Packet(kind, fields, arrays)))).kind
+            reply = wire.decode(self.site.handle(wire.encode(Packet(kind, fields, arrays)))).kind
         except Exception:
-            said = "refused"
-        self.transcript.append(said)
-        return said != "refused"
+            reply = "refused"
+        self.transcript.append(reply)
+        return reply != "refused"
 
     def gram(self) -> np.ndarray:
         """What the attack is after: rows centred and weighted as the solver's first step does, half of the labels being 1."""
@@ -91,18 +91,18 @@ class Victim:
 def gram_from_finish(seed: int = 0) -> Outcome:
     """The centred Gram matrix from yes and no at the end of a run."""
     victim, other = _victims(seed)
-    found = _bisected_gram(victim)
+    estimate = _bisected_gram(victim)
     _bisected_gram(other)
-    return _outcome(victim, other, found, victim.gram())
+    return _outcome(victim, other, estimate, victim.gram())
 
 
 def length_from_refusals(seed: int = 0) -> Outcome:
     """|X u| for one direction, from refusals of a message that in the end is answered once."""
     victim, other = _victims(seed)
     u = np.eye(FEATURES)[0]
-    found = _first_answered(victim, u)
+    estimate = _first_answered(victim, u)
     _first_answered(other, u)
-    return _outcome(victim, other, np.array([found]), np.sqrt(victim.gram()[:1, 0]))
+    return _outcome(victim, other, np.array([estimate]), np.sqrt(victim.gram()[:1, 0]))
 
 
 ATTACKS: dict[str, Callable[[int], Outcome]] = {"finish": gram_from_finish, "refusals": length_from_refusals}
@@ -136,10 +136,10 @@ def _bisected_gram(victim: Victim) -> np.ndarray:
     squares = {}
     for i, j in combinations_with_replacement(range(FEATURES), 2):
         squares[i, j] = _longest_square(victim, np.eye(FEATURES)[i] + (i != j) * np.eye(FEATURES)[j])
-    found = np.zeros((FEATURES, FEATURES))
+    gram = np.zeros((FEATURES, FEATURES))
     for (i, j), square in squares.items():
-        found[i, j] = found[j, i] = square if i == j else (square - squares[i, i] - squares[j, j]) / 2
-    return found
+        gram[i, j] = gram[j, i] = square if i == j else (square - squares[i, i] - squares[j, j]) / 2
+    return gram
 
 
 def _longest_square(victim: Victim, u: np.ndarray) -> float:
@@ -158,7 +158,7 @@ def _first_answered(victim: Victim, u: np.ndarray) -> float:
     return OVERFLOW / size
 
 
-def _outcome(victim: Victim, other: Victim, found: np.ndarray, truth: np.ndarray) -> Outcome:
-    error = float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
+def _outcome(victim: Victim, other: Victim, estimate: np.ndarray, truth: np.ndarray) -> Outcome:
+    error = float(np.linalg.norm(estimate - truth) / np.linalg.norm(truth))
     differs = victim.transcript != other.transcript
     return Outcome(len(victim.transcript), len(victim.account.spent()), error, differs)

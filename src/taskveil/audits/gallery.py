@@ -63,12 +63,12 @@ ATTACKS = (
 
 def attacks(seed: int = 0) -> list[Attack]:
     """All whose extras are installed."""
-    found = []
+    results = []
     for entry in ATTACKS:
         module, function = entry.split(":")
         with suppress(EnvironmentMissing):
-            found.append(getattr(import_module(f"taskveil.audits.{module}"), function)(seed=seed))
-    return found
+            results.append(getattr(import_module(f"taskveil.audits.{module}"), function)(seed=seed))
+    return results
 
 
 def bars(

@@ -39,13 +39,13 @@ def leaks(first: Trained, second: Trained) -> list[str]:
     """What others would see differ although the billboards are the same; empty where the law holds."""
     if first.error is not None or second.error is not None:
         return _failures(first, second)
-    found = [] if len(first.logs) == len(second.logs) else [SEEN + "the number of runs"]
+    differences = [] if len(first.logs) == len(second.logs) else [SEEN + "the number of runs"]
     for one, other in zip(first.logs, second.logs):
-        found += _run_leaks(one, other)
+        differences += _run_leaks(one, other)
     if not hasattr(first.estimator, "estimator"):  # a search ends with a choice, which is itself a paid release
-        found += _differing(_results(first.estimator, first.logs[0]), _results(second.estimator, second.logs[0]))
-        found += _scaling_leaks(first.estimator, second.estimator)
-    return list(dict.fromkeys(found))
+        differences += _differing(_results(first.estimator, first.logs[0]), _results(second.estimator, second.logs[0]))
+        differences += _scaling_leaks(first.estimator, second.estimator)
+    return list(dict.fromkeys(differences))
 
 
 def _failures(first: Trained, second: Trained) -> list[str]:
@@ -58,16 +58,16 @@ def _failures(first: Trained, second: Trained) -> list[str]:
 
 def _run_leaks(one: RunLog, other: RunLog) -> list[str]:
     unit = str(one.plan.budget.unit)
-    found = _differing(_public(one), _public(other))
+    differences = _differing(_public(one), _public(other))
     if unit == "task":
-        found += _differing(_encoded_rows(one.block), _encoded_rows(other.block))
+        differences += _differing(_encoded_rows(one.block), _encoded_rows(other.block))
     else:
-        found += _rows_changed(one.block, other.block)
+        differences += _rows_changed(one.block, other.block)
     if len(one.messages) != len(other.messages):
-        return [*found, SEEN + "the number of messages"]
+        return [*differences, SEEN + "the number of messages"]
     for (number, a), (_, b) in zip(one.messages, other.messages):
-        found += _message_leaks(number, a, b, unit, one.block.n_tasks)
-    return [*found, *_moved_too_far(one, other)]
+        differences += _message_leaks(number, a, b, unit, one.block.n_tasks)
+    return [*differences, *_moved_too_far(one, other)]
 
 
 def _moved_too_far(one: RunLog, other: RunLog) -> list[str]:
@@ -119,14 +119,14 @@ def _same_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _message_leaks(side: int, a: Message, b: Message, unit: str, n_tasks: int) -> list[str]:
     if side != CANARY:  # asynchronous: a side per task
         return _differing(_plain(a), _plain(b), SEEN + "other tasks' messages: ")
-    found = []
+    differences = []
     for name in a:
         one, other = a[name], b.get(name)
         if isinstance(one, RowGradients) and isinstance(other, RowGradients):
-            found += _gradient_leaks(one, other, unit)
+            differences += _gradient_leaks(one, other, unit)
         elif isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.shape[:1] == (n_tasks,):
-            found += _differing({name: one[CANARY + 1 :]}, {name: other[CANARY + 1 :]}, SEEN + "other tasks' messages: ")
-    return found
+            differences += _differing({name: one[CANARY + 1 :]}, {name: other[CANARY + 1 :]}, SEEN + "other tasks' messages: ")
+    return differences
 
 
 def _gradient_leaks(one: RowGradients, other: RowGradients, unit: str) -> list[str]:
@@ -140,13 +140,13 @@ def _gradient_leaks(one: RowGradients, other: RowGradients, unit: str) -> list[s
 
 
 def _plain(message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, raw in message.items():
         if isinstance(raw, RowGradients):
-            found |= {f"{name} rows": raw.X, f"{name} slopes": raw.slopes}
+            values |= {f"{name} rows": raw.X, f"{name} slopes": raw.slopes}
         else:
-            found[name] = raw.contribution.total(raw) if isinstance(raw, Bounded) else raw
-    return found
+            values[name] = raw.contribution.total(raw) if isinstance(raw, Bounded) else raw
+    return values
 
 
 def _results(est: Any, log: RunLog) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def _results(est: Any, log: RunLog) -> dict[str, Any]:
     public = "public" in log.method.disclosure(log.public, log.plan).observers
     keep = slice(0 if public else CANARY + 1, None)
     certificate = {k: v for k, v in est.certificate_.to_dict().items() if k in CLAIMS}
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "the certificate": certificate, "the names of tasks": est.task_names_, "the names of columns": est.feature_names_,
         "the labels": None if est.classes_ is None else np.asarray(est.classes_).tolist(),
     }  # fmt: skip
     m, own = len(est.task_names_), est.task_names_[CANARY]
     warned = getattr(est, "task_warnings_", {})
-    found["other tasks' warnings"] = {name: said for name, said in warned.items() if name != own}
+    results["other tasks' warnings"] = {name: words for name, words in warned.items() if name != own}
     arrays = {"coef": est.models_.coef, "intercept": est.models_.intercept, "kept": est.models_.kept, **est.models_.extra}
     for name in ("coef_", "intercept_"):
         arrays[name] = getattr(est, name, None)
@@ -170,8 +170,8 @@ def _results(est: Any, log: RunLog) -> dict[str, Any]:
     for name, value in arrays.items():
         if value is not None and np.shape(value)[:1] == (m,):
             part = slice(CANARY + 1, None) if name.startswith("gain_") else keep
-            found[f"other tasks' models: {name}"] = np.asarray(value)[part]
-    return found
+            results[f"other tasks' models: {name}"] = np.asarray(value)[part]
+    return results
 
 
 def _scaling_leaks(first: Any, second: Any) -> list[str]:

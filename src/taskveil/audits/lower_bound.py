@@ -75,8 +75,8 @@ def choose_test(first: Scores, second: Scores, delta: float, alpha: float, bound
     """The score, threshold, side and order with the largest bound on the selection part (worlds 0 and 1)."""
     best = Test("none", math.inf, True, 1, -1.0)
     for name, scores in first.items():
-        found = _best_threshold(name, np.sort(scores), np.sort(second[name]), delta, alpha, bound)
-        best = max(best, found, key=lambda test: test.guess)
+        candidate = _best_threshold(name, np.sort(scores), np.sort(second[name]), delta, alpha, bound)
+        best = max(best, candidate, key=lambda test: test.guess)
     return best
 
 

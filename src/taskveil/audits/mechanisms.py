@@ -189,13 +189,13 @@ def audit_mechanism(
         return drawn if low_bits or exact else _rounded(drawn, case.planned.mechanism.scale)
 
     gaussian = isinstance(case.planned.event, GaussianEvent)
-    found = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
+    finding = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
     return AuditResult(
-        name, epsilon, delta, found.lower_bound, 0.95, found.attack(), found.trials,
-        found.verdict(epsilon), found.refutation_bound, relation, seed=seed,
+        name, epsilon, delta, finding.lower_bound, 0.95, finding.attack(), finding.trials,
+        finding.verdict(epsilon), finding.refutation_bound, relation, seed=seed,
         variant="paper" if name == "paper-wishart" else "sound", observer="whoever sees the release",
         details={"total_shape": list(case.planned.contribution.total_shape), "scale": case.planned.mechanism.scale},
-        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound,
+        gaussian_bound=finding.gaussian_bound, gaussian_refutation_bound=finding.gaussian_refutation_bound,
     )  # fmt: skip
 
 

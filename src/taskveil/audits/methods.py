@@ -95,19 +95,19 @@ def audit_estimator(
 
     observer = "server" if view == "releases" else str(est.observer)
     steps = steps_in_sight(worlds, observer, trials or TRIALS, key, claim["delta"])
-    found = search(
+    finding = search(
         sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
         trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),
         alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
     )  # fmt: skip
-    verdict = found.verdict(claim["epsilon"])
+    verdict = finding.verdict(claim["epsilon"])
     if steps is not None and steps["refutation_bound"] > claim["epsilon"]:
         verdict = REFUTED
     return AuditResult(
-        str(est._method().name), claim["epsilon"], claim["delta"], found.lower_bound, 0.95, found.attack(), found.trials,
-        verdict, found.refutation_bound, claim["neighbours"], claim["unit"],
+        str(est._method().name), claim["epsilon"], claim["delta"], finding.lower_bound, 0.95, finding.attack(), finding.trials,
+        verdict, finding.refutation_bound, claim["neighbours"], claim["unit"],
         claim["observer"], est.variant, key, {"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
-        gaussian_bound=found.gaussian_bound, gaussian_refutation_bound=found.gaussian_refutation_bound, every_release=steps,
+        gaussian_bound=finding.gaussian_bound, gaussian_refutation_bound=finding.gaussian_refutation_bound, every_release=steps,
     )  # fmt: skip
 
 
@@ -181,24 +181,24 @@ def scores(layout: Layout, plan: Plan) -> Callable[[np.ndarray, np.ndarray], dic
     """Learned and listed scores of transcripts laid out as `layout`."""
 
     def build(first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
-        found = _learned(layout, first, second)
-        found |= _support(layout, plan)
+        by_name = _learned(layout, first, second)
+        by_name |= _support(layout, plan)
         if layout.n_rounds > 1:
-            found |= _between_rounds(layout, first, second)
-        return found
+            by_name |= _between_rounds(layout, first, second)
+        return by_name
 
     return build
 
 
 def _learned(layout: Layout, first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
     values = slice(0, layout.size)
-    found = {}
+    by_name = {}
     for name, full in (("learned direction", True), ("learned direction, coordinates apart", False)):
         if full and layout.size > WIDE:
             continue
         score = statistics.discriminant(first[:, values], second[:, values], full)
-        found[name] = _on(score, lambda x: x[:, values])
-    return found
+        by_name[name] = _on(score, lambda x: x[:, values])
+    return by_name
 
 
 def _support(layout: Layout, plan: Plan) -> dict[str, statistics.Score]:
@@ -230,14 +230,14 @@ def _between_rounds(layout: Layout, first: np.ndarray, second: np.ndarray) -> di
         return _increments(layout, x)
 
     steps = statistics.discriminant(increments(first), increments(second), full=False)
-    found = {
+    by_name = {
         "learned direction of increments": _on(steps, increments),
         "smallest jump between rounds": lambda x: _smallest_jump(layout, x),
     }
     others = first[:, layout.size :]
     if others.shape[1] == layout.n_rounds and np.ptp(others) > 0:
-        found |= _participation(layout, first, second)
-    return found
+        by_name |= _participation(layout, first, second)
+    return by_name
 
 
 def _participation(layout: Layout, first: np.ndarray, second: np.ndarray) -> dict[str, statistics.Score]:
@@ -248,15 +248,15 @@ def _participation(layout: Layout, first: np.ndarray, second: np.ndarray) -> dic
     def missing(x: np.ndarray) -> np.ndarray:
         return (full - x[:, layout.size :])[:, rounds]
 
-    found = {}
+    by_name = {}
     for what, of in (("increments", lambda x: _increments(layout, x)), ("values", lambda x: x[:, : layout.size])):
 
         def weighted(x: np.ndarray, of: Callable[[np.ndarray], np.ndarray] = of) -> np.ndarray:
             return of(x) * missing(x)
 
         score = statistics.discriminant(weighted(first), weighted(second), full=False)
-        found[f"participation times {what}"] = _on(score, weighted)  # billboards add up, releases do not
-    return found
+        by_name[f"participation times {what}"] = _on(score, weighted)  # billboards add up, releases do not
+    return by_name
 
 
 def _increments(layout: Layout, x: np.ndarray) -> np.ndarray:

@@ -67,8 +67,8 @@ class Scores:
 
     def on_release(self, planned: Any, noisy: np.ndarray, here: np.ndarray, there: np.ndarray) -> None:
         """Adds what one release says for and against each canary."""
-        found = log_ratios(planned, noisy, here, there, self.first)
-        self.seen = found if self.seen is None else self.seen + found
+        ratios = log_ratios(planned, noisy, here, there, self.first)
+        self.seen = ratios if self.seen is None else self.seen + ratios
 
     def towards(self, coins: np.ndarray) -> np.ndarray:
         """In noise units, larger for the world of coin 1."""
@@ -192,9 +192,9 @@ def _audited(at: Attempt) -> AuditResult:
     """Fit under observation, guess, and say what the guesses show."""
     est = at.estimator
     check(est)
-    found = prepared(est, at.canaries.join(at.tasks))
-    check_method(found.method, found.plan)
-    canaries, expected = expect(found.plan, found.public, at)
+    ready = prepared(est, at.canaries.join(at.tasks))
+    check_method(ready.method, ready.plan)
+    canaries, expected = expect(ready.plan, ready.public, at)
     if at.announce is not None:
         at.announce(expected.words())
     others = prepared(est, canaries.flipped().join(at.tasks)).block
@@ -284,16 +284,16 @@ def distances_ahead(at: Attempt, canaries: Canaries, rounds: int) -> list[float]
     sides = [method.task_side(w.block.take(slice(at.tasks.n_tasks, None)), public, plan) for w in worlds]
     states, server = [side.start() for side in sides], method.server_side(public, plan)
     state, board = server.start()
-    found: list[float] = []
+    distances: list[float] = []
     for _, releases in plan.rounds():
         (states[0], here), (states[1], there) = (side.step(s, board.view(None)) for side, s in zip(sides, states))
         apart = [squared_distances(p.contribution, here[p.name], there[p.name]) / p.mechanism.scale**2 for p in releases]
-        found.append(float(np.mean(np.sum(apart, axis=0))))
-        if len(found) == rounds or board.done:
+        distances.append(float(np.mean(np.sum(apart, axis=0))))
+        if len(distances) == rounds or board.done:
             break
         agreed = {p.name: _agreed(p.contribution, public.n_tasks, at.among_real) for p in releases}
         state, board = server.step(state, agreed, np.ones(public.n_tasks, dtype=bool))
-    return found
+    return distances
 
 
 def _agreed(what: Any, n_tasks: int, sent: bool) -> np.ndarray:
@@ -335,19 +335,19 @@ def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: 
     claim = claim_of(est)
     assert claim is not None
     expected = replace(expected, claimed_epsilon=claim["epsilon"], delta=claim["delta"])
-    found, coins = shown(est.record_.plan, seen, canaries.coins, expected), canaries.coins
+    conclusion, coins = shown(est.record_.plan, seen, canaries.coins, expected), canaries.coins
     k, delta, guesses = len(coins), expected.delta, expected.guesses
     details = {
-        "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": found.correct, "outlook": expected.to_dict(),
-        "threshold_bound": one_run_bound(k, guesses, found.correct, delta, 1 - CONFIDENCE),
-        "estimate": _round(gaussian_estimate(seen.towards(coins), coins, delta)), "as_recorded": _round(found.as_recorded),
+        "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": conclusion.correct, "outlook": expected.to_dict(),
+        "threshold_bound": one_run_bound(k, guesses, conclusion.correct, delta, 1 - CONFIDENCE),
+        "estimate": _round(gaussian_estimate(seen.towards(coins), coins, delta)), "as_recorded": _round(conclusion.as_recorded),
     }  # fmt: skip
     leaks = []
-    if found.refuted and not found.sure > expected.claimed_epsilon:
-        leaks = [f"had the noise been what is recorded, scores so far apart would have probability {found.as_recorded:.1g}"]
+    if conclusion.refuted and not conclusion.sure > expected.claimed_epsilon:
+        leaks = [f"had the noise been what is recorded, scores so far apart would have probability {conclusion.as_recorded:.1g}"]
     return AuditResult(
-        str(est.record_.plan and est.certificate_.method), expected.claimed_epsilon, delta, found.lower_bound, CONFIDENCE,
-        _attack(details), 1, REFUTED if found.refuted else CONSISTENT, found.sure, claim["neighbours"], claim["unit"],
+        str(est.record_.plan and est.certificate_.method), expected.claimed_epsilon, delta, conclusion.lower_bound, CONFIDENCE,
+        _attack(details), 1, REFUTED if conclusion.refuted else CONSISTENT, conclusion.sure, claim["neighbours"], claim["unit"],
         claim["observer"], est.variant, at.key, details, at.note, leaks, configuration=configuration(est), alarm=expected.alarm,
     )  # fmt: skip
 

@@ -71,17 +71,17 @@ class AuditResult:
     def __str__(self) -> str:
         what = f"{self.target} ({self.variant}, {self.neighbours} neighbours, one {self.unit} against {self.observer})"
         claim = f"claimed epsilon {self.claimed_epsilon:.4g}, delta {self.delta:.3g}"
-        found = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
+        bound = f"lower bound {self.lower_bound:.4g} with {100 * self.confidence:.4g} % confidence"
         if self.gaussian_bound is not None:
-            found += f" by Clopper-Pearson; {self.gaussian_bound:.4g} if the curve is Gaussian, as is claimed here"
+            bound += f" by Clopper-Pearson; {self.gaussian_bound:.4g} if the curve is Gaussian, as is claimed here"
         if self.every_release is not None:
             steps = self.every_release
-            found += (
+            bound += (
                 f"; {steps['lower_bound']:.4g} from each of {steps['releases']} release(s) in {steps['runs']} runs, if their "
                 "noise is Gaussian, as is recorded"
             )
         how = f"attack: {self.attack}" + (f"; {self.trials} runs of each neighbour" if self.trials != 1 else "")
-        lines = [what, claim, found, how]
+        lines = [what, claim, bound, how]
         if self.power is not None:
             few = "" if self.power > self.claimed_epsilon else ": too few for this claim, give more trials"
             lines.append(f"so many runs can refute claims up to epsilon {self.power:.3g}{few}")
@@ -148,9 +148,9 @@ def search(
         last = end == trials
         alpha = 1 - CONFIDENCE - EARLY_SHARE * (len(ends) - 1) if last else EARLY_SHARE
         sure = alarm / len(ends) / (2 if gaussian else 1)
-        found = _look(first, second, statistics, delta, (alpha, sure), selection, gaussian)
-        if found.verdict(claimed) == REFUTED or last:
-            return found
+        finding = _look(first, second, statistics, delta, (alpha, sure), selection, gaussian)
+        if finding.verdict(claimed) == REFUTED or last:
+            return finding
     raise AssertionError("the last stage returns")
 
 

@@ -34,12 +34,12 @@ def gradient_reconstruction(epsilon: float = 1.0, seed: int = 0) -> Attack:
     guesses = {plain: _row_from(answers), private: _row_from(_noised(answers, epsilon, seed))}
     if guesses[plain] @ x < 0:  # the sign of one row alone is not identified
         guesses[plain] *= -1
-    found = {name: abs(float(g @ x)) / float(np.linalg.norm(g) * np.linalg.norm(x)) for name, g in guesses.items()}
+    cosines = {name: abs(float(g @ x)) / float(np.linalg.norm(g) * np.linalg.norm(x)) for name, g in guesses.items()}
     sentence = (
-        f"A server reads a task's only row from {FEATURES + 1} un-noised gradients (|cosine| {found[plain]:.3f}); "
-        f"from clipped, noised ones it reads noise ({found[private]:.3f})."
+        f"A server reads a task's only row from {FEATURES + 1} un-noised gradients (|cosine| {cosines[plain]:.3f}); "
+        f"from clipped, noised ones it reads noise ({cosines[private]:.3f})."
     )
-    data = {"cosine": found, "row": x.tolist(), "guesses": {k: g.tolist() for k, g in guesses.items()}}
+    data = {"cosine": cosines, "row": x.tolist(), "guesses": {k: g.tolist() for k, g in guesses.items()}}
     title = "A row, and what gradients say of it"
     return Attack("row-from-gradients", sentence, data, lambda: _bars({"the row": x, **guesses}, title))
 
@@ -53,8 +53,8 @@ def _row_from(answers: np.ndarray) -> np.ndarray:
 def _noised(answers: np.ndarray, epsilon: float, seed: int) -> np.ndarray:
     """Every answer clipped and released, all of them within one budget."""
     what = VectorSum((FEATURES,), 1.0)
-    asked = [Request("gradient", t + 1, what) for t in range(len(answers))]
-    plan = make_plan(asked, Budget(epsilon, 1e-5, aggregation="local"))
+    requests = [Request("gradient", t + 1, what) for t in range(len(answers))]
+    plan = make_plan(requests, Budget(epsilon, 1e-5, aggregation="local"))
     account, source = MemoryAccount(), insecure_seeded_noise(seed)
     account.reserve(plan)
     pairs = zip(plan.releases, answers, strict=True)
@@ -79,22 +79,22 @@ def masked_update_reconstruction(rounds: int = 40, seed: int = 0) -> Attack:
         ),
         "private updates, epsilon 1": (Svm(rounds=5), Budget(1.0, 1e-5, aggregation="local")),
     }
-    found = {}
+    cosines = {}
     for name, (method, budget) in views.items():
         updates = svm_updates.watched_updates(method, block, 0, budget, rounds, seed)
-        found[name] = [svm_updates.row_recovery(updates, X[:n], i) for i in range(n)]
-    means = {name: float(np.mean(v)) for name, v in found.items()}
+        cosines[name] = [svm_updates.row_recovery(updates, X[:n], i) for i in range(n)]
+    means = {name: float(np.mean(v)) for name, v in cosines.items()}
     sentence = (
         f"Who knows all rows of a participant but one finds the direction of the last from masked SVM updates (mean |cosine| "
         f"{means['masked updates']:.3f}); from private ones |cosine| {means['private updates, epsilon 1']:.3f}."
     )
-    return Attack("row-from-masked-updates", sentence, {"cosine": found}, lambda: _points(found))
+    return Attack("row-from-masked-updates", sentence, {"cosine": cosines}, lambda: _points(cosines))
 
 
 def _bars(rows: dict[str, np.ndarray], title: str) -> dict[str, Any]:
     return bars({name: values.tolist() for name, values in rows.items()}, [f"feature {j + 1}" for j in range(FEATURES)], title)
 
 
-def _points(found: dict[str, list[float]]) -> dict[str, Any]:
-    data = [{"type": "box", "name": name, "y": values, "boxpoints": "all"} for name, values in found.items()]
+def _points(cosines: dict[str, list[float]]) -> dict[str, Any]:
+    data = [{"type": "box", "name": name, "y": values, "boxpoints": "all"} for name, values in cosines.items()]
     return {"data": data, "layout": {"title": {"text": "How well the direction of an unknown row is found (1 is exact)"}}}

@@ -103,8 +103,8 @@ def reads_a_message(settings: SecureSettings) -> bool:
     outgoing = server.start()
     for _ in range(3):
         outgoing = server.step({i: clients[i].step(m) for i, m in outgoing.items()}) or {}
-    found = opened_by_two_stories(server, clients)
-    return found is not None and np.array_equal(settings.ring.centre(found), secret[0])
+    message = opened_by_two_stories(server, clients)
+    return message is not None and np.array_equal(settings.ring.centre(message), secret[0])
 
 
 def opened_by_two_stories(server: SecureServer, clients: dict[int, SecureClient]) -> np.ndarray | None:

@@ -82,9 +82,9 @@ def membership(updates: np.ndarray, members: np.ndarray, others: np.ndarray) -> 
     )  # fmt: skip
 
 
-def recovered_direction(updates: np.ndarray, known: np.ndarray) -> np.ndarray:
+def recovered_direction(updates: np.ndarray, known_rows: np.ndarray) -> np.ndarray:
     """What the updates say about one unknown row, beyond the span of the known ones: a unit vector, or zero."""
-    basis = span(fitted(known, updates.shape[1]))
+    basis = span(fitted(known_rows, updates.shape[1]))
     rest = updates - (updates @ basis.T) @ basis
     _, lengths, directions = np.linalg.svd(rest, full_matrices=False)
     scale = np.linalg.norm(updates, axis=1).max(initial=0.0)
@@ -94,10 +94,10 @@ def recovered_direction(updates: np.ndarray, known: np.ndarray) -> np.ndarray:
 def row_recovery(updates: np.ndarray, rows: np.ndarray, unknown: int) -> float:
     """|cosine| between the recovered direction and the unknown row's part outside the span of the others; 1 is exact."""
     wide = fitted(rows, updates.shape[1])
-    known = np.delete(wide, unknown, axis=0)
-    basis = span(known)
+    known_rows = np.delete(wide, unknown, axis=0)
+    basis = span(known_rows)
     truth = wide[unknown] - basis.T @ (basis @ wide[unknown])
-    guess = recovered_direction(updates, known)
+    guess = recovered_direction(updates, known_rows)
     size = float(np.linalg.norm(truth))
     return abs(float(guess @ truth)) / size if size > 0 else 0.0
 

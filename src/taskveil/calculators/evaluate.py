@@ -92,8 +92,8 @@ def _mp_mtl(number: int, q: _Question) -> list[Calculation]:
             acceleration=fast,
             strong_convexity=PAPER_STRONG_CONVEXITY,
         )
-        said = f"{c.name}, {'accelerated' if fast else 'no acceleration'}" if len(both) > 1 else c.name
-        out.append(Calculation(c.number, said, c.values, c.formula, c.caveat))
+        label = f"{c.name}, {'accelerated' if fast else 'no acceleration'}" if len(both) > 1 else c.name
+        out.append(Calculation(c.number, label, c.values, c.formula, c.caveat))
     return out
 
 

@@ -139,12 +139,12 @@ def table_2(n_tasks: int, n_features: int, epsilon: float) -> list[dict[str, Any
         GROUP_SPARSE: math.log(n_features) / (n_tasks * epsilon),
     }
     rows = []
-    for setting, said in ((1, "delta = 0"), (3, "delta > 0")):
+    for setting, label in ((1, "delta = 0"), (3, "delta > 0")):
         for fast in (False, True):
             for strong in (False, True):
                 power = best_exponent(fast, strong, setting)
                 orders = {name: b**power for name, b in base.items()}
-                rows.append({"setting": said, "acceleration": fast, "strongly_convex": strong, "exponent": power, **orders})
+                rows.append({"setting": label, "acceleration": fast, "strongly_convex": strong, "exponent": power, **orders})
     return rows
 
 
@@ -244,14 +244,14 @@ def _strong(number: int, s: _Sizes, fast: bool, ratio: float | None, mu: float |
 def _allocation(number: int, mu: float | None, L: float) -> Calculation:
     setting = ALLOCATIONS[number]
     values: dict[str, Any] = {}
-    for fast, said in ((False, "plain"), (True, "accelerated")):
+    for fast, label in ((False, "plain"), (True, "accelerated")):
         alpha = best_alpha(acceleration=fast, setting=setting)
-        values[f"alpha, {said}"] = alpha
-        values[f"phi, {said}"] = phi(alpha, acceleration=fast, setting=setting)
-        values[f"strongly convex exponent, {said}"] = best_exponent(fast, True, setting)
+        values[f"alpha, {label}"] = alpha
+        values[f"phi, {label}"] = phi(alpha, acceleration=fast, setting=setting)
+        values[f"strongly convex exponent, {label}"] = best_exponent(fast, True, setting)
         if mu is not None:
             base = contraction(mu, L, fast)
-            values[f"Q, {said}"] = best_ratio(base, acceleration=fast, setting=setting)
+            values[f"Q, {label}"] = best_ratio(base, acceleration=fast, setting=setting)
     if mu is not None:
         values["fewer rounds when accelerated (Claim 2)"] = acceleration_helps(mu, L)
     n = 3 if setting == 1 else 5

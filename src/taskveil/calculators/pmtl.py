@@ -45,16 +45,16 @@ def names() -> dict[str, str]:
 
 def theorem(number: int, **sizes: Any) -> Calculation:
     """Evaluate Theorem 1, 3 or 5; each function below says what it needs."""
-    known: dict[int, Callable[..., Calculation]] = {1: privacy, 3: nonconvex, 5: strongly_convex}
-    if number not in known:
+    theorems: dict[int, Callable[..., Calculation]] = {1: privacy, 3: nonconvex, 5: strongly_convex}
+    if number not in theorems:
         raise UnknownName(f"no theorem {number}: expected one of {', '.join(TITLES)}.")
-    accepted = inspect.signature(known[number]).parameters
+    accepted = inspect.signature(theorems[number]).parameters
     unknown = sorted(set(sizes) - set(accepted))
     lost = [n for n, p in accepted.items() if p.default is p.empty and n not in sizes]
     if unknown or lost:
         what = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(lost)}"
         raise OptionError(f"PMTL Theorem {number} {what}; it takes {', '.join(accepted)}.")
-    return known[number](**sizes)
+    return theorems[number](**sizes)
 
 
 def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:

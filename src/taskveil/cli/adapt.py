@@ -41,14 +41,14 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
     adapted.save(out)
     (Path(out) / "run").mkdir()
     command_file.write(Path(out) / "run" / "command.json", data, {k: v for k, v in reading.items() if v is not None})
-    (found,) = adapted.gain_.to_dict().values()
+    (gain,) = adapted.gain_.to_dict().values()
     if as_json:
-        print_json({"task": task_name, "gain": found, "out": out})
+        print_json({"task": task_name, "gain": gain, "out": out})
     else:
         error, measure = "error", adapted.gain_.metric
-        if "typical_error_shared" in found:
+        if "typical_error_shared" in gain:
             error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
-        shared, alone = found[f"{error}_shared"], found[f"{error}_alone"]
+        shared, alone = gain[f"{error}_shared"], gain[f"{error}_alone"]
         click.echo(
             f"{task_name}: estimated error {shared:.3g} with what is public, {alone:.3g} alone ({measure}). "
             f"Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"

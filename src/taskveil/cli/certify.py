@@ -87,7 +87,7 @@ def command(
         print_json({**told, "profiles": curves(checked.certificate), "certificate": document})
     else:
         click.echo(str(checked.certificate))
-        click.echo("\n".join(said for s in checked.certificate.statements for said in checked.certificate.profile(s).lines()))
+        click.echo("\n".join(line for s in checked.certificate.statements for line in checked.certificate.profile(s).lines()))
         click.echo("\n".join(_restated(r) for r in restated or ()), nl=bool(restated))
         click.echo("verified: every statement follows from the recorded run" if holds else "DOES NOT HOLD:")
         notes = [*notes, f"code {own_code}"]

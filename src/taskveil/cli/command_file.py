@@ -29,14 +29,14 @@ def read(path: Path) -> tuple[str, dict[str, Any]]:
 def as_given(command: click.Command, options: dict[str, Any], path: Path) -> dict[str, Any]:
     """The noted options as the command line would have taken them; options that are newer than the file get their defaults."""
     context = click.Context(command)
-    known = {p.name: p for p in command.params if p.name is not None}
-    unknown = sorted(set(options) - set(known))
+    parameters = {p.name: p for p in command.params if p.name is not None}
+    unknown = sorted(set(options) - set(parameters))
     if unknown:
         raise DataError(f"{path} is damaged: `{command.name}` has no option {unknown[0]!r}")
     given = command.make_context(command.name, [], resilient_parsing=True).params  # defaults, as click itself fills them in
     for name, value in options.items():
         try:
-            given[name] = value if known[name].callback else known[name].type_cast_value(context, value)
+            given[name] = value if parameters[name].callback else parameters[name].type_cast_value(context, value)
         except (click.ClickException, TypeError, ValueError) as problem:
             raise DataError(f"{path} is damaged: option {name!r}: {' '.join(str(problem).split())}") from None
     return given

@@ -145,12 +145,12 @@ WHO = {"other-tasks": "the other tasks", "server": "the server and the other tas
 def table(result: dict[str, Any]) -> str:
     """Plain text, one row per method and epsilon, with the whole sentence above it."""
     rows = result["results"]
-    said = next((s for r in rows if r["epsilon"] is not None for s in r["statements"]), None)  # local's delta is 0
+    first = next((s for r in rows if r["epsilon"] is not None for s in r["statements"]), None)  # local's delta is 0
     head = ""
-    if said:
+    if first:
         head = (
-            f"epsilon protects {WHAT[said['unit']]} ({said['neighbours']} neighbours) against {WHO[said['observer']]}; "
-            f"delta {said['delta']:g}\n"
+            f"epsilon protects {WHAT[first['unit']]} ({first['neighbours']} neighbours) against {WHO[first['observer']]}; "
+            f"delta {first['delta']:g}\n"
         )
     also = list(rows[0].get("also", {}))
     heads = "".join(f"{name:>10}" for name in also)

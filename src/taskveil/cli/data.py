@@ -20,11 +20,11 @@ def list_(as_json: bool) -> None:
     """All names, what they are, and whether they are on this machine."""
     from taskveil.tasks import datasets, synthetic
 
-    found = [datasets.describe(name) for name in datasets.names()]
+    sets = [datasets.describe(name) for name in datasets.names()]
     if as_json:
-        print_json({"data": found, "synthetic": synthetic.names()})
+        print_json({"data": sets, "synthetic": synthetic.names()})
         return
-    for d in found:
+    for d in sets:
         click.echo(f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}")
     click.echo("")
     click.echo(f"made up when asked for: {', '.join(synthetic.names())}")

@@ -97,8 +97,8 @@ def table(result: dict[str, Any]) -> str:
         without = "- (nothing is shared)" if r["method"] == "local" else "- (no privacy)"
         epsilon = without if r["epsilon"] is None else f"{r['epsilon']:g}"
         lines.append(f"{NAMES[r['method']]:<34}{epsilon:<33}{r['mean']:.3f} +- {r['std']:.3f}")
-    said = "Each epsilon: all data of one hospital, replaced by any other, against all other hospitals together; delta 1e-05."
-    return "\n".join(lines) + f"\n(mean +- spread over {result['repeats']} draws of the hospitals)\n{said}"
+    caption = "Each epsilon: all data of one hospital, replaced by any other, against all other hospitals together; delta 1e-05."
+    return "\n".join(lines) + f"\n(mean +- spread over {result['repeats']} draws of the hospitals)\n{caption}"
 
 
 def words(result: dict[str, Any]) -> str:

@@ -126,9 +126,9 @@ def command(
     if overwrite and out is None:
         raise OptionError("--overwrite clears the folder of -o DIR: give one")
     if resume is not None:
-        asked = {"data": data, "out": out, "overwrite": overwrite, "audit_canaries": audit_canaries, **given}
+        request = {"data": data, "out": out, "overwrite": overwrite, "audit_canaries": audit_canaries, **given}
         data, given = resumed(Path(resume))
-        check_the_same(asked, {"data": data, "out": resume, **given})
+        check_the_same(request, {"data": data, "out": resume, **given})
     elif data is None:
         raise click.UsageError("Missing argument 'DATA' (or --resume DIR).")
     elif out is not None:
@@ -194,8 +194,8 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
     options = {k: v for k, v in given.items() if (k not in READING or k == "exposure") and k not in ENGINE}
     options |= {"runtime": "dask", "client": client} if engine else {}
     sizes = (tasks.n_tasks, tasks.n_features, options["unit"], tasks.kind)
-    asked = asked_method(options.pop("method"), options["unit"])
-    (method,) = methods_with([asked], parse_settings(tuple(options.pop("settings"))), sizes)
+    choice = asked_method(options.pop("method"), options["unit"])
+    (method,) = methods_with([choice], parse_settings(tuple(options.pop("settings"))), sizes)
     kind = estimator_for(tasks.kind)
     epsilon: Any = read_epsilon(options.pop("epsilon"))
     each = options.pop("epsilon_file", None)
@@ -211,9 +211,9 @@ def connected(engine: str, given: dict[str, Any]) -> Any:
     from taskveil.estimators.partitioned.fit import check_engine
     from taskveil.runtime.dask.cluster import WAIT, connect
 
-    asked = {k: given[k] for k in ("aggregation", "scaling", "variant", "unit")}
+    options = {k: given[k] for k in ("aggregation", "scaling", "variant", "unit")}
     name = given["method"] if given["method"] != "auto" else "together"
-    check_engine(TaskRegressor(epsilon=read_epsilon(given["epsilon"]), **asked), methods.get(name).under(given["unit"]))
+    check_engine(TaskRegressor(epsilon=read_epsilon(given["epsilon"]), **options), methods.get(name).under(given["unit"]))
     if given.get("wait_for_workers") is not None:
         import dask
 
@@ -254,14 +254,14 @@ def resumed(folder: Path) -> tuple[str, dict[str, Any]]:
     return data, {k: v for k, v in given.items() if k not in NOT_NOTED}
 
 
-def check_the_same(asked: dict[str, Any], begun: dict[str, Any]) -> None:
+def check_the_same(request: dict[str, Any], begun: dict[str, Any]) -> None:
     """A run goes on as it was begun: whoever says something else on the way must hear that it would not count."""
     context = get_current_context()
-    for name, value in asked.items():
+    for name, value in request.items():
         told = context.get_parameter_source(name) is ParameterSource.COMMANDLINE and value is not None
         if told and json.dumps(value) != json.dumps(begun.get(name)):
-            said = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
-            raise OptionError(f"--resume goes on as the run was begun, and {said} {shown(value)} is not how; leave it out")
+            option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
+            raise OptionError(f"--resume goes on as the run was begun, and {option} {shown(value)} is not how; leave it out")
 
 
 def read_epsilon(given: str | float | None) -> float | None:

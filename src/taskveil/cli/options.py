@@ -196,12 +196,12 @@ def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[Any, .
     for why in dict.fromkeys(why for _, why in chosen if why):
         click.echo(why, err=True)
     objects = [methods.get(name) for name in dict.fromkeys(name for name, _ in chosen)]
-    known = [set(m.option_names()) for m in objects]
+    option_sets = [set(m.option_names()) for m in objects]
     for name in settings:
-        if not any(name in options for options in known):
-            offered = ", ".join(sorted(n for n in set().union(*known) if "__" not in n)) or "none"
+        if not any(name in options for options in option_sets):
+            offered = ", ".join(sorted(n for n in set().union(*option_sets) if "__" not in n)) or "none"
             raise OptionError(f"no method in this command has an option {name!r}; options: {offered}")
-    for method, options in zip(objects, known):
+    for method, options in zip(objects, option_sets):
         method.set_params(**{k: v for k, v in settings.items() if k in options})
     return objects
 

@@ -64,10 +64,10 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     )  # fmt: skip
     if rows.X.shape[0] == 0:
         raise DataError(f"{data} has no rows to predict")
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         predicted = estimator.predict(rows.X, task=rows.task)
-    for note in (*rows.notes, *(w.message for w in said)):
+    for note in (*rows.notes, *(w.message for w in caught_warnings)):
         click.echo(f"note: {note}", err=True)
     exposure = exposures(estimator, data, rows.row_index)
     predicted = predicted if exposure is None else predicted * exposure

@@ -65,8 +65,8 @@ def several(
         below = str(Path(out) / registry.folder_of(n)) if out and every else out  # papers share names of figures
         click.echo(f"[{'#' * (20 * number // len(names)):<20}] {number}/{len(names)} {n} ...", err=True)
         try:
-            known = done(registry, n, quick, seed, repeats, below) if resume else None
-            documents.append(known or one(registry, n, quick, seed, repeats, below, quiet))
+            earlier = done(registry, n, quick, seed, repeats, below) if resume else None
+            documents.append(earlier or one(registry, n, quick, seed, repeats, below, quiet))
         except EnvironmentMissing as problem:
             if not every:
                 raise
@@ -94,9 +94,9 @@ def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, 
     if not file.exists():
         return None
     document: dict[str, Any] = read_json(file)
-    asked = {"seed": seed, "quick": quick, "repeats": repeats}
+    settings = {"seed": seed, "quick": quick, "repeats": repeats}
     with total(str(file)):
-        return document if all(document["run"].get(k) == v for k, v in asked.items()) else None
+        return document if all(document["run"].get(k) == v for k, v in settings.items()) else None
 
 
 def one(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool) -> dict[str, Any]:

@@ -261,15 +261,15 @@ class Clients:
         assert isinstance(model, SharedModel)
         width = (model.n_own // model.n_outputs) - 1  # of rows, features and public scores
         linear = model_of("softmax", Width(width), model.n_outputs, "regression" if model.loss == "squared" else "classification")
-        found = np.zeros((self.block.n_rows, width), np.float32)
+        features = np.zeros((self.block.n_rows, width), np.float32)
         size = capacity(self.n_clients, None, CHUNK_ON_CPU)
         for part, rows in self.pieces(np.arange(self.n_clients), None, size):
             index, weights = all_rows(self.rows, np.resize(part, size), rows)
             beside = np.asarray(model.beside(jnp.asarray(shared, jnp.float32), jnp.asarray(self.X[index])))
             inside = weights[: part.size] > 0
-            found[index[: part.size][inside]] = beside[: part.size][inside]
+            features[index[: part.size][inside]] = beside[: part.size][inside]
         n_public = 0 if model.public is None else model.n_outputs
-        return Clients(self.block, Width(width, found), linear, self.seed), _head_tuner(linear, model.n_features, n_public)
+        return Clients(self.block, Width(width, features), linear, self.seed), _head_tuner(linear, model.n_features, n_public)
 
     def personalise(
         self,
@@ -355,17 +355,17 @@ def predict_scores(
     inputs = features(X)
     scores = np.zeros((inputs.shape[0], model.n_outputs))
     order = np.argsort(task, kind="stable")
-    asked, counts = np.unique(task, return_counts=True)
+    tasks, counts = np.unique(task, return_counts=True)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     grouped = Rows(order, offsets)
     width = int(2 ** np.ceil(np.log2(max(counts.max(initial=1), 1))))
-    size = capacity(asked.size, None, max(1, min(tuner.chunk, 2**20 // width)))
-    for part in pieces(np.arange(asked.size), size):
+    size = capacity(tasks.size, None, max(1, min(tuner.chunk, 2**20 // width)))
+    for part in pieces(np.arange(tasks.size), size):
         if part.size == 0:
             continue
         padded = np.concatenate([part, np.zeros(size - part.size, np.int64)])
         index, weights = all_rows(grouped, padded, width)
-        got = np.asarray(tuner.scores(params[asked[padded]], inputs[index]))
+        got = np.asarray(tuner.scores(params[tasks[padded]], inputs[index]))
         real = (weights > 0) & (np.arange(size) < part.size)[:, None]
         scores[index[real]] = got[real]
     return scores

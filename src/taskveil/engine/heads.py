@@ -35,11 +35,11 @@ def solve_head(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any, 
     spreads = [_spread(g, weights) for g in groups]
     columns = _columns([g / s for g, s in zip(groups, spreads)])
     H = _solve(columns, targets, weights, ridge, loss, n_outputs)
-    found, first = [], 0
+    heads, first = [], 0
     for g, spread in zip(groups, spreads):
-        found.append(H[first : first + g.shape[1]] / spread)
+        heads.append(H[first : first + g.shape[1]] / spread)
         first += g.shape[1]
-    return (*found, CONSTANT * H[-1])
+    return (*heads, CONSTANT * H[-1])
 
 
 def left_out_residuals(groups: tuple[Any, ...], targets: Any, weights: Any, ridge: Any) -> Any:
@@ -115,8 +115,8 @@ def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_ou
         return new, new + jnp.where(uphill, 0.0, (t - 1) / t_next) * (new - last), t_next
 
     zero = jnp.zeros((product.shape[0], n_outputs), jnp.float32)
-    found = zero - step(zero) if loss == "squared" else jax.lax.fori_loop(0, STEPS, accelerated, (zero, zero, jnp.float32(1)))[0]
-    return _times(scaled.T, found) if by_rows else found
+    head = zero - step(zero) if loss == "squared" else jax.lax.fori_loop(0, STEPS, accelerated, (zero, zero, jnp.float32(1)))[0]
+    return _times(scaled.T, head) if by_rows else head
 
 
 def _times(a: Any, b: Any) -> Any:

@@ -36,11 +36,11 @@ def parts(a: Any, dtype: Any, exact: bool = False) -> Parts:
     if a.dtype == jnp.float16:
         return (a,)
     kind, count = (jnp.bfloat16, 3 if exact else 2) if dtype == jnp.float32 else (jnp.float16, 2 if exact else 1)
-    found = []
+    pieces = []
     for _ in range(count):
-        found.append(a.astype(kind))
-        a = a - found[-1].astype(jnp.float32)
-    return tuple(found)
+        pieces.append(a.astype(kind))
+        a = a - pieces[-1].astype(jnp.float32)
+    return tuple(pieces)
 
 
 def dot(a: Parts, b: Parts, turn_a: bool = False, turn_b: bool = False) -> Any:

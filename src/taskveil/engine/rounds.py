@@ -186,8 +186,8 @@ class Round:
 
         per_client = (begin, index, weights) if one_anchor else (begin, index, weights, anchor)
         new, message = each_client(client, per_client, self.accelerator)
-        asked = present[:, None] > 0
-        return (jnp.where(asked, new, own) if remembers else own), jnp.where(asked, knobs[2] * message, 0.0)
+        in_cohort = present[:, None] > 0
+        return (jnp.where(in_cohort, new, own) if remembers else own), jnp.where(in_cohort, knobs[2] * message, 0.0)
 
     def _sum(self, clipped: Any, member: Any, grid: Any) -> Any:
         """sum_k member_kc clip(g_k); |member_k| <= 1 keeps each client's part inside the bound."""

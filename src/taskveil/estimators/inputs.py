@@ -94,9 +94,9 @@ def need_tasks(X: Any, task: Any, task_column: Any) -> None:
         )
 
 
-def column_there(X: Any, task_column: Any, known: tuple[str, ...]) -> Any:
+def column_there(X: Any, task_column: Any, task_names: tuple[str, ...]) -> Any:
     """The task column; None where a model of one task predicts a table that does not name it."""
-    return None if len(known) == 1 and is_table(X) and task_column not in X.columns else task_column
+    return None if len(task_names) == 1 and is_table(X) and task_column not in X.columns else task_column
 
 
 def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
@@ -305,8 +305,8 @@ def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
     return X[:, column], np.delete(X, column, axis=1)
 
 
-def task_positions(identifiers: np.ndarray, known: tuple[str, ...]) -> np.ndarray:
+def task_positions(identifiers: np.ndarray, task_names: tuple[str, ...]) -> np.ndarray:
     """Position of each row's task among the known names, -1 where unknown."""
     codes, names = factorize(identifiers)
-    lookup = {name: i for i, name in enumerate(known)}
+    lookup = {name: i for i, name in enumerate(task_names)}
     return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[codes]

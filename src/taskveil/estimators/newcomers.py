@@ -45,22 +45,22 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
     shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "") + _twin(names[0], estimator.task_names_)
     model = _from_billboard(estimator) if estimator.unknown == "billboard" else None
     if model is None:
-        known, method, units = len(estimator.task_names_), estimator.method_.name, estimator.scaling_.mode
+        n_tasks, method, units = len(estimator.task_names_), estimator.method_.name, estimator.scaling_.mode
         why = (
             f"what method {method!r} (scaling {units!r}) made public holds no model for a task without rows of its own"
             if estimator.unknown == "billboard"
             else "unknown='error' was asked for"
         )
         raise DataError(
-            f"unknown task {shown}: the model was trained on {known} other tasks, and {why}. Train one for it, at no cost, "
+            f"unknown task {shown}: the model was trained on {n_tasks} other tasks, and {why}. Train one for it, at no cost, "
             "with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`); or, where it is enough to protect "
             "single rows, fit with declared bounds and unit='record', which publishes a whole model. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
-    said = f"task {shown} was not there in fit: predicted by the model that is public"
+    note = f"task {shown} was not there in fit: predicted by the model that is public"
     if not model[2]:
-        said += NO_LEVEL.format(middle=MIDDLE.get(estimator._kind, "the middle of the declared range"))
-    warnings.warn(said, UserWarning, stacklevel=5)
+        note += NO_LEVEL.format(middle=MIDDLE.get(estimator._kind, "the middle of the declared range"))
+    warnings.warn(note, UserWarning, stacklevel=5)
     return model[:2]
 
 

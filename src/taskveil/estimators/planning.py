@@ -68,8 +68,8 @@ def outlook(record: Any) -> list[str]:
     if plan.budget.epsilon is None or not plan.releases:
         return []
     ratio = clearest_ratio([_release(planned, public) for planned in plan.releases])
-    said = advice(ratio, public, plan.budget, plan)
-    return [verdict(ratio), *said] if ratio >= WORTH else said
+    sentences = advice(ratio, public, plan.budget, plan)
+    return [verdict(ratio), *sentences] if ratio >= WORTH else sentences
 
 
 def spending(plan: Plan, points: int = 8) -> list[dict[str, float]]:
@@ -159,16 +159,16 @@ def verdict(ratio: float) -> str:
 
 def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:
     """What would change the verdict."""
-    said = []
+    sentences = []
     if budget.epsilon is not None and ratio >= WORTH:
         needed, what = math.ceil(units_of(public) * ratio / WORTH), "tasks" if public.task_rows is None else "rows"
-        said.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
+        sentences.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
         if len(plan.rounds()) > 1:
-            said.append("fewer rounds mean less noise per release")
+            sentences.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"
-        said.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
-    return said
+        sentences.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
+    return sentences
 
 
 def merged(releases: list[dict[str, Any]]) -> list[dict[str, Any]]:

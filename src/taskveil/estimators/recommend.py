@@ -33,8 +33,8 @@ def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
     alone, best, sound = _alone(rows, 1.0 if metric in LOWER_IS_BETTER else -1.0), recommended(rows, metric), _sound(rows)
     against = f"{alone['mean']:.4g} by {'the constant' if alone['method'] == 'constant' else 'learning alone'}"
     if best is not None:
-        found = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
-        return f"Recommendation: {found}."
+        choice = f"{best['method']} at epsilon {best['epsilon']:g} ({metric} {best['mean']:.4g}, against {against})"
+        return f"Recommendation: {choice}."
     if alone["method"] == "constant":
         return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
     why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
@@ -55,11 +55,11 @@ def cost(rows: list[dict[str, Any]]) -> str:
     """What the comparison itself used up: nothing is charged, because nothing of it is covered."""
     private = [r for r in rows if r["epsilon"] is not None]
     fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
-    said = (
+    sentence = (
         f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
         "all rows."
     )
     if private:
         total = sum(r["repeats"] * r["epsilon"] for r in private)
-        said += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
-    return said + " To choose privately, at a charged cost, use TaskSearch."
+        sentence += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
+    return sentence + " To choose privately, at a charged cost, use TaskSearch."

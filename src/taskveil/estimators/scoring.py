@@ -116,13 +116,13 @@ class Scoring:
         return gathered_scores(rows, coef, intercept, position)
 
     def _scores_with_unknown(self, rows: inputs.Rows, position: np.ndarray) -> np.ndarray:
-        known = position >= 0
-        coef, intercept = newcomers.public_model(self, rows.task[~known])  # type: ignore[arg-type]  # half of an estimator
+        trained = position >= 0
+        coef, intercept = newcomers.public_model(self, rows.task[~trained])  # type: ignore[arg-type]  # half of an estimator
         scores = np.empty((rows.X.shape[0], coef.shape[1]))
-        if known.any():
-            scores[known] = self._scores_at(rows.X[known], position[known])
-        zeros = np.zeros(int((~known).sum()), dtype=np.int64)
-        scores[~known] = gathered_scores(self.scaling_.inputs(rows.X[~known], zeros), coef, intercept, zeros)
+        if trained.any():
+            scores[trained] = self._scores_at(rows.X[trained], position[trained])
+        zeros = np.zeros(int((~trained).sum()), dtype=np.int64)
+        scores[~trained] = gathered_scores(self.scaling_.inputs(rows.X[~trained], zeros), coef, intercept, zeros)
         return scores
 
     def _filled(self, rows: inputs.Rows, position: np.ndarray) -> inputs.Rows:

@@ -58,10 +58,10 @@ def get(name: str, **options: Any) -> Any:
     kind = getattr(import_module(module), attribute)
     if options.get("unit") == "record" and "record" in kind.forms:  # as saved, where records need another way of learning
         kind = type(kind().under("record"))
-    known = kind.option_names()
+    names = kind.option_names()
     for option in options:
-        if option not in known:
-            offered = ", ".join(n for n in known if "__" not in n)
+        if option not in names:
+            offered = ", ".join(n for n in names if "__" not in n)
             raise OptionError(f"method {name!r} has no option {option!r}; options: {offered}")
     return kind(**options)
 

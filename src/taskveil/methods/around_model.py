@@ -70,8 +70,8 @@ def ways(view: View, d: int) -> list[Prior]:
 
 def beliefs(view: View, loss: str) -> np.ndarray:
     """(ways, strengths): what all tasks said, between the strengths they were asked about in a straight line."""
-    grid, asked = np.log(SIGNAL_TO_NOISE), np.log(SIGNAL_TO_NOISE[SENT])
-    return np.stack([np.interp(grid, asked, said) for said in view["belief"]]) + LOG_PRIOR[loss]
+    grid, sent = np.log(SIGNAL_TO_NOISE), np.log(SIGNAL_TO_NOISE[SENT])
+    return np.stack([np.interp(grid, sent, belief) for belief in view["belief"]]) + LOG_PRIOR[loss]
 
 
 def models_around(block: TaskBlock, public: PublicInfo, view: View) -> Models:

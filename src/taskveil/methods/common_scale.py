@@ -112,14 +112,14 @@ class CommonScale(Method):
         bought = [p.name for p in plan.releases if p.round <= units_for(plan.budget).rounds]
         else_ = "a task uses its own, which is never sent" if plan.budget.unit is Unit.TASK else "its declared range is used"
         what = "features and target" if public.number_target else "features"
-        said = (
+        assumption = (
             f"{what} are scaled by a centre and a scale common to all tasks, released and charged like every release "
             f"({', '.join(bought)}); where none was found {else_}"
         )
         inner = self.inner.disclosure(public, own_plan(plan))
         own_units = plan.budget.unit is Unit.TASK  # may be in a finished model, which therefore is no release
         observers = tuple(o for o in inner.observers if not (own_units and o == "public"))
-        return replace(inner, assumptions=(said, *inner.assumptions), observers=observers)
+        return replace(inner, assumptions=(assumption, *inner.assumptions), observers=observers)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self.inner.ranges(public)

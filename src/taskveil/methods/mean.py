@@ -148,8 +148,8 @@ class Mean(Method):
             return MOST_ROUNDS
         what = direction_mean.contribution(public.n_outputs, public.n_features)
         planned = make_plan([Request(RELEASE, 1, what, rate=self.rate)], budget).releases[0]
-        asked = public.n_tasks * (self.rate or 1.0)
-        noise = noise_deviation(planned, asked, budget.aggregation) * math.sqrt(what.vector_size) / asked
+        cohort = public.n_tasks * (self.rate or 1.0)
+        noise = noise_deviation(planned, cohort, budget.aggregation) * math.sqrt(what.vector_size) / cohort
         return int(np.clip(round(NOISE_PER_ROUND / noise), 1, MOST_ROUNDS))
 
 
@@ -197,9 +197,9 @@ class MeanServer(ServerSide):
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
         planned = self.plan.releases[t - 1]
-        asked = self.public.n_tasks * (planned.rate or 1.0)  # the expected cohort
-        deviation = noise_deviation(planned, asked, self.plan.budget.aggregation)
-        found = direction_mean.estimate(releases[RELEASE], deviation, asked, state["mean"].shape)
-        mean, doubt = direction_mean.accumulated(state, *found)
+        cohort = self.public.n_tasks * (planned.rate or 1.0)  # the expected cohort
+        deviation = noise_deviation(planned, cohort, self.plan.budget.aggregation)
+        estimate = direction_mean.estimate(releases[RELEASE], deviation, cohort, state["mean"].shape)
+        mean, doubt = direction_mean.accumulated(state, *estimate)
         new = {"mean": mean, "mean_doubt": doubt, "round": np.array(t)}
         return new, Billboard(t, {"mean": mean, "mean_doubt": doubt}, accepted=accepted)

@@ -99,8 +99,8 @@ class FixedServer(ServerSide):
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t = int(state["round"]) + 1
-        asked = self.expected * (self.plan.releases[t - 1].rate or 1.0)
-        move, point = self.moved(releases[RELEASE] / asked, state["mean"]).ravel(), state["mean"].ravel()
+        cohort = self.expected * (self.plan.releases[t - 1].rate or 1.0)
+        move, point = self.moved(releases[RELEASE] / cohort, state["mean"]).ravel(), state["mean"].ravel()
         points = np.vstack([state["points"], point])[-MEMORY:]
         moves = np.vstack([state["moves"], move])[-MEMORY:]
         nxt = point + move if self.private else extrapolated(points, moves)

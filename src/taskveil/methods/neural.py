@@ -273,12 +273,12 @@ class NeuralMethod(Method):
     def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
         if plan.budget.epsilon is None:
             return Disclosure()
-        said = ["the model's first parameters, its features and all step sizes are independent of the data"]
+        assumptions = ["the model's first parameters, its features and all step sizes are independent of the data"]
         if any(isinstance(p.event, SampledGaussianEvent) for p in plan.releases):
-            said.append(POISSON)
+            assumptions.append(POISSON)
         if plan.most_participations is not None:
-            said.append(
+            assumptions.append(
                 f"no task takes part in more than {plan.most_participations} of the {len(plan.releases)} rounds; whoever runs "
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
-        return Disclosure(tuple(said))
+        return Disclosure(tuple(assumptions))

@@ -114,5 +114,5 @@ class OneReleaseServer(ServerSide):
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         S, (planned,) = releases[RELEASE], self.plan.releases
-        found = structure(S, planned, self.public, self.plan.budget.aggregation, self.method.clip)
-        return {}, Billboard(1, {"second-moment": S, **found}, accepted=accepted)
+        shared = structure(S, planned, self.public, self.plan.budget.aggregation, self.method.clip)
+        return {}, Billboard(1, {"second-moment": S, **shared}, accepted=accepted)

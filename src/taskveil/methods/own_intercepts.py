@@ -57,15 +57,15 @@ class OwnInterceptTasks(TaskSide):
         slopes, bends = self.loss.derivative(scores, block.y), self.loss.second_derivative(scores, block.y)
 
         def own(i: int) -> np.ndarray:
-            rows, found = block.rows(i), np.zeros((block.n_outputs, d, d + 1))
+            rows, statistics = block.rows(i), np.zeros((block.n_outputs, d, d + 1))
             X = np.asarray(block.X[rows], dtype=float)
-            for k in range(len(found)):
+            for k in range(len(statistics)):
                 bend = self.weights[rows] * bends[rows, k]
                 weight = bend.sum()
                 centred = X - (bend @ X / weight if self.public.fit_intercept and weight > 0 else 0.0)
-                found[k, :, :d] = (centred * bend[:, None]).T @ centred
-                found[k, :, d] = (self.weights[rows] * slopes[rows, k]) @ X
-            return found
+                statistics[k, :, :d] = (centred * bend[:, None]).T @ centred
+                statistics[k, :, d] = (self.weights[rows] * slopes[rows, k]) @ X
+            return statistics
 
         return own
 

@@ -48,11 +48,11 @@ def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndar
     """Every task's average over learning alone and staying near the public slopes (r, d), in either units, by its own rows."""
     own = own_spread(block)
     totals = np.zeros((2, block.n_tasks))
-    found = [_weighed(block, public, slopes, doubt, *of) for of in zip((np.ones_like(own), own), totals, strict=True)]
+    models = [_weighed(block, public, slopes, doubt, *of) for of in zip((np.ones_like(own), own), totals, strict=True)]
     parts = softmax(totals, axis=0)
-    coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in found])
-    intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in found])
-    alone = np.einsum("um,um->m", parts, [m.extra["weight_alone"] for m in found])
+    coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in models])
+    intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in models])
+    alone = np.einsum("um,um->m", parts, [m.extra["weight_alone"] for m in models])
     return Models(coef, intercept, alone < 0.5, {"weight_alone": alone})
 
 

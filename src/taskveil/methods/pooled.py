@@ -111,9 +111,9 @@ def common_level(public: PublicInfo) -> bool:
     return public.loss in ("squared", "logistic")
 
 
-def newton_rounds(public: PublicInfo, asked: int | None) -> int:
+def newton_rounds(public: PublicInfo, rounds: int | None) -> int:
     """How many Newton steps a loss needs without noise: one where it is quadratic."""
-    return 1 if public.loss == "squared" else int(asked or ROUNDS)
+    return 1 if public.loss == "squared" else int(rounds or ROUNDS)
 
 
 def statistics_request(public: PublicInfo, round: int) -> Request:
@@ -131,7 +131,7 @@ def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> Bounded:
 
 def _statistics(stack: Stack, model: np.ndarray, loss: Loss) -> np.ndarray:
     """The same of every task in a stack (k, r, ...)."""
-    X, weights, found = stack.X, stack.weights, []
+    X, weights, outputs = stack.X, stack.weights, []
     for k, w in enumerate(model):
         scores, y = X @ w, stack.y[:, :, k]
         slopes, bends = loss.derivative(scores, y), loss.second_derivative(scores, y)
@@ -139,8 +139,8 @@ def _statistics(stack: Stack, model: np.ndarray, loss: Loss) -> np.ndarray:
         curvature = (X * (weights * bends)[:, :, None]).transpose(0, 2, 1) @ X
         gradient = (slope[:, None] @ X)[:, 0]
         sizes = np.stack([(slope * slopes).sum(axis=1), weights.sum(axis=1)], axis=1)
-        found.append(np.concatenate([curvature.reshape(len(X), -1), gradient, sizes], axis=1))
-    return np.stack(found, axis=1)
+        outputs.append(np.concatenate([curvature.reshape(len(X), -1), gradient, sizes], axis=1))
+    return np.stack(outputs, axis=1)
 
 
 def newton_step(
@@ -151,8 +151,8 @@ def newton_step(
     The penalty is s^2 g / |w|^2, with g = tr (H + penalty)^-1 H the parameters that the rows determine: the evidence is largest
     there. With one quadratic for all strengths (squared loss) it is iterated, else it moves with the steps.
     """
-    found = [_step_of(*_unpacked(total[k], model.shape[1]), model[k], float(strength[k]), loss, free) for k in range(len(model))]
-    return np.stack([f[0] for f in found]), np.array([f[1] for f in found]), np.array([f[2] for f in found])
+    steps = [_step_of(*_unpacked(total[k], model.shape[1]), model[k], float(strength[k]), loss, free) for k in range(len(model))]
+    return np.stack([f[0] for f in steps]), np.array([f[1] for f in steps]), np.array([f[2] for f in steps])
 
 
 def _unpacked(total: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, float, float]:

@@ -32,10 +32,10 @@ class ResidualTasks(NeuralTasks):
         if as_it_is or r > 1 or self.plan.budget.epsilon is None:
             return super().finish(state, view)
         weights = np.asarray(self._anchors(view), dtype=np.float64)[:, r:].reshape(-1, r).T  # after the bias, feature by feature
-        found = personal_models(self.block, self.public, weights, personalise=True, doubt=STATED)  # nobody has tested w
-        params = np.hstack([found.intercept, found.coef.transpose(0, 2, 1).reshape(self.block.n_tasks, -1)])
-        none = np.zeros((*found.intercept.shape, 0))
-        return Models(none, np.zeros_like(found.intercept), found.kept, {"params": params.astype(np.float32)})
+        heads = personal_models(self.block, self.public, weights, personalise=True, doubt=STATED)  # nobody has tested w
+        params = np.hstack([heads.intercept, heads.coef.transpose(0, 2, 1).reshape(self.block.n_tasks, -1)])
+        none = np.zeros((*heads.intercept.shape, 0))
+        return Models(none, np.zeros_like(heads.intercept), heads.kept, {"params": params.astype(np.float32)})
 
     def unchanged(self, state: State, anchors: np.ndarray, member: np.ndarray) -> np.ndarray:
         return self._shared(anchors, member) + np.asarray(self._own_models(state))

@@ -81,10 +81,10 @@ class ProximalMethod(Method):
         private = budget.epsilon is not None
         what = self.contribution(public, self.bound if private else Contribution.unbounded)
         weights = self.round_weights(rounds)
-        asked = [Request(RELEASE, t + 1, what, weight=float(w)) for t, w in enumerate(weights)]
+        requests = [Request(RELEASE, t + 1, what, weight=float(w)) for t, w in enumerate(weights)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, TaskStack(public.n_tasks, (3,), Contribution.unbounded)))
-        return asked
+            requests.insert(0, Request(SETUP, 1, TaskStack(public.n_tasks, (3,), Contribution.unbounded)))
+        return requests
 
     def round_weights(self, rounds: int) -> np.ndarray:
         """Shares of the budget over rounds (journal version, section 4.5)."""

@@ -54,15 +54,15 @@ class Published:
     def boards(self) -> list[Mapping[str, Shown]]:
         """Of round 0, 1, ... up to the one after which names, shapes and types no longer change."""
         state, board = self._server.start()
-        found: list[Mapping[str, Shown]] = [_shown(board, self._ranges)]
+        boards: list[Mapping[str, Shown]] = [_shown(board, self._ranges)]
         if self.method.schedule == "asynchronous":  # columns change, what is shown of them does not
-            return found
+            return boards
         everybody = np.ones(self.public.n_tasks, dtype=bool)
         for _, releases in self.plan.rounds()[: self._server.settled]:
             zeros = {p.name: np.zeros(p.contribution.total_shape) for p in releases}
             state, board = self._server.step(state, zeros, everybody)
-            found.append(_shown(board, self._ranges))
-        return found
+            boards.append(_shown(board, self._ranges))
+        return boards
 
     def at(self, round: int) -> Mapping[str, Shown]:
         """What the billboard of a round shows, by name."""
@@ -81,13 +81,13 @@ def published(method: Method, public: PublicInfo, plan: Plan) -> Published | Non
 
 
 def _shown(billboard: Billboard, ranges: Mapping[str, tuple[float, float]]) -> dict[str, Shown]:
-    found = {}
+    values = {}
     for name, value in billboard.values.items():
         array = np.asarray(value)
         low, high = ranges.get(name, (-LARGEST, LARGEST))
         dtype = array.dtype if str(array.dtype) in TYPES else np.dtype(np.float64)
-        found[name] = Shown(array.shape, dtype, name in billboard.per_task, low, high)
-    return found
+        values[name] = Shown(array.shape, dtype, name in billboard.per_task, low, high)
+    return values
 
 
 def _inside(array: np.ndarray, shown: Shown) -> np.ndarray:

@@ -70,10 +70,10 @@ class Relationship(Method):
         rounds = self.rounds or (1 if private else 1000)
         bound = self.clip if private else Contribution.unbounded
         what = TaskGram(m, d, bound, r) if self.released(budget) == GRAM else TaskStack(m, (r, d), bound)
-        asked = [Request(self.released(budget), t + 1, what) for t in range(rounds)]
+        requests = [Request(self.released(budget), t + 1, what) for t in range(rounds)]
         if not private:
-            asked.insert(0, Request(SETUP, 1, TaskStack(m, (3,), Contribution.unbounded)))
-        return asked
+            requests.insert(0, Request(SETUP, 1, TaskStack(m, (3,), Contribution.unbounded)))
+        return requests
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         kind = RelatedTasks if plan.budget.epsilon is not None else PlainRelatedTasks

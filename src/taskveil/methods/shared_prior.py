@@ -149,14 +149,14 @@ def priors(
     the priors with directions.
     """
     d = share.size
-    found = [Prior()]
+    options = [Prior()]
     length = float(np.sqrt(np.square(centre).sum()))
     if length > 0.0:
         toward = (centre / length).T
-        found += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
+        options += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
     certain = centre if length > 0.0 and doubts[0] >= 0.0 else None
-    found += _along(share, basis, doubts[1], certain)
-    return found + _along(features[0], np.eye(d), features[1], certain)
+    options += _along(share, basis, doubts[1], certain)
+    return options + _along(features[0], np.eye(d), features[1], certain)
 
 
 def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarray | None) -> list[Prior]:
@@ -165,22 +165,22 @@ def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarra
         return []
     left = max(1.0 - float(share.sum()), 1.0 - MOST) / share.size  # a server may publish shares that add up to more
     common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
-    found = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
+    options = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
     if centre is not None:
         toward = (centre / np.sqrt(np.square(centre).sum())).T
-        found.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward]), log_weight=doubt))
-    return found
+        options.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward]), log_weight=doubt))
+    return options
 
 
 def published_priors(view: View, public: PublicInfo) -> list[Prior]:
     """The priors from what a billboard holds: a mean, shares along a basis, features, each with its doubt, or some of them."""
     d, r = public.n_features, public.n_outputs
-    found = {"mean": np.zeros((r, d)), "share": np.zeros(d), "features": np.zeros(d), "basis": np.eye(d)}
-    found |= {name: view[name] for name in found if name in view}
-    doubts = {name: float(view[f"{name}_doubt"]) for name in found if f"{name}_doubt" in view}
+    arrays = {"mean": np.zeros((r, d)), "share": np.zeros(d), "features": np.zeros(d), "basis": np.eye(d)}
+    arrays |= {name: view[name] for name in arrays if name in view}
+    doubts = {name: float(view[f"{name}_doubt"]) for name in arrays if f"{name}_doubt" in view}
     return priors(
-        found["mean"], found["share"], found["basis"], (doubts.get("mean", 0.0), doubts.get("share", 0.0)),
-        (found["features"], doubts.get("features", 0.0)),
+        arrays["mean"], arrays["share"], arrays["basis"], (doubts.get("mean", 0.0), doubts.get("share", 0.0)),
+        (arrays["features"], doubts.get("features", 0.0)),
     )  # fmt: skip
 
 
@@ -188,8 +188,8 @@ def stated_priors(public: PublicInfo) -> list[Prior]:
     """The priors from public knowledge that was there before the run."""
     if public.prior is None:
         return []
-    known = public.prior.arrays
-    return priors(known["mean"], known["share"], known["basis"], (STATED, STATED), (known["features"], STATED))[1:]
+    arrays = public.prior.arrays
+    return priors(arrays["mean"], arrays["share"], arrays["basis"], (STATED, STATED), (arrays["features"], STATED))[1:]
 
 
 def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *, own_scale: bool = True) -> Models:

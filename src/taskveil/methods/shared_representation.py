@@ -150,10 +150,10 @@ class RepresentationTasks(NeuralTasks):
     def _weighed(self, shared: np.ndarray) -> Models:
         """A linear model of one score per row is averaged over priors by evidence, as elsewhere."""
         m, directions = self.block.n_tasks, shared.astype(np.float64).reshape(self.public.n_features, -1)
-        found = weighed_models(self.block, self.public, self._priors(directions))
+        heads = weighed_models(self.block, self.public, self._priors(directions))
         head = np.zeros((m, directions.shape[1]))
-        params = np.hstack([found.intercept, found.coef[:, 0], head, np.repeat(shared, m, axis=0)])
-        return Models(np.zeros((m, 1, 0)), np.zeros((m, 1)), found.kept, {"params": params.astype(np.float32)})
+        params = np.hstack([heads.intercept, heads.coef[:, 0], head, np.repeat(shared, m, axis=0)])
+        return Models(np.zeros((m, 1, 0)), np.zeros((m, 1)), heads.kept, {"params": params.astype(np.float32)})
 
     def _priors(self, directions: np.ndarray) -> list[Prior]:
         """Alone, and along the directions (d, width), which nobody has tested."""

@@ -134,24 +134,24 @@ class Subspace(Method):
         with_moment = range(2, rounds + 1) if rounds > 1 else range(1, 2)
         mean_weight = math.sqrt(self.mean_share / rounds)
         moment_weight = math.sqrt((1.0 - self.mean_share) / len(with_moment))
-        asked = []
+        requests = []
         for t in range(1, rounds + 1):
-            asked.append(Request(MEAN, t, mean, weight=mean_weight))
+            requests.append(Request(MEAN, t, mean, weight=mean_weight))
             if t in with_moment:
-                asked.append(Request(MOMENT, t, moment, weight=moment_weight))
-        return asked
+                requests.append(Request(MOMENT, t, moment, weight=moment_weight))
+        return requests
 
     def _joint_requests(self, public: PublicInfo, budget: Budget, rounds: int) -> list[Request]:
         """Round 1 of several has no residuals yet: its mean comes alone, with its part of the mean's share."""
         early = 0.0 if rounds == 1 else self.mean_share / rounds
-        asked = []
+        requests = []
         if early:
             mean = direction_mean.contribution(public.n_outputs, public.n_features)
-            asked.append(Request(MEAN, 1, mean, weight=math.sqrt(early)))
+            requests.append(Request(MEAN, 1, mean, weight=math.sqrt(early)))
         weights = moment_weights((self.mean_share - early) / (1.0 - early), direction_mean.LENGTH_PART, budget.neighbours)
         both = MomentSum(public.n_features, *weights, public.n_outputs)
         with_both = range(2, rounds + 1) if rounds > 1 else range(1, 2)
-        return asked + [Request(BOTH, t, both, weight=math.sqrt((1.0 - early) / len(with_both))) for t in with_both]
+        return requests + [Request(BOTH, t, both, weight=math.sqrt((1.0 - early) / len(with_both))) for t in with_both]
 
     def _rounds(self, public: PublicInfo, budget: Budget) -> int:
         if self.rounds is not None:
@@ -221,8 +221,8 @@ class SubspaceServer(ServerSide):
         if MEAN in releases:
             deviation = self._deviation(self.planned[t, MEAN])
             shape = (self.public.n_outputs, self.public.n_features)
-            found = direction_mean.estimate(releases[MEAN], deviation, m, shape)
-            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)
+            estimate = direction_mean.estimate(releases[MEAN], deviation, m, shape)
+            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *estimate)
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
             new.update(self._structure(releases[MOMENT], deviation))
@@ -230,8 +230,8 @@ class SubspaceServer(ServerSide):
             what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
             assert isinstance(what, MomentSum)
             directions, logs, S = what.parts(releases[BOTH])
-            found = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
-            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *found)
+            estimate = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
+            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *estimate)
             new.update(self._structure(S, deviation / what.moment_weight))
         return new, self._billboard(new, accepted)
 

@@ -157,25 +157,25 @@ class Together(Method):
     def _exact_requests(self, public: PublicInfo) -> list[Request]:
         """Without noise: the model of all rows from exact statistics, then what is left of each task's, then strengths."""
         rounds, width = newton_rounds(public, self.rounds), public.n_features + int(public.fit_intercept)
-        asked = [statistics_request(public, t + 1) for t in range(rounds)]
+        requests = [statistics_request(public, t + 1) for t in range(rounds)]
         if self.moment_share > 0.0:
             rounds += 1
-            asked.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
-        return [*asked, Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded))]
+            requests.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
+        return [*requests, Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded))]
 
     def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
         r, width = public.n_outputs, public.n_features + int(public.fit_intercept)
         first, base, last = int(based(public)), BASE_SHARE * based(public), STRENGTH_SHARE * strength
         score, bound = 1.0 - base - last - self.moment_share, 1.0 if private else Contribution.unbounded
-        asked = [Request(BASE, 1, VectorSum((r,), 1.0), weight=math.sqrt(base))] if first else []
+        requests = [Request(BASE, 1, VectorSum((r,), 1.0), weight=math.sqrt(base))] if first else []
         for t in range(first + 1, first + rounds + 1):
-            asked.append(Request(SCORE, t, VectorSum((r, width), bound), weight=math.sqrt(score / rounds)))
+            requests.append(Request(SCORE, t, VectorSum((r, width), bound), weight=math.sqrt(score / rounds)))
         if self.moment_share > 0.0:
-            asked.append(Request(MOMENT, first + rounds, OuterSum(width, 1.0, r), weight=math.sqrt(self.moment_share)))
+            requests.append(Request(MOMENT, first + rounds, OuterSum(width, 1.0, r), weight=math.sqrt(self.moment_share)))
         if strength:
-            asked.append(Request(STRENGTH, first + rounds + 1, VectorSum((WAYS, len(SENT)), bound), weight=math.sqrt(last)))
-        return asked
+            requests.append(Request(STRENGTH, first + rounds + 1, VectorSum((WAYS, len(SENT)), bound), weight=math.sqrt(last)))
+        return requests
 
     def _sizes(self, public: PublicInfo, budget: Budget) -> tuple[int, bool]:
         """Rounds, and whether the common strength can be told from noise: from public sizes alone."""
@@ -186,11 +186,11 @@ class Together(Method):
 
     def _noise(self, public: PublicInfo, budget: Budget) -> dict[str, float]:
         """Norm of the noise of one score, and what noise hides in a release of the strength, over the number of tasks."""
-        found = {}
+        noise = {}
         for planned in make_plan(self._requests(public, 1), budget).releases:
             factor = CLEAR * EVIDENCE_SIZE if planned.name == STRENGTH else math.sqrt(planned.contribution.vector_size)
-            found[planned.name] = factor * noise_deviation(planned, public.n_tasks, budget.aggregation) / public.n_tasks
-        return found
+            noise[planned.name] = factor * noise_deviation(planned, public.n_tasks, budget.aggregation) / public.n_tasks
+        return noise
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if by_rows(plan.budget):
@@ -234,8 +234,8 @@ def based(public: PublicInfo) -> bool:
 
 def evidence_message(evidence: np.ndarray) -> np.ndarray:
     """(m, ways, strengths asked about), around their mean, in units of the size at which it is cut off."""
-    asked = evidence[:, :, SENT]
-    return finite(asked - asked.mean(axis=(1, 2), keepdims=True)) / EVIDENCE_SIZE
+    sent = evidence[:, :, SENT]
+    return finite(sent - sent.mean(axis=(1, 2), keepdims=True)) / EVIDENCE_SIZE
 
 
 class TogetherTasks(TaskSide):
@@ -311,8 +311,8 @@ class TogetherServer(ServerSide):
         t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
         new = {**state, "round": np.array(t)}
         if STATISTICS in releases:
-            found = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
-            new["model"], new["strength"], _ = newton_step(*found)
+            arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
+            new["model"], new["strength"], _ = newton_step(*arguments)
         if BASE in releases:
             deviation = self._deviation(self.planned[t, BASE]) * math.sqrt(r) / m
             share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)
@@ -322,13 +322,13 @@ class TogetherServer(ServerSide):
             model[:, -1] = 2.0 * np.arctanh(share)
             new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:
-            known = bool(np.any(state["model"][:, : self.public.n_features]))
+            sloped = bool(np.any(state["model"][:, : self.public.n_features]))
             total, k = releases[SCORE] + state["unheard"], int(state["waited"]) + 1  # steps from one model add up
-            move, doubt = without_noise(total / (k * m), self._deviation(self.planned[t, SCORE]) / (math.sqrt(k) * m), known)
-            wait = not known and not np.any(move)
+            move, doubt = without_noise(total / (k * m), self._deviation(self.planned[t, SCORE]) / (math.sqrt(k) * m), sloped)
+            wait = not sloped and not np.any(move)
             new["unheard"], new["waited"] = (total, np.array(k)) if wait else (np.zeros_like(total), np.array(0))
             new["model"] = state["model"] + LOSSES.get(self.public.loss).step_size * move / state["bend"][:, None]
-            new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if known else doubt)  # of the clearest step
+            new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if sloped else doubt)  # of the clearest step
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
             new["share"], new["basis"], unsure = common_directions(releases[MOMENT], deviation, m, r)

@@ -114,11 +114,11 @@ def _asked(public: PublicInfo, rounds: int, curved: bool) -> list[Request]:
         {CURVATURE: RowSum((width, width), 1.0)} if curved else {},
     ]
     stages = [stage for stage in stages if stage]
-    asked = [Request(n, t + 1, what, weight=math.sqrt(SHARES[n])) for t, s in enumerate(stages) for n, what in s.items()]
-    left, start = 1.0 - SHARES[GAIN] - sum(SHARES[request.name] for request in asked), len(stages)
+    requests = [Request(n, t + 1, what, weight=math.sqrt(SHARES[n])) for t, s in enumerate(stages) for n, what in s.items()]
+    left, start = 1.0 - SHARES[GAIN] - sum(SHARES[request.name] for request in requests), len(stages)
     score = partial(Request, SCORE, contribution=RowSum((r, width), 1.0), weight=math.sqrt(left / rounds))
     gain = Request(GAIN, start + rounds + 1, RowSum((1, 1), 1.0), weight=math.sqrt(SHARES[GAIN]))
-    return [*asked, *(score(round=start + t + 1) for t in range(rounds)), gain]
+    return [*requests, *(score(round=start + t + 1) for t in range(rounds)), gain]
 
 
 def _width(public: PublicInfo) -> int:
@@ -129,21 +129,21 @@ def _rows(public: PublicInfo) -> float:
     return float(max(1, sum(public.task_rows or ())))
 
 
-def _deviations(asked: list[Request], public: PublicInfo, budget: Budget) -> dict[str, float]:
+def _deviations(requests: list[Request], public: PublicInfo, budget: Budget) -> dict[str, float]:
     """Of the noise of one coordinate of each release, over the number of rows."""
-    return {p.name: _deviation(p, public, budget) for p in make_plan(asked, budget).releases}
+    return {p.name: _deviation(p, public, budget) for p in make_plan(requests, budget).releases}
 
 
 def _deviation(planned: PlannedRelease, public: PublicInfo, budget: Budget) -> float:
     return noise_deviation(planned, public.n_tasks, budget.aggregation) / _rows(public)
 
 
-def _noise_of_curvature(asked: list[Request], public: PublicInfo, budget: Budget) -> float:
-    return _radius(_deviations(asked, public, budget)[CURVATURE], _width(public))
+def _noise_of_curvature(requests: list[Request], public: PublicInfo, budget: Budget) -> float:
+    return _radius(_deviations(requests, public, budget)[CURVATURE], _width(public))
 
 
-def _noise_of_score(asked: list[Request], public: PublicInfo, budget: Budget) -> float:
-    return _deviations(asked, public, budget)[SCORE] * math.sqrt(public.n_outputs * _width(public))
+def _noise_of_score(requests: list[Request], public: PublicInfo, budget: Budget) -> float:
+    return _deviations(requests, public, budget)[SCORE] * math.sqrt(public.n_outputs * _width(public))
 
 
 def _radius(deviation: float, width: int) -> float:
@@ -276,8 +276,8 @@ class RecordServer(ServerSide):
             )
         if CENTRE in releases:
             deviation = self._deviation(t, CENTRE) * longest
-            found = releases[CENTRE][0] / _rows(self.public) * longest
-            new["centre"] = np.clip(found / (1.0 + (deviation / USUAL_CENTRE) ** 2), -1.0, 1.0)
+            centre = releases[CENTRE][0] / _rows(self.public) * longest
+            new["centre"] = np.clip(centre / (1.0 + (deviation / USUAL_CENTRE) ** 2), -1.0, 1.0)
         if LENGTHS in releases:
             new["row_length"] = np.array(longest * _usual(releases[LENGTHS], USUAL_ROW))
             new["slope_length"] = new["row_length"] * (self._largest(new["model"]) if self.loss.labels else 1.0)
@@ -309,11 +309,11 @@ class RecordServer(ServerSide):
 
     def _moved(self, state: State, score: np.ndarray, deviation: float) -> State:
         """A Newton step in the rows' units; first scores from one model add up until they are heard."""
-        known = bool(np.any(state["model"][:, : self.public.n_features]))
+        sloped = bool(np.any(state["model"][:, : self.public.n_features]))
         total, k = score + state["unheard"], int(state["waited"]) + 1
         score, deviation = total / k, deviation / math.sqrt(k)
-        if not np.any(without_noise(score, deviation, known)[0]):
-            return {} if known else {"unheard": total, "waited": np.array(k)}
+        if not np.any(without_noise(score, deviation, sloped)[0]):
+            return {} if sloped else {"unheard": total, "waited": np.array(k)}
         clear = np.sign(score) * np.maximum(np.abs(score) - deviation, 0.0)
         step = clear @ state["inverse"] * float(state["slope_length"]) / float(state["row_length"]) ** 2
         step = step / state["bend"][:, None]

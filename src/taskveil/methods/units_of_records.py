@@ -56,8 +56,8 @@ class RecordUnits(Units):
         variance = moments[1] - mean**2
         clear = variance > CLEAR * noise_of_a_mean(plan, public) + SMALLEST**2
         scale = np.sqrt(np.where(clear, variance, 1.0))
-        found = clear.astype(np.float64)
-        return {"common/scale": scale, "common/scaled": found, "common/centre": mean * found, "common/centred": found}
+        usable = clear.astype(np.float64)
+        return {"common/scale": scale, "common/scaled": usable, "common/centre": mean * usable, "common/centred": usable}
 
     def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
         wide = (block.n_tasks, values["common/scale"].size)

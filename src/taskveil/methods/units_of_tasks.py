@@ -85,7 +85,7 @@ def decades_of_noise(plan: Plan, public: PublicInfo, senders: float) -> float:
 def own_statistics(block: TaskBlock) -> tuple[np.ndarray, ...]:
     """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came."""
     some = each(_statistics, block.parts())  # a few tasks at a time: no second array of the size of X
-    return tuple(np.concatenate(found) for found in zip(*some, strict=True))
+    return tuple(np.concatenate(column) for column in zip(*some, strict=True))
 
 
 def _statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -135,9 +135,9 @@ def _centres(total: np.ndarray, values: State, deviation: float, public: PublicI
     spread, reach = math.sqrt(total.size) / public.n_tasks, _reach(deviation, public)
     places = np.clip(total * spread, -1.0, 1.0)
     precise = deviation * spread * reach <= 1.0
-    found = (np.abs(places) <= NEAR_END) & (values["common/scaled"] > 0) & precise
-    centre = np.where(found, places * reach * values["common/scale"], 0.0)
-    return {"common/centre": centre, "common/centred": found.astype(np.float64)}
+    usable = (np.abs(places) <= NEAR_END) & (values["common/scaled"] > 0) & precise
+    centre = np.where(usable, places * reach * values["common/scale"], 0.0)
+    return {"common/centre": centre, "common/centred": usable.astype(np.float64)}
 
 
 def _deviation(name: str, public: PublicInfo, plan: Plan) -> float:

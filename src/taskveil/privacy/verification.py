@@ -113,13 +113,13 @@ def _recomputed(entry: dict[str, Any], statement: Statement) -> tuple[Event, lis
 
 def unstated(certificate: Certificate, statement: Statement) -> list[str]:
     """Where tasks have budgets of their own: every budget has its statement, about the tasks that have it, and no other."""
-    said = {s.share for s in certificate.statements if s.observer == statement.observer}
+    stated_shares = {s.share for s in certificate.statements if s.observer == statement.observer}
     problems = []
     for entry in certificate.events:
         contribution = contribution_from_dict(entry["contribution"])
         shares = contribution.shares if isinstance(contribution, Weighted) else ()
         budgets: set[float | None] = set(shares)
-        if said != (budgets or {None}):
+        if stated_shares != (budgets or {None}):
             problems.append(f"release {entry['name']!r}: its budgets are not those the statements are about")
         elif shares and shares.count(statement.share) != statement.tasks:
             problems.append(f"release {entry['name']!r}: not as many tasks have this budget as stated")

@@ -66,9 +66,9 @@ def cut(run: Run, audience: Audience) -> Run:
     if audience.kind == "owner":
         name = str(audience.task)
         if name not in run.task_names:
-            known = {t.casefold(): t for t in run.task_names}
-            close = difflib.get_close_matches(name.casefold(), known, n=1)
-            hint = f"did you mean {known[close[0]]!r}?" if close else f"it has {len(known)} tasks"
+            names = {t.casefold(): t for t in run.task_names}
+            close = difflib.get_close_matches(name.casefold(), names, n=1)
+            hint = f"did you mean {names[close[0]]!r}?" if close else f"it has {len(names)} tasks"
             raise UnknownName(f"no task {name!r} in this run; {hint}")
         position = run.task_names.index(name)
         mine = run.gain.get(name)

@@ -118,11 +118,11 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     strong = np.argsort(-np.abs(z), axis=None, kind="stable")[:20]
     table = [(rows[i // z.shape[1]], columns[i % z.shape[1]], number(float(z.flat[i]))) for i in strong]
     drawn = "" if z.size == after.size else f" Drawn: the {' x '.join(map(str, z.shape))} part with the largest entries."
-    said = f"A {size} matrix after round {last}. Largest entry: {table[0][0]} with {table[0][1]}, {table[0][2]}.{drawn}"
+    caption = f"A {size} matrix after round {last}. Largest entry: {table[0][0]} with {table[0][1]}, {table[0][2]}.{drawn}"
     return Chart(
         f"board-{name}",
         TITLES.get(name, f"On the billboard: {name}"),
-        said,
+        caption,
         traces,
         layout,
         ("row", "column", "value"),

@@ -58,14 +58,14 @@ def sections(evidence: Evidence, well: str) -> list[tuple[str, list[str]]]:
     books = ["No ledger was given: what other runs spent on the same rows is not on this page."]
     if evidence.accounts is not None:
         books = [account_line(a) + _next(a) for a in evidence.accounts] or ["The ledger has no account."]
-    found = audit_lines(evidence) or ["This configuration was not attacked."]
+    attacks = audit_lines(evidence) or ["This configuration was not attacked."]
     protected = [s.sentence() for s in evidence.certificate.statements] or ["No privacy statement is made."]
     parts = [
         ("Who is protected, and against whom", [*protected, privacy_verdict(evidence.run)]),
         ("What that means", [p.words() for p in evidence.profiles[-1:]] or ["Nothing is protected."]),
         ("How well it works", [well[:1].upper() + well[1:]]),
         ("Spent so far, of what limit", books),
-        ("What an attack managed", found),
+        ("What an attack managed", attacks),
         ("What is not protected", list(evidence.certificate.not_protected) or ["Nothing is listed."]),
     ]
     for most, letters in SHORTER:

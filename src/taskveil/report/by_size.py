@@ -51,19 +51,19 @@ class Band:
 
 def bands_by_size(gain: Mapping[str, Mapping[str, Any]], error: str = "error") -> list[Band]:
     """Quarters of the tasks by their number of rows; one band where there are few tasks or one size."""
-    known = {name: t for name, t in gain.items() if "rows" in t}
-    if not known:
+    measured = {name: t for name, t in gain.items() if "rows" in t}
+    if not measured:
         return []
-    rows = np.array([t["rows"] for t in known.values()])
+    rows = np.array([t["rows"] for t in measured.values()])
     inner = np.quantile(rows, np.arange(1, BANDS) / BANDS, method="lower") if len(rows) >= FEWEST else []
     ends = sorted({*map(int, inner), int(rows.max())})
-    found, low = [], int(rows.min())
+    bands, low = [], int(rows.min())
     for high in ends:
-        inside = [t for t in known.values() if low <= t["rows"] <= high]
+        inside = [t for t in measured.values() if low <= t["rows"] <= high]
         label = f"{low} rows" if low == high else f"{low} to {high} rows"
-        found += [_band(label, inside, error)] if inside else []
+        bands += [_band(label, inside, error)] if inside else []
         low = high + 1
-    return found
+    return bands
 
 
 def bands_by_group(gain: Mapping[str, Mapping[str, Any]], groups: Mapping[str, str], error: str = "error") -> list[Band]:
@@ -116,14 +116,14 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
         for label, which, colour in (("alone", "alone", "@orange"), ("shared", "shared", "@blue"))
     ]  # fmt: skip
     cut = [b.clipped for b in bands if b.clipped is not None]
-    said = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
+    caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
     if cut and max(cut) < 0.0005:
-        said += " Clipping took nothing from their messages."
+        caption += " Clipping took nothing from their messages."
     elif cut:
-        said += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
+        caption += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
     else:
-        said += f" {CLIPPING_NOT_MEASURED}"
+        caption += f" {CLIPPING_NOT_MEASURED}"
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."
     layout: dict[str, Any] = {"xaxis": axis("", type="category"), "yaxis": axis(metric, rangemode="tozero"), "barmode": "group"}
     layout["bargap"] = max(0.2, 1 - 0.25 * len(bands))  # a single band is a bar, not a wall
-    return Chart(name, title, said, traces, layout, HEAD, [b.cells() for b in bands], note)
+    return Chart(name, title, caption, traces, layout, HEAD, [b.cells() for b in bands], note)

@@ -27,7 +27,7 @@ def curves(run: Run) -> list[Chart]:
             levels.append(level(r["mean"], name, "@muted", DASHES[len(levels) % len(DASHES)]))
         else:
             lines.setdefault((r["method"], r["variant"]), []).append(r)
-    traces = [_line(named, found, COLOURS[i % len(COLOURS)]) for i, (named, found) in enumerate(lines.items())]
+    traces = [_line(named, results, COLOURS[i % len(COLOURS)]) for i, (named, results) in enumerate(lines.items())]
     epsilons = sorted({r["epsilon"] for r in rows if r["epsilon"] is not None})
     if not traces:
         return []
@@ -63,17 +63,17 @@ def _in_sight(value: float, rows: list[dict[str, Any]]) -> bool:
     return min(rest) - room <= value <= max(rest) + room
 
 
-def _line(named: tuple[str, str], found: list[dict[str, Any]], colour: str) -> dict[str, Any]:
+def _line(named: tuple[str, str], results: list[dict[str, Any]], colour: str) -> dict[str, Any]:
     """One method: its mean over epsilon, with bars."""
     method, variant = named
-    found = sorted(found, key=lambda r: r["epsilon"])
-    bars = {"type": "data", "array": [r["std"] for r in found], "color": colour, "thickness": 1.5, "width": 5}
+    results = sorted(results, key=lambda r: r["epsilon"])
+    bars = {"type": "data", "array": [r["std"] for r in results], "color": colour, "thickness": 1.5, "width": 5}
     return {
         "type": "scatter",
         "mode": "lines+markers",
         "name": method if variant == "sound" else f"{method} ({variant})",
-        "x": [r["epsilon"] for r in found],
-        "y": [r["mean"] for r in found],
+        "x": [r["epsilon"] for r in results],
+        "y": [r["mean"] for r in results],
         "error_y": bars,
         "line": {"color": colour, "width": 2.5},
         "marker": {"size": 9, "color": colour},

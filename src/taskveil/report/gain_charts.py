@@ -25,7 +25,7 @@ def gain(run: Run) -> list[Chart]:
     ]
     head = ("task", f"{metric} alone", f"{metric} shared", "kept", f"change of the {run.gain_metric}")
     gaining = sum(change(t) < 0 for _, t in tasks)
-    said = (
+    caption = (
         f"{gaining} of {len(tasks)} tasks have a lower error by sharing; hover or open the table for names."
         if len(tasks) > 1
         else "Error alone and shared."
@@ -37,13 +37,13 @@ def gain(run: Run) -> list[Chart]:
     if len(tasks) > NAMED:
         traces, layout = _ranked(tasks)
         if not any(change(t) for _, t in tasks):
-            said = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
-        return [Chart("gain", "What sharing brings each task", said, traces, layout, head, rows, note, 360, True)]
+            caption = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
+        return [Chart("gain", "What sharing brings each task", caption, traces, layout, head, rows, note, 360, True)]
     traces, layout = _dumbbells(tasks, which, metric)
     title = "Alone against shared" + (", task by task" if len(tasks) > 1 else "")
     if any(t[f"{which}_alone"] == t[f"{which}_shared"] for _, t in tasks):
-        said += " Where both are equal, one mark covers the other."
-    return [Chart("gain", title, said, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)]
+        caption += " Where both are equal, one mark covers the other."
+    return [Chart("gain", title, caption, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)]
 
 
 def in_units(gain: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[str, str]:
@@ -59,14 +59,14 @@ def _counted(run: Run) -> Chart:
     rows = [(name, str(n), f"{100 * n / counted['tasks']:.1f} %") for name, n in counted["counts"].items()]
     colours = ["@blue" if name.endswith("lower") else "@muted" for name in names]
     trace = {"type": "bar", "x": names, "y": tasks, "marker": {"color": colours}, "hovertemplate": "%{x}: %{y}<extra></extra>"}
-    said = f"{counted['gaining']} of {counted['tasks']} tasks have a lower error by sharing; {counted['kept']} keep that model."
+    text = f"{counted['gaining']} of {counted['tasks']} tasks have a lower error by sharing; {counted['kept']} keep that model."
     note = (
         f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own, where its partition is. A page for "
         "one owner reads that partition alone."
     )
     layout = {"xaxis": axis("error with sharing, against alone", type="category"), "yaxis": axis("tasks", rangemode="tozero")}
     head = ("change of error", "tasks", "share")
-    return Chart("gain", "What sharing brings the tasks", said, [trace], layout, head, rows, note, 360, True)
+    return Chart("gain", "What sharing brings the tasks", text, [trace], layout, head, rows, note, 360, True)
 
 
 def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:

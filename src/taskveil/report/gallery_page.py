@@ -14,8 +14,8 @@ from taskveil.report.page import embedded, plotly_script, template, text
 def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
     """One page per attack, and gallery.json with the numbers."""
     folder.mkdir(parents=True, exist_ok=True)
-    found, written = attacks(seed), []
-    for attack in found:
+    results, written = attacks(seed), []
+    for attack in results:
         page = folder / f"{attack.name}.html"
         words = {"name": attack.name, "sentence": attack.sentence, "version": taskveil.__version__, "style": text("page.css")}
         page.write_text(
@@ -26,5 +26,5 @@ def write_gallery(folder: Path, seed: int = 0) -> list[Path]:
         )
         written.append(page)
     numbers = folder / "gallery.json"
-    numbers.write_text(json.dumps([a.to_dict() for a in found], indent=1))
+    numbers.write_text(json.dumps([a.to_dict() for a in results], indent=1))
     return [*written, numbers]

@@ -82,10 +82,10 @@ def picture(a: dict[str, Any]) -> str:
         steps.append(f"H{PAD + i * across:.1f}V{y(value):.1f}")
     steps.append(f"H{WIDTH - PAD}")
     entries, high = len(values) - 1, y(a["limit"])
-    said = f"{escape(a['account'])}: epsilon {values[-1]:.4g} of {a['limit']:g} at delta {a['delta']:g} after {entries} entries"
+    label = f"{escape(a['account'])}: epsilon {values[-1]:.4g} of {a['limit']:g} at delta {a['delta']:g} after {entries} entries"
     ends = f'x1="{PAD}" x2="{WIDTH - PAD}"'
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}"><title>{said}</title>'
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}"><title>{label}</title>'
         f'<line {ends} y1="{high:.1f}" y2="{high:.1f}" class="limit"/>'
         f'<line {ends} y1="{y(0.0):.1f}" y2="{y(0.0):.1f}" class="ground"/>'
         f'<path d="{"".join(steps)}" class="spent"/>'

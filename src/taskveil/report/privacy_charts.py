@@ -74,7 +74,7 @@ def _spent(plan: Any) -> list[tuple[Any, float]]:
         marks = [r.name for r in plan.releases]
     every = max(1, math.ceil(len(counts) / POINTS))
     wanted = sorted({len(counts) - 1, 0, *range(every - 1, len(counts), every)}, key=lambda k: (k not in (0, len(counts) - 1), k))
-    found, started = {}, time.monotonic()
+    spent, started = {}, time.monotonic()
     for k in wanted:
         if time.monotonic() - started > ACCOUNTING_SECONDS:
             break
@@ -83,9 +83,9 @@ def _spent(plan: Any) -> list[tuple[Any, float]]:
         except (TaskveilError, ValueError):
             return []
         if math.isfinite(value):
-            found[k] = value
+            spent[k] = value
     start = [(0, 0.0)] if len(rounds) > 1 else [("start", 0.0)]
-    return start + [(marks[k], found[k]) for k in sorted(found)]
+    return start + [(marks[k], spent[k]) for k in sorted(spent)]
 
 
 def noise(run: Run) -> list[Chart]:
@@ -117,7 +117,7 @@ def noise(run: Run) -> list[Chart]:
         )
     low = min(v for points in series.values() for _, v in points)
     top = max(v for points in series.values() for _, v in points)
-    found = f"Ratio {low:.2g}" if low == top else f"Ratios from {low:.2g} to {top:.2g}"
+    ratios = f"Ratio {low:.2g}" if low == top else f"Ratios from {low:.2g} to {top:.2g}"
     marks = [(WORTH, "stands clear below", "@green"), (HOPELESS, "noise as large as signal", "@red")]
     shown = [mark for mark in marks if mark[0] == WORTH or mark[0] < 1.6 * top]
     lines = [level(y, words, colour) for y, words, colour in shown]
@@ -126,7 +126,7 @@ def noise(run: Run) -> list[Chart]:
         Chart(
             "noise",
             "Noise to signal per round",
-            f"{found}; below {WORTH:g} what tasks share stands clear of the noise.",
+            f"{ratios}; below {WORTH:g} what tasks share stands clear of the noise.",
             traces,
             {
                 "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),

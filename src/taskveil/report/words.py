@@ -45,20 +45,20 @@ def bound_of(event: Mapping[str, Any]) -> str:
 
 def verdict(run: Run, audience: Audience) -> list[str]:
     """One to three sentences that a reader takes away."""
-    said = []
+    sentences = []
     if audience.kind == "owner":
-        said += owner_verdict(run, str(audience.task))
+        sentences += owner_verdict(run, str(audience.task))
     elif run.comparison is not None:
-        said += comparison_verdict(run.comparison)
+        sentences += comparison_verdict(run.comparison)
     if audience.kind == "all" and run.gain:
-        said.append(("In the saved run, " if run.comparison is not None else "") + gain_verdict(run.gain))
+        sentences.append(("In the saved run, " if run.comparison is not None else "") + gain_verdict(run.gain))
     if audience.kind == "all" and run.gain_summary:
-        said.append(summary_verdict(run.gain_summary))
+        sentences.append(summary_verdict(run.gain_summary))
     if empty(run):
-        said.append("Nothing stood clear of the noise: what was published is zero.")
+        sentences.append("Nothing stood clear of the noise: what was published is zero.")
     if run.certificate is not None:
-        said.append(privacy_verdict(run))
-    return [s[:1].upper() + s[1:] for s in said]
+        sentences.append(privacy_verdict(run))
+    return [s[:1].upper() + s[1:] for s in sentences]
 
 
 def empty(run: Run) -> bool:
@@ -112,10 +112,10 @@ def comparison_verdict(result: Any) -> list[str]:
     sign = 1 if metric in LOWER_IS_BETTER else -1
     best = min(private, key=lambda r: sign * r["mean"])
     middle = min(private, key=lambda r: (abs(math.log(r["epsilon"])), sign * r["mean"]))
-    said = [*([result["recommendation"]] if "recommendation" in result else []), _against(middle, alone, metric)]
+    sentences = [*([result["recommendation"]] if "recommendation" in result else []), _against(middle, alone, metric)]
     if best is not middle and len({r["method"] for r in private}) > 1:
-        said.append("Best here: " + _against(best, alone, metric))
-    return said
+        sentences.append("Best here: " + _against(best, alone, metric))
+    return sentences
 
 
 def comparison_gains(result: Any) -> bool:
@@ -143,10 +143,10 @@ def number_in_words(value: float) -> str:
 
 def plain_words(run: Run) -> str:
     """What epsilon means for a reader without mathematics; empty where no claim holds."""
-    said = [s for s in run.certificate.statements if s.holds and 0 < s.epsilon < math.inf] if run.certificate else []
-    if not said:
+    statements = [s for s in run.certificate.statements if s.holds and 0 < s.epsilon < math.inf] if run.certificate else []
+    if not statements:
         return ""
-    worst = max(said, key=lambda s: s.epsilon)
+    worst = max(statements, key=lambda s: s.epsilon)
     odds = math.exp(min(worst.epsilon, 700.0))
     except_ = f", but for a chance of about {worst.delta:.0e}" if worst.delta else ""
     return (

@@ -107,14 +107,14 @@ def log_evidence(
 ) -> Array:
     """(m, number of priors, strengths): what every task's rows say of each prior and strength, up to a constant of the task."""
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
-    found = np.zeros((block.n_tasks, *believed.shape))
+    totals = np.zeros((block.n_tasks, *believed.shape))
 
     def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
-        found[tasks] += logs - believed
+        totals[tasks] += logs - believed
 
     _averaged(block, priors, loss, fit_intercept, False, log_prior, keep)
-    found -= found.max(axis=(1, 2), keepdims=True)
-    return found
+    totals -= totals.max(axis=(1, 2), keepdims=True)
+    return totals
 
 
 def _averaged(
@@ -129,17 +129,17 @@ def _averaged(
         here = [prior.of(stack.tasks) for prior in priors]
         stack, size = _of_ordinary_size(stack)
         for o in range(r):
-            found: list[Array] = []
+            weighed: list[Array] = []
 
-            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, found: list[Array] = found) -> Array:
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, weighed: list[Array] = weighed) -> Array:
                 scale = size * _scale(rows, loss, own_scale)
                 middles = {id(p.centre): p.centre_of(o, scale) for p in here}
                 seen, logs, sums = _weighed(rows, here, [middles[id(p.centre)] for p in here], loss, beforehand, likely)
-                found[:] = [logs, sums]
+                weighed[:] = [logs, sums]
                 return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
 
             coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
-            keep(stack.tasks, o, *found)
+            keep(stack.tasks, o, *weighed)
 
     _each_stack(block, fit)
     return coef
@@ -271,8 +271,8 @@ def _weighed(
     likely: Likelihood | None,
 ) -> tuple[list[Posterior], Array, Array]:  # fmt: skip
     """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, their sum (k,)."""
-    found = reduced(rows)
-    seen = [posterior(found, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
+    small = reduced(rows)
+    seen = [posterior(small, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
     logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
     logs += beforehand
     sums = _log_sums(logs)

@@ -39,8 +39,8 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     bounds = np.zeros(block.n_tasks)
 
     def bound(stack: Stack) -> None:
-        found = largest_eigenvalues(_grams(stack, centred), slack)
-        bounds[stack.tasks] = np.where(found > _rounding(stack), found, 0.0) if centred else found
+        largest = largest_eigenvalues(_grams(stack, centred), slack)
+        bounds[stack.tasks] = np.where(largest > _rounding(stack), largest, 0.0) if centred else largest
 
     with small_matrix_threads(0):
         each(bound, stacks(block, same_size=True))
@@ -59,7 +59,7 @@ def largest_eigenvalues(A: Array, slack: float = 0.1) -> Array:
     # Eigenvalues in [0, 1], sum 1. Single precision is twice as fast; its error is rounded up below.
     B = (A[live] / trace[live, None, None]).astype(np.float32)
     norm, log_scale, power = _frobenius(B), np.zeros(live.size), 1.0
-    found = np.full(live.size, np.nan)
+    logs = np.full(live.size, np.nan)
     for _ in range(MOST_SQUARINGS):
         # B, scaled by exp(log_scale) to avoid underflow, is the power-th power; squaring doubles both.
         log_before = np.log(norm) + log_scale
@@ -68,17 +68,17 @@ def largest_eigenvalues(A: Array, slack: float = 0.1) -> Array:
         norm = _frobenius(B)
         upper = (np.log(norm) + log_scale) / power
         lower = 2.0 * (np.log(norm) + log_scale - log_before) / power
-        good = np.isnan(found) & (upper - lower <= np.log1p(slack) - 2 * GRID)
-        found[good] = upper[good]
-        if not np.isnan(found).any():
+        good = np.isnan(logs) & (upper - lower <= np.log1p(slack) - 2 * GRID)
+        logs[good] = upper[good]
+        if not np.isnan(logs).any():
             break
         B /= norm[:, None, None].astype(np.float32)
         log_scale = log_scale + np.log(norm)
         norm = np.ones_like(norm)
     # A product of p x p matrices errs by at most p 2^-24 of its factors' norms; roots only shrink that.
     if live.size:
-        found = np.where(np.isnan(found), upper, found)
-        certain = np.log(trace[live]) + found + ROUNDING * max(1.0, A.shape[1])
+        logs = np.where(np.isnan(logs), upper, logs)
+        certain = np.log(trace[live]) + logs + ROUNDING * max(1.0, A.shape[1])
         bound[live] = np.exp(np.ceil(certain / GRID) * GRID)
     return bound
 

@@ -153,38 +153,38 @@ class Posterior:
         return w if self.centre is None else w + weights.sum(axis=1)[:, None] * self.centre
 
 
-def posterior(found: Reduced, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
+def posterior(reduced_rows: Reduced, prior: Prior, centre: Array | None, signal_to_noise: Array) -> Posterior:
     """`centre` is (k, d) or None."""
     from taskveil.solvers import kernels_tridiagonal
 
-    centre, along, total = found.once(centre, lambda: _targets(found, centre))
-    onto, spread = np.empty((*along.shape, 0)), prior.floor * found.spread
+    centre, along, total = reduced_rows.once(centre, lambda: _targets(reduced_rows, centre))
+    onto, spread = np.empty((*along.shape, 0)), prior.floor * reduced_rows.spread
     if (directions := prior.directions) is not None:
-        onto, added = found.once(directions, lambda: _onto(found, directions))
+        onto, added = reduced_rows.once(directions, lambda: _onto(reduced_rows, directions))
         spread = spread + added
-    per_row = spread / np.maximum(found.rows.free, 1.0)
+    per_row = spread / np.maximum(reduced_rows.rows.free, 1.0)
     t = signal_to_noise[None] / np.where(per_row > 0.0, per_row, 1.0)[:, None]
     determinant, residual = np.zeros_like(t), np.zeros_like(t)
     steps = np.empty((*along.shape, t.shape[1]))
     if along.shape[1]:
         kernels_tridiagonal.posterior(
-            found.diagonal, found.beside, along, onto, total, t, float(prior.floor), found.dual,
+            reduced_rows.diagonal, reduced_rows.beside, along, onto, total, t, float(prior.floor), reduced_rows.dual,
             determinant, residual, steps,
         )  # fmt: skip
-    return Posterior(determinant, np.maximum(residual, 0.0), total, steps, found, prior, centre)
+    return Posterior(determinant, np.maximum(residual, 0.0), total, steps, reduced_rows, prior, centre)
 
 
-def _targets(found: Reduced, centre: Array | None) -> tuple[Array | None, Array, Array]:
+def _targets(reduced_rows: Reduced, centre: Array | None) -> tuple[Array | None, Array, Array]:
     """The centre, targets around it along the basis (k, p), and the squares of these targets (k,)."""
-    left, centre = _around(found.rows, centre)
-    return centre, found.along(left), per_task("kn,kn->k", left, left)
+    left, centre = _around(reduced_rows.rows, centre)
+    return centre, reduced_rows.along(left), per_task("kn,kn->k", left, left)
 
 
-def _onto(found: Reduced, directions: Array) -> tuple[Array, Array]:
+def _onto(reduced_rows: Reduced, directions: Array) -> tuple[Array, Array]:
     """Directions along the basis (k, p, q), and what they add to the spread of rows (k,)."""
-    scores = found.scores(directions)
-    columns = scores if found.dual else np.broadcast_to(directions, (len(scores), *directions.shape))
-    return np.ascontiguousarray(found.turned(columns)), np.square(scores).sum(axis=(1, 2))
+    scores = reduced_rows.scores(directions)
+    columns = scores if reduced_rows.dual else np.broadcast_to(directions, (len(scores), *directions.shape))
+    return np.ascontiguousarray(reduced_rows.turned(columns)), np.square(scores).sum(axis=(1, 2))
 
 
 def posterior_mean(rows: CentredRows, centre: Array | None, signal_to_noise: float) -> Array:

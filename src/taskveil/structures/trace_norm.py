@@ -77,9 +77,9 @@ def _leading(G: Array, bound: float) -> tuple[Array, Array]:
 
     size = float(np.linalg.norm(G))  # no eigenvalue is larger
     if NOISE**2 * size < bound < size < np.inf and FEW * _count_above(G, bound) <= len(G):
-        values, vectors, found, _, failed = lapack.dsyevr(G, range="V", vl=bound, vu=2.0 * size, lower=1)
+        values, vectors, count, _, failed = lapack.dsyevr(G, range="V", vl=bound, vu=2.0 * size, lower=1)
         if not failed:
-            return values[:found], vectors[:, :found]
+            return values[:count], vectors[:, :count]
     L, U = np.linalg.eigh(G)
     return L, U
 

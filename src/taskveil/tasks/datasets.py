@@ -64,5 +64,5 @@ def describe(name: str) -> dict[str, Any]:
     """What a data set is, for `taskveil data list`; says where the file lies, or None."""
     e = DATASETS.get(name)
     path = next((str(p) for p in places(name) if p.is_file()), None)
-    said = {k: getattr(e, k) for k in ("name", "title", "task", "target", "kind", "citation", "licence", "publisher", "sha256")}
-    return {**said, "bounds": e.bounds_said, "notes": list(e.notes), "path": path}
+    facts = {k: getattr(e, k) for k in ("name", "title", "task", "target", "kind", "citation", "licence", "publisher", "sha256")}
+    return {**facts, "bounds": e.bounds_said, "notes": list(e.notes), "path": path}

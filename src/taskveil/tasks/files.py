@@ -250,11 +250,11 @@ class _Csv:
             column = frame[name]
             if self.delimiter != "," and (written := _decimal_points(column)) is not None:
                 column, commas = written, [*commas, name]
-            if (found := mostly_numbers(column)) is not None:
-                numeric[name] = found[0]
+            if (numbers := mostly_numbers(column)) is not None:
+                numeric[name] = numbers[0]
                 if name not in self.later_columns:
-                    bad |= found[1]
-                    reasons[f"with text in the numeric column {name!r}"] = int(found[1].sum())
+                    bad |= numbers[1]
+                    reasons[f"with text in the numeric column {name!r}"] = int(numbers[1].sum())
         for name in self.filled_columns:
             empty = frame[name].isna().to_numpy()
             bad |= empty
@@ -268,22 +268,22 @@ class _Csv:
         if bad.all():
             raise DataError(f"{self.path.name} has no row that can be read.")
         lost, all_rows = int(bad.sum()) + len(skipped), len(frame) + len(skipped)
-        said = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
+        note = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
         rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
-        return FileTable(frame[~bad] if bad.any() else frame, (*notes, said), rows)
+        return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows)
 
     def _bad_rows_error(self, numeric: Sequence[str]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
-        found: list[str] = []
+        faults: list[str] = []
         with self.path.open(encoding=_encoding(self.path), errors="replace", newline="") as f:
             reader = csv.reader(f, delimiter=self.delimiter)
             rows = (row for row in reader if row)
             next(rows)
             for row in rows:
-                found += self._faults(row, reader.line_num, numeric)
-                if len(found) > 5:
+                faults += self._faults(row, reader.line_num, numeric)
+                if len(faults) > 5:
                     break
-        shown = "; ".join(found[:5]) + ("; and more" if len(found) > 5 else "")
+        shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
             "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."

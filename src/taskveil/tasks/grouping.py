@@ -142,14 +142,14 @@ def _factorize_objects(values: Any, what: str) -> tuple[np.ndarray, list[Any]]:
         raise DataError(f"{what} identifiers must be numbers or text, one per row; got other objects.") from None
     if (codes < 0).any():
         raise _missing(what)
-    found = list(unique)
-    if any(isinstance(u, complex) or type(u).__repr__ is object.__repr__ for u in found):
+    distinct = list(unique)
+    if any(isinstance(u, complex) or type(u).__repr__ is object.__repr__ for u in distinct):
         raise DataError(f"{what} identifiers must be numbers or text, one per row; got other objects.")
-    numbers = all(isinstance(u, (int, float, np.integer, np.floating)) for u in found)
-    order = sorted(range(len(found)), key=lambda i: found[i] if numbers else task_label(found[i]))
-    rank = np.empty(len(found), dtype=np.int64)
-    rank[order] = np.arange(len(found))
-    return rank[codes], [found[i] for i in order]
+    numbers = all(isinstance(u, (int, float, np.integer, np.floating)) for u in distinct)
+    order = sorted(range(len(distinct)), key=lambda i: distinct[i] if numbers else task_label(distinct[i]))
+    rank = np.empty(len(distinct), dtype=np.int64)
+    rank[order] = np.arange(len(distinct))
+    return rank[codes], [distinct[i] for i in order]
 
 
 def _is_whole(label: str) -> bool:

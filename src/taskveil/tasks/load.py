@@ -185,8 +185,8 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
     if path.suffix.lower() in TABLES:
         return _from_table_file(path, layout)
     if os.path.exists(path):  # False for names that no file system takes
-        known = ", ".join((*TABLES, ".npz"))
-        raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {known}.")
+        types = ", ".join((*TABLES, ".npz"))
+        raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {types}.")
     names = [*datasets.names(), *synthetic.names()]
     close = difflib.get_close_matches(text, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"data sets: {', '.join(names)}."
@@ -258,8 +258,8 @@ def _from_frame_parts(X: Any, y: Any, task: Any, layout: Layout) -> TaskSet:
 
     parts = {"__task__": np.asarray(task), "__target__": y.array if hasattr(y, "array") else np.asarray(y)}
     frame = pd.concat([X.reset_index(drop=True), pd.DataFrame(parts)], axis=1)
-    asked = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
-    made, name = tasks_from_frame(frame, asked), str(getattr(y, "name", None) or "y")
+    columns_of_frame = replace(layout, task="__task__", target="__target__", features=columns, leave_out=())
+    made, name = tasks_from_frame(frame, columns_of_frame), str(getattr(y, "name", None) or "y")
     facts = tuple(f.about("__target__", name) for f in made.facts)
     notes = tuple(note.replace("'__target__'", repr(name)) for note in made.notes)
     return replace(made, target_name=name, facts=facts, notes=notes)
@@ -325,9 +325,9 @@ def _task_names(task: np.ndarray, names: np.ndarray) -> np.ndarray:
 
 def _same_names(entry: catalogue.Dataset, layout: Layout) -> None:
     pairs = (("task", layout.task, entry.task), ("target", layout.target, entry.target))
-    for what, given, known in pairs:
-        if given is not None and given not in (known, what, "y"):
-            raise OptionError(f"the {what} of the data set {entry.name!r} is {known!r}, not {given!r}; leave {what} out.")
+    for what, given, stored in pairs:
+        if given is not None and given not in (stored, what, "y"):
+            raise OptionError(f"the {what} of the data set {entry.name!r} is {stored!r}, not {given!r}; leave {what} out.")
 
 
 def _has_missing(X: np.ndarray) -> bool:

@@ -100,15 +100,15 @@ def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds 
     columns = list(dict.fromkeys(buckets.get(n[: n.rfind("#") + 1], n.partition("=")[0]) if n in made else n for n in names))
     need_columns(frame.columns, columns)
     frame = frame.assign(**{n: np.nan for n in columns if n in names and frame[n].isna().all()})  # numbers, all missing
-    known = replace(bounds or PublicBounds(), levels=levels_of([n for n in made if n[: n.rfind("#") + 1] not in buckets]))
-    encoded = encode_features(frame, columns, known, text=text)
+    declared = replace(bounds or PublicBounds(), levels=levels_of([n for n in made if n[: n.rfind("#") + 1] not in buckets]))
+    encoded = encode_features(frame, columns, declared, text=text)
     strange = sorted(set(encoded.names) - set(names))
     if strange:
         column = strange[0].rpartition("#")[0] or strange[0].partition("=")[0]
         raise DataError(f"column {column!r} holds text, but the model was trained on numbers there.")
     at = [encoded.names.index(n) for n in names]
     X = encoded.X if at == list(range(len(at))) else encoded.X[:, at]
-    return Encoded(X, tuple(names), known)
+    return Encoded(X, tuple(names), declared)
 
 
 def text_in(names: Sequence[str]) -> tuple[str, ...]:
@@ -150,5 +150,5 @@ def _npz_rows(path: Path, feature_names: Sequence[str]) -> Rows:
     if X.dtype.kind not in "biuf" or not np.isfinite(X).all():
         raise DataError(f"{path.name}: X must hold finite numbers only.")
     codes, names = factorize(z["task"])
-    known = np.asarray([str(n) for n in z["task_names"]])[z["task"]] if "task_names" in z else np.asarray(names)[codes]
-    return Rows(X.astype(np.float64, copy=False), known, np.arange(len(X)))
+    task_names = np.asarray([str(n) for n in z["task_names"]])[z["task"]] if "task_names" in z else np.asarray(names)[codes]
+    return Rows(X.astype(np.float64, copy=False), task_names, np.arange(len(X)))

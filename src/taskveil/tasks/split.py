@@ -83,8 +83,8 @@ def _group_codes(tasks: TaskSet, group: str | np.ndarray) -> np.ndarray:
     if group == "person" and tasks.person is not None:
         return tasks.person
     if group not in tasks.groups:
-        known = ", ".join(sorted(tasks.groups)) or "none"
-        raise DataError(f"no column {group!r} to split by; columns carried along: {known}.")
+        columns = ", ".join(sorted(tasks.groups)) or "none"
+        raise DataError(f"no column {group!r} to split by; columns carried along: {columns}.")
     return factorize(tasks.groups[group], what="group")[0]
 
 
@@ -93,15 +93,15 @@ def _grouped_mask(tasks: TaskSet, fraction: float, rng: np.random.Generator, cod
     mask = np.zeros(tasks.n_rows, dtype=bool)
     for i in range(tasks.n_tasks):
         rows = tasks.rows(i)
-        found, inverse, count = np.unique(codes[rows], return_inverse=True, return_counts=True)
-        order = rng.permutation(found.size)
+        groups, inverse, count = np.unique(codes[rows], return_inverse=True, return_counts=True)
+        order = rng.permutation(groups.size)
         before = np.cumsum(count[order]) - count[order]
         # a group joins when more than half of it is still wanted; the first always does
         joins = before + count[order] / 2 <= fraction * count.sum()
         joins[:1] = True
         if joins.all() and joins.size > 1:
             joins[-1] = False
-        chosen = np.zeros(found.size, dtype=bool)
+        chosen = np.zeros(groups.size, dtype=bool)
         chosen[order[joins]] = True
         mask[rows] = chosen[inverse]
     return mask

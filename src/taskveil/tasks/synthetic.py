@@ -69,10 +69,10 @@ def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
     bare, inline = parse_name(Text(1000).check("name", name))
     make = GENERATORS.get(bare)
     chosen = {**inline, **options}
-    known = list(inspect.signature(make).parameters)[1:]
-    unknown = sorted(set(chosen) - set(known))
+    parameters = list(inspect.signature(make).parameters)[1:]
+    unknown = sorted(set(chosen) - set(parameters))
     if unknown:
-        raise OptionError(f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(known)}.")
+        raise OptionError(f"{PREFIX}{bare} has no option {', '.join(map(repr, unknown))}; known: {', '.join(parameters)}.")
     _check_options(make, chosen)
     return make(np.random.default_rng(SEED.check("seed", seed)), **chosen)
 

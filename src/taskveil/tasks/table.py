@@ -131,9 +131,9 @@ def check_columns(have: Sequence[str], layout: Layout) -> None:
     if set(task) & set(target):
         raise OptionError(f"the column {task[0]!r} cannot be both the task and the target.")
     need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out, *layout.text])
-    known = [name for name in layout.features or () if name in (*task, *target, layout.event)]
-    if known:
-        raise OptionError(f"the column {known[0]!r} cannot be a feature and the task, the target or the event too.")
+    clashes = [name for name in layout.features or () if name in (*task, *target, layout.event)]
+    if clashes:
+        raise OptionError(f"the column {clashes[0]!r} cannot be a feature and the task, the target or the event too.")
 
 
 def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:

@@ -133,7 +133,7 @@ class TaskSet:
         """
         check_table({"kind": kind, "unusable": unusable}, LOAD)
         bounds = PublicBounds.coerce(bounds)
-        said = list(facts) if kind else [*facts, Fact("kind", target_name)]
+        all_facts = list(facts) if kind else [*facts, Fact("kind", target_name)]
         X, kind, silent = as_rows(X), kind or infer_kind(np.asarray(y)), unusable != "error"
         classes = bounds.classes if classes is None and bounds is not None else classes
         given, labels = survival_target(y, silent) if kind == "survival" else y, silent and kind == "classification"
@@ -151,7 +151,7 @@ class TaskSet:
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
         if kind == "classification" and classes is None:
-            said.append(Fact("labels", target_name))
+            all_facts.append(Fact("labels", target_name))
 
         def take(values: Any) -> Any:
             return values if order is None or values is None else np.asarray(values)[order]
@@ -170,7 +170,7 @@ class TaskSet:
             person=take(_person_codes(person)),
             groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
             notes=tuple(notes),
-            facts=tuple(dict.fromkeys(said)),
+            facts=tuple(dict.fromkeys(all_facts)),
             set_aside=aside,
         )
         return made if usable is None else made.select(take(usable))

@@ -71,10 +71,10 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
         owns = [client.submit(worker.prepare, *rows, rules, bought, estimator.class_weight, pure=False) for rows in read]
         del read
         facts = [client.submit(rounds.about, own, journalled, pure=False) for own in owns]
-    found = gathered(client, facts)
-    _note_aside(estimator, [name for aside, _ in found for name in aside])
+    per_part = gathered(client, facts)
+    _note_aside(estimator, [name for aside, _ in per_part for name in aside])
     account, source = estimator._account(plan, method.disclosure(public, plan).observers), estimator._source()
-    data = hashlib.sha256("".join(digest for _, digest in found).encode()).hexdigest()
+    data = hashlib.sha256("".join(digest for _, digest in per_part).encode()).hexdigest()
     checkpoint = Checkpoint(estimator.run_dir, plan, public, data) if journalled else None
     journal = account if checkpoint is None else checkpoint.account(account)
     bar = None if estimator.progress is None else Bar(estimator.progress, plan, tasks.n_partitions)

@@ -65,12 +65,12 @@ def write_gain(estimator: Any, place: str) -> dict[str, Any]:
     return {"metric": MEASURES[estimator.record_.public.loss][0], "summary": estimator._gain_summary}
 
 
-def summarised(found: list[tuple[np.ndarray, int]]) -> dict[str, Any]:
+def summarised(parts: list[tuple[np.ndarray, int]]) -> dict[str, Any]:
     """Counts and the median, of the changes in each partition and how many of its tasks keep the shared model."""
-    change = np.concatenate([c for c, _ in found])
+    change = np.concatenate([c for c, _ in parts])
     counts = {name: int(((change > low) & (change <= high)).sum()) for name, low, high in STEPS}
     return {
-        "tasks": len(change), "kept": sum(kept for _, kept in found), "gaining": int((change < 0).sum()),
+        "tasks": len(change), "kept": sum(kept for _, kept in parts), "gaining": int((change < 0).sum()),
         "median_change": float(np.median(change)), "counts": counts,
     }  # fmt: skip
 

@@ -49,8 +49,8 @@ class PartitionedModels:
         """The models of the tasks at these positions (any order, repeated), and each position's place among them."""
         wanted, place = np.unique(position, return_inverse=True)
         owner = np.searchsorted(self.cuts, wanted, side="right") - 1
-        found = [self.on_part(worker.take, int(k), wanted[owner == k] - self.cuts[k]) for k in np.unique(owner)]
-        return _joined(found), place
+        parts = [self.on_part(worker.take, int(k), wanted[owner == k] - self.cuts[k]) for k in np.unique(owner)]
+        return _joined(parts), place
 
     def lazy(self, read: Callable[[worker.Part], np.ndarray], shape: tuple[int, ...]) -> Any:
         """An array over all tasks as a dask array: `read` of every part."""

@@ -93,8 +93,8 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
     block = own.block
     if part.scaling.mode == "private":
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
-    found: Gain = replace(measure_gain(common.method, block, record, part.models, tuple(names)), rows=block.sizes)
-    return in_target_units(found, part.scaling, record.public.loss).to_frame()
+    gain_of_part: Gain = replace(measure_gain(common.method, block, record, part.models, tuple(names)), rows=block.sizes)
+    return in_target_units(gain_of_part, part.scaling, record.public.loss).to_frame()
 
 
 def take(part: Part, at: np.ndarray) -> Part:

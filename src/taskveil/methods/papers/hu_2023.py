@@ -66,16 +66,16 @@ class Printed(NeuralMethod):
         return replace(super().work(plan, public), explicit=True)
 
     def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
-        said = super().disclosure(public, plan)
-        if POISSON not in said.assumptions:
-            return said
+        disclosure = super().disclosure(public, plan)
+        if POISSON not in disclosure.assumptions:
+            return disclosure
         true, size = true_epsilon_of_fixed_cohorts(plan)[0], min(public.n_tasks, self.fixed_cohort)
         wrong = (
             f"the claim treats cohorts of exactly {size} tasks as Poisson samples; colluding tasks that "
             f"count their own participations learn who was drawn, so nothing is amplified: the same noise gives epsilon "
             f"{true:.3g} at delta {plan.budget.delta:.3g} for a task that takes part in every round"
         )
-        return replace(said, assumptions=tuple(s for s in said.assumptions if s != POISSON), refutations=(wrong,))
+        return replace(disclosure, assumptions=tuple(s for s in disclosure.assumptions if s != POISSON), refutations=(wrong,))
 
 
 class Mean(Printed, neural_mean.NeuralMean):

@@ -60,9 +60,9 @@ class AsyncMTL(method.AsyncMTL):
         return self.step_for(method.typical_curvature(public))
 
     def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
-        said = super().disclosure(public, plan)
+        disclosure = super().disclosure(public, plan)
         if plan.budget.epsilon is None:
-            return said
+            return disclosure
         n = self.messages(plan.budget)
         reasons = [
             f"the paper states epsilon {plan.budget.epsilon / n:g} for one message and composes nothing (its section 3.4 says "
@@ -73,7 +73,7 @@ class AsyncMTL(method.AsyncMTL):
         ]
         if public.kind == "regression":
             reasons.append("Theorem 3.6 bounds the sensitivity only with a probability over the data, which is not DP")
-        return replace(said, refutations=tuple(reasons))
+        return replace(disclosure, refutations=tuple(reasons))
 
     def _rate(self, form: method.Form) -> float | None:
         return None

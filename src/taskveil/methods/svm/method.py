@@ -141,11 +141,11 @@ class Svm(MarginMethod):
     def disclosure(self, public: PublicInfo, plan: Plan) -> Disclosure:
         if plan.budget.epsilon is None:
             return Disclosure(not_protected=() if self.shares_nothing else (NO_GUARANTEE,))
-        said = (
+        assumption = (
             f"every personal part v_k is clipped to norm {self.clip:g} before it is summed; the number of rounds "
             f"({len(plan.rounds())}), C1, C2 and the step are public and fixed beforehand"
         )
-        return Disclosure(() if self.central else (said,))
+        return Disclosure(() if self.central else (assumption,))
 
     # ------------------------------------------------------------ pieces
 

@@ -97,11 +97,11 @@ class SvmTasks(TaskSide):
             sums[:, o] = new_sums
             dual[self.block.task_of_row, o, self.position] = after
         new = {"dual": dual, "sums": sums, "kept_dual": state["kept_dual"], "kept_sums": state["kept_sums"]}
-        asked = active[:, None, None]
+        in_cohort = active[:, None, None]
         if self.private:
-            personal = np.where(asked, sums[:, :, : self.size] / self.method.C2, 0.0)
+            personal = np.where(in_cohort, sums[:, :, : self.size] / self.method.C2, 0.0)
             return acknowledge(new), {PERSONAL: self._placed(personal, view)}
-        return new, {UPDATE: np.where(asked, update[:, :, : self.size], 0.0), FIGURES: np.where(asked, figures, 0.0)}
+        return new, {UPDATE: np.where(in_cohort, update[:, :, : self.size], 0.0), FIGURES: np.where(in_cohort, figures, 0.0)}
 
     def finish(self, state: State, view: View) -> Models:
         """w + v_k with v_k solved to the end for the final w: nobody else sees it."""

@@ -95,12 +95,12 @@ class Book:
         An account in which the run was reserved before keeps what it has. `also` names further observers the run makes a
         statement against; `resumed=False` says that the id is new, which saves looking for it.
         """
-        known, run, reach = resumed and run is not None, run or uuid.uuid4().hex, Reach.of(key, also)
+        continued, run, reach = resumed and run is not None, run or uuid.uuid4().hex, Reach.of(key, also)
         with self.database.transaction(durable=False) as transaction:
             rows = self._rows(transaction, key.name)
             if _row_of(rows, key) is None:
                 raise _no_account(key)
-            held = {state.account for state in transaction.rows(say.RUN, {"run": run})} if known else set()
+            held = {state.account for state in transaction.rows(say.RUN, {"run": run})} if continued else set()
             for row in rows:
                 if reach.relation(Key.of(row)) is not None and row.id not in held:
                     reserve_in(transaction, row, reach, reach.price(charges, Key.of(row)), delta, run)

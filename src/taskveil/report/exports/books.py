@@ -56,7 +56,7 @@ def nist(books: Books) -> str:
 def check_list(a: Mapping[str, Any]) -> list[Item]:
     """All items, in order; those the books can answer."""
     at = f"at delta {a['delta']:g}"
-    known: dict[str, list[str]] = {
+    answers: dict[str, list[str]] = {
         "1": [account_line(a) + f", composed by {a['rule']}"],
         "4": [f"{UNITS[a['unit']]}; how its contribution is bounded stands in each run's certificate"],
         "5": [covered_pairs(a["neighbours"]), "whoever sees more than the stated observer: not covered"],
@@ -64,7 +64,7 @@ def check_list(a: Mapping[str, Any]) -> list[Item]:
         or ["no run yet"],
         "12": ["a run is reserved whole before its first release; one that does not fit is refused (exit 3)", words(dict(a))],
     }
-    return [Item(n, q, tuple(known.get(n, ())), "" if n in known else ASK_THE_RUN) for n, q, _ in QUESTIONS]
+    return [Item(n, q, tuple(answers.get(n, ())), "" if n in answers else ASK_THE_RUN) for n, q, _ in QUESTIONS]
 
 
 def registry(books: Books) -> str:
@@ -116,8 +116,8 @@ def mlbom(books: Books) -> str:
     for a in books.accounts:
         for p in a["history"]:
             after = f"epsilon {_spent(p)} after it of {a['limit']:g} at delta {a['delta']:g}"
-            said = f"account {a['account']}, {sentence(a)}: {p['what']} at {p['at']}, {after}"
-            charged.setdefault(str(p["run"]), []).append(said)
+            sentence_of_charge = f"account {a['account']}, {sentence(a)}: {p['what']} at {p['at']}, {after}"
+            charged.setdefault(str(p["run"]), []).append(sentence_of_charge)
     parts = [
         {"type": "machine-learning-model", "bom-ref": f"run:{run}", "name": run,
          "properties": [{"name": "taskveil:charge", "value": text} for text in lines]}

@@ -73,14 +73,14 @@ def _card(evidence: Evidence) -> dict[str, Any]:
 
 def _properties(evidence: Evidence) -> list[dict[str, str]]:
     c = evidence.certificate
-    found = [("taskveil:holds", str(evidence.holds).lower()), ("taskveil:code", evidence.code)]
+    properties = [("taskveil:holds", str(evidence.holds).lower()), ("taskveil:code", evidence.code)]
     for s, p in zip(c.statements, evidence.profiles):
         place = f"taskveil:statement:{s.observer}"
-        found.append((place, parameters(s)))
+        properties.append((place, parameters(s)))
         if p.mu is not None and p.holds:
-            found.append((f"{place}:mu", f"{p.mu:.9g}"))
-    found += [("taskveil:audit", text) for text in audit_lines(evidence)]
-    found += [("taskveil:assumption", text) for text in c.assumptions]
+            properties.append((f"{place}:mu", f"{p.mu:.9g}"))
+    properties += [("taskveil:audit", text) for text in audit_lines(evidence)]
+    properties += [("taskveil:assumption", text) for text in c.assumptions]
     if evidence.signer:
-        found.append(("taskveil:signed-by", evidence.signer))
-    return [{"name": name, "value": value} for name, value in found]
+        properties.append(("taskveil:signed-by", evidence.signer))
+    return [{"name": name, "value": value} for name, value in properties]

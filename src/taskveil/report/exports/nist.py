@@ -96,7 +96,7 @@ def _unit(e: Evidence) -> list[str] | str:
     if not e.certificate.statements:
         return "no statement is made"
     unit = e.certificate.statements[0].unit
-    said = {
+    sentence = {
         "task": "a task is everything one participant (a hospital, school or person) holds: whoever's rows lie in one task are "
         "protected with all of them; whoever has rows in several tasks is protected in each, and epsilon adds up over them",
         "record": "one row of one task; a person with several rows is protected with epsilon times their number, unless a person "
@@ -107,7 +107,7 @@ def _unit(e: Evidence) -> list[str] | str:
         for x in e.certificate.events
     ]
     void = [] if e.holds else ["the claim does not hold: what follows says what it is about, and protects nobody"]
-    return [*void, said, *bounded, *(a for a in e.certificate.assumptions if "person" in a)]
+    return [*void, sentence, *bounded, *(a for a in e.certificate.assumptions if "person" in a)]
 
 
 def _pairs(e: Evidence) -> list[str] | str:
@@ -182,8 +182,8 @@ def _clipped(e: Evidence) -> list[str]:
 
 def _declared(e: Evidence) -> list[str] | str:
     about = ("range", "label", "level", "kind", "public", "hashed", "scale")
-    said = [text for text in e.certificate.assumptions if any(word in text for word in about)]
-    return said or "the certificate lists no assumption about bounds or categories"
+    sentences = [text for text in e.certificate.assumptions if any(word in text for word in about)]
+    return sentences or "the certificate lists no assumption about bounds or categories"
 
 
 def _query_model(e: Evidence) -> list[str]:
@@ -242,8 +242,8 @@ def _minimisation(e: Evidence) -> list[str]:
 
 
 def _validation(e: Evidence) -> list[str] | str:
-    found = audit_lines(e)
-    return found or "this configuration was not attacked; run `taskveil audit fit DATA ... -o DIR`, or `fit --audit-canaries K`"
+    lines = audit_lines(e)
+    return lines or "this configuration was not attacked; run `taskveil audit fit DATA ... -o DIR`, or `fit --audit-canaries K`"
 
 
 Answer = Callable[[Evidence], "list[str] | str"]

@@ -76,9 +76,9 @@ def split(table: Any, column: str, names: np.ndarray, owners: np.ndarray) -> dic
     """The rows of a piece by partition, in their order; `owners`: partition of every task in it, of these `names`."""
     from taskveil.tasks.grouping import factorize
 
-    codes, found = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
+    codes, task_names = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
     of_name = dict(zip(names, owners.tolist(), strict=True))
-    owner = np.asarray([of_name[name] for name in found])[codes]
+    owner = np.asarray([of_name[name] for name in task_names])[codes]
     return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}
 
 

@@ -58,8 +58,8 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
         pieces.append(RowGroup(url, number, np.unique(at)))
     shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64), counts=sizes)
     if labels is not None:
-        found = as_target(np.asarray(sorted(labels)), "classification")
-        shell = replace(shell, classes=label_set(found, None), y=found[:0])
+        target_labels = as_target(np.asarray(sorted(labels)), "classification")
+        shell = replace(shell, classes=label_set(target_labels, None), y=target_labels[:0])
     classes = shell.classes
     if positive is not None:
         shell = make_binary(shell, positive)  # type: ignore[assignment]
@@ -136,12 +136,12 @@ def _files(source: str) -> list[str]:
         raise EnvironmentMissing(f"cannot reach {without_secrets(source)!r}: {error}") from None
     if fs.isdir(path):
         path = path.rstrip("/") + "/*.parquet"
-    found = [path] if fs.exists(path) else sorted(fs.glob(path)) if any(c in path for c in "*?[") else []
-    if not found:
+    paths = [path] if fs.exists(path) else sorted(fs.glob(path)) if any(c in path for c in "*?[") else []
+    if not paths:
         raise DataError(
             f"there is no Parquet file {without_secrets(source)!r}; give a folder, a pattern like 'folder/*.parquet', or a file"
         )
-    return [fs.unstrip_protocol(p) for p in found]
+    return [fs.unstrip_protocol(p) for p in paths]
 
 
 def _same_schema(urls: list[str]) -> Any:

@@ -72,8 +72,8 @@ def _target(frame: pd.DataFrame, targets: Sequence[str], kind: str | None, look:
     if labels:
         if not look:
             return _Entry("", "classes", [BLANK], f"all labels that can occur in {name!r}")
-        found = [target_values(frame[t][filled_targets(frame[t])], t, "classification") for t in targets]
-        return _Entry("", "classes", sorted({v.item() for y in found for v in y}), f"labels of {name!r}", True)
+        columns = [target_values(frame[t][filled_targets(frame[t])], t, "classification") for t in targets]
+        return _Entry("", "classes", sorted({v.item() for y in columns for v in y}), f"labels of {name!r}", True)
     if kind == "survival":
         return _Entry("", "target", [0, _ends([column])[1] if look else BLANK], f"zero and the horizon of {name!r}", look)
     ends = _ends([frame[t] for t in targets]) if look else [BLANK, BLANK]

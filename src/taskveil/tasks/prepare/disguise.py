@@ -36,7 +36,7 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
     `different` are the values in it. A sample tells; whether a few are text among numbers is asked of all cells, as for a csv.
     """
     cells = [str(text).strip() for text in different[:SAMPLE]]
-    if any(map(_plain, cells)) and (found := mostly_numbers(column)) is not None and found[1].any():
+    if any(map(_plain, cells)) and (numbers := mostly_numbers(column)) is not None and numbers[1].any():
         return "text among numbers; make every cell a number, with nothing where it is not known"
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS

@@ -125,10 +125,10 @@ def label_set(y: np.ndarray, declared: Any) -> np.ndarray:
     """The declared labels, sorted; without a declaration those of the rows, which the certificate then lists as a fact."""
     if declared is None:
         return np.unique(y)
-    known = _known(y, declared)
-    if not np.isin(y, known).all():
+    classes = _known(y, declared)
+    if not np.isin(y, classes).all():
         raise DataError("the target has labels outside the declared classes; declare all of them in the bounds.")
-    return known
+    return classes
 
 
 def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -183,8 +183,8 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     hits = np.asarray([folded(c) == folded(str(positive)) for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
-        known = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
-        raise UnknownName(f"no label {str(positive)!r} in the target; {known}.")
+        choices = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
+        raise UnknownName(f"no label {str(positive)!r} in the target; {choices}.")
     return replace(
         tasks,
         y=hits[tasks.codes()].astype(np.int64),

@@ -54,20 +54,20 @@ class PublicPart:
 
     def assumptions(self) -> list[str]:
         """What the certificate rests on because of how the table was prepared."""
-        said = {
+        sentences = {
             "declared": "features and target are scaled by declared public ranges, not by statistics of the data",
             "own": "no ranges were declared: every task scales by its own statistics, which are never sent",
         }
         if self.own_target:
-            said["declared"] = (
+            sentences["declared"] = (
                 "features are scaled by declared public ranges; the target's range was not declared: every task scales it by "
                 "its own statistics, which are never sent"
             )
-            said["none"] = said["private"] = "rates and times are in units of a task's own rate, which is never sent"
+            sentences["none"] = sentences["private"] = "rates and times are in units of a task's own rate, which is never sent"
         elif self.kind == "classification":
-            said["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
+            sentences["declared"] = "features are scaled by declared public ranges, not by statistics of the data"
         trusted = [CLUSTER] if self.cluster else []
-        return [*trusted, *([said[self.scaling]] if self.scaling in said else []), *(f.sentence() for f in self.facts)]
+        return [*trusted, *([sentences[self.scaling]] if self.scaling in sentences else []), *(f.sentence() for f in self.facts)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values beside those a saved model holds anyway; `from_dict` reads them back."""

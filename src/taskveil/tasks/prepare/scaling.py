@@ -152,9 +152,9 @@ class Scaling:
     @classmethod
     def stored(cls, arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Scaling:
         """What `arrays` and `about` of another one say; an entry that an older file lacks has its default."""
-        known = {f.name for f in fields(cls)}
+        names = {f.name for f in fields(cls)}
         given: dict[str, Any] = {n: arrays[n] for n in ARRAYS}
-        return cls(**given, **{n: v for n, v in about.items() if n in known})
+        return cls(**given, **{n: v for n, v in about.items() if n in names})
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:

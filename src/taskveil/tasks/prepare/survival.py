@@ -34,16 +34,16 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
         raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
     with np.errstate(invalid="ignore"):
         missing = np.isnan(happened) | np.isnan(t)
-        known, usable = np.isin(happened, (0.0, 1.0)) | missing, (t >= 0.0) & (t <= HUGE) | missing
-    swapped = not known.all() and bool((np.isin(t, (0.0, 1.0)) | missing).all())
+        marked, usable = np.isin(happened, (0.0, 1.0)) | missing, (t >= 0.0) & (t <= HUGE) | missing
+    swapped = not marked.all() and bool((np.isin(t, (0.0, 1.0)) | missing).all())
     if swapped or not silent:
-        if not known.all():
+        if not marked.all():
             raise DataError(f"the event must be 0 or 1 (or true and false) in every row: 1 where it was seen; {EVENT_AND_TIME}.")
         if not usable.all():
             raise DataError("times must be finite numbers that are not negative, in every row.")
     t = np.maximum(t, FIRST)
     signed = np.where(missing, np.nan, np.where(happened == 1.0, t, -t))
-    return np.where(known & usable, signed, np.inf)
+    return np.where(marked & usable, signed, np.inf)
 
 
 def survival_target(y: Any, silent: bool = False) -> np.ndarray:

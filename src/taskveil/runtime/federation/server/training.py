@@ -193,16 +193,16 @@ def write_results(folder: Path, federation: Federation, plan: Plan, done: Positi
 def certificate_of(federation: Federation, plan: Plan, made: Sequence[PlannedRelease], randomness: dict[str, Any]) -> Certificate:
     """The certificate of what was executed; noise drawn at the sites is described as the sites' package draws it."""
     method = federation.method()
-    said = method.disclosure(federation.public(), plan)
+    disclosure = method.disclosure(federation.public(), plan)
     executed = replace(plan, releases=tuple(made)) if plan.budget.epsilon is not None else plan
     observers = [
         *AGGREGATIONS.get(plan.budget.aggregation).observers,
-        *(Observer(o) for o in said.observers if not (federation.own_units() and o == "public")),
+        *(Observer(o) for o in disclosure.observers if not (federation.own_units() and o == "public")),
     ]
     assumptions = [
         "federation.toml is public: the sites, their tasks, and all it declares",
         "every site runs this software unchanged and keeps its state folder; a site that does not protects only others",
-        *said.assumptions,
+        *disclosure.assumptions,
     ]
     seconds = federation.rules.answer_at
     uncovered = [] if seconds else [NOT_COVERED]
@@ -210,7 +210,7 @@ def certificate_of(federation: Federation, plan: Plan, made: Sequence[PlannedRel
     return build_certificate(
         method.name, executed, randomness,
         public=["the names of the tasks", "columns, label sets, ranges and options"], assumptions=assumptions,
-        not_protected=[*said.not_protected, "a site's own model, which it keeps", *uncovered],
+        not_protected=[*disclosure.not_protected, "a site's own model, which it keeps", *uncovered],
         observers=list(dict.fromkeys(observers)),
     )  # fmt: skip
 
