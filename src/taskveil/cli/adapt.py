@@ -70,6 +70,7 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     import pandas as pd
 
     from taskveil.tasks.files import read_table
+    from taskveil.tasks.grouping import folded
     from taskveil.tasks.prepare.labels import filled_targets
     from taskveil.tasks.prepare.survival import signed_times
     from taskveil.tasks.rows import load_rows, text_in
@@ -98,7 +99,7 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
         need_columns(frame.columns, [reading["event"]])
         y = signed_times(frame[reading["event"]].to_numpy()[rows.row_index], y)
     if reading.get("positive") is not None:
-        y = np.asarray([str(label).casefold() == str(reading["positive"]).casefold() for label in y], dtype=int)
+        y = np.asarray([folded(str(label)) == folded(str(reading["positive"])) for label in y], dtype=int)
     if len(y) == 0:
         raise DataError(f"{data} has no row of the task {name!r} that can be used")
     if estimator.exposure is None:

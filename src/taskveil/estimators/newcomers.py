@@ -42,7 +42,7 @@ MIDDLE = {"classification": "equal odds"}  # where predictions without a level l
 def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (1, r, d) and intercept (1, r) in the user's units for tasks nobody has seen; a warning says so."""
     names = sorted({str(v) for v in np.unique(unknown)})
-    shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+    shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "") + _twin(names[0], estimator.task_names_)
     model = _from_billboard(estimator) if estimator.unknown == "billboard" else None
     if model is None:
         n_tasks, method, units = len(estimator.task_names_), estimator.method_.name, estimator.scaling_.mode
@@ -62,6 +62,19 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
         note += NO_LEVEL.format(middle=MIDDLE.get(estimator._kind, "the middle of the declared range"))
     warnings.warn(note, UserWarning, stacklevel=5)
     return model[:2]
+
+
+def _twin(name: str, known: tuple[str, ...]) -> str:
+    """A question where a task was known by the same number, written otherwise: 101, 101.0 and '101,0'."""
+    twins = [k for k in known if _number(name) is not None and _number(k) == _number(name)]
+    return f" (did you mean {twins[0]!r}?)" if twins else ""
+
+
+def _number(name: str) -> float | None:
+    try:
+        return float(name.replace(",", "."))
+    except ValueError:
+        return None
 
 
 def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray, bool] | None:

@@ -25,6 +25,7 @@ def budget(run: Run) -> list[Chart]:
     if not steps:
         return []
     several = len(plan.rounds()) > 1
+    ticks = -(-len(plan.rounds()) // 10)  # whole rounds, about ten of them
     x = [text for text, _ in steps]
     planned = level(plan.budget.epsilon, f"planned: epsilon {plan.budget.epsilon:g}", "@red")
     trace = {
@@ -46,7 +47,9 @@ def budget(run: Run) -> list[Chart]:
             f"Epsilon grows to {steps[-1][1]:.3g} over {len(plan.releases)} release(s) at delta {plan.budget.delta:.3g}.",
             [trace],
             {
-                "xaxis": axis("after round" if several else "after release", **({} if several else {"type": "category"})),
+                "xaxis": axis(
+                    "after round" if several else "after release", **({"dtick": ticks} if several else {"type": "category"})
+                ),
                 "yaxis": axis(
                     f"epsilon at delta {plan.budget.delta:.2g}", range=[0, 1.25 * max(plan.budget.epsilon, steps[-1][1])]
                 ),

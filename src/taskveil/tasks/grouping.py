@@ -16,7 +16,9 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.arguments import as_column
 
-__all__ = ["factorize", "group_rows", "in_order", "room_like", "row_chunks", "sums_by_group", "task_chunks", "task_label"]
+__all__ = [
+    "factorize", "folded", "group_rows", "in_order", "room_like", "row_chunks", "sums_by_group", "task_chunks", "task_label",
+]  # fmt: skip
 
 CHUNK_ROWS = 1 << 12
 """Rows handled at once: temporaries stay in the cache, and no full-size one doubles the memory."""
@@ -32,6 +34,11 @@ def task_label(value: Any) -> str:
     if isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer():
         return str(int(value))
     return str(value)
+
+
+def folded(text: str) -> str:
+    """A text without what tables write now one way, now another: capitals, and blanks around it."""
+    return text.strip().casefold()
 
 
 def factorize(ids: Any, *, what: str = "task") -> tuple[np.ndarray, tuple[str, ...]]:

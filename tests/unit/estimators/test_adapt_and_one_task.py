@@ -128,3 +128,13 @@ def test_a_newcomers_rows_and_targets_are_counted_alike():
     est = tv.TaskRegressor("mean", epsilon=1.0).fit(TASKS)
     with pytest.raises(DataError, match="X has 6, y has 5"):
         est.adapt(TASKS.X[:6], TASKS.y[:5])
+
+
+def test_a_task_that_is_known_by_the_same_number_is_asked_about():
+    """A spreadsheet writes 101.0 where another file has 101: every row was taken for a newcomer's."""
+    ids = np.repeat([f"{100 + i}.0" for i in range(TASKS.n_tasks)], TASKS.sizes)
+    est = tv.TaskRegressor("mean", epsilon=None).fit(TASKS.X, TASKS.y, task=ids)
+    with pytest.warns(UserWarning, match=r"task 101 \(did you mean '101.0'\?\) was not there in fit"):
+        est.predict(TASKS.X[:2], task=["101", "101"])
+    with pytest.warns(UserWarning, match="task 99 was not there"):
+        est.predict(TASKS.X[:2], task=["99", "99"])

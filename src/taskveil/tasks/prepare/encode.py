@@ -5,6 +5,8 @@ declared levels        one-hot as 'column=level'; a value outside is the level '
                        where these are declared, else all zeros
 any other text         hashed into 16 public buckets 'column#0/16' ... 'column#15/16': a fixed public hash of column and
                        value, so that no list of levels is ever taken from rows
+
+'Yes', 'YES ' and 'yes' are the same text, unless levels that differ in nothing else are declared.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.files import MISSING_MARKS
-from taskveil.tasks.grouping import CHUNK_ROWS, row_chunks, task_label
+from taskveil.tasks.grouping import CHUNK_ROWS, folded, row_chunks, task_label
 from taskveil.tasks.prepare.disguise import DAYS, disguise
 from taskveil.tasks.prepare.facts import BUCKETS, Fact
 from taskveil.tasks.public_bounds import PublicBounds
@@ -93,7 +95,7 @@ def encoded_names(columns: Sequence[str], bounds: PublicBounds | None, text: Seq
 
 def bucket(column: str, value: str) -> int:
     """The public bucket of a text: the same on every machine, for every run."""
-    digest = blake2b(f"{column}\0{value}".encode(), digest_size=8).digest()
+    digest = blake2b(f"{column}\0{folded(value)}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % BUCKETS
 
 
@@ -231,6 +233,9 @@ def _place(column: _Column, value: str | None) -> int:
     missing = value is None or value.strip() in MISSING_MARKS
     if column.hashed:
         return -1 if missing else bucket(column.name, str(value))
+    alike = [] if missing else [folded(level) == folded(str(value)) for level in column.levels]
+    if any(alike):
+        return alike.index(True)
     stand_in = MISSING_LEVEL if missing else OTHER_LEVEL
     return column.levels.index(stand_in) if stand_in in column.levels else -1
 

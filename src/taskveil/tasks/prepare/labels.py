@@ -16,7 +16,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
-from taskveil.tasks.grouping import task_label
+from taskveil.tasks.grouping import folded, task_label
 from taskveil.tasks.prepare.disguise import disguise
 from taskveil.tasks.prepare.encode import is_number, plain_text
 from taskveil.tasks.prepare.facts import Fact
@@ -185,7 +185,15 @@ def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def check_few_labels(tasks: TaskSet) -> None:
     """Refuse a target whose rows have a hundred labels that nobody declared: a number or a name, taken for classes."""
-    if tasks.classes is not None and len(tasks.classes) > MANY_LABELS and any(f.what == "labels" for f in tasks.facts):
+    if tasks.classes is None or not any(f.what == "labels" for f in tasks.facts):
+        return
+    if len({folded(str(label)) for label in tasks.classes}) < len(tasks.classes):
+        raise DataError(
+            f"the target {tasks.target_name!r} has labels that differ in nothing but capitals or blanks around them; write them "
+            "alike. If they are different classes, declare them (bounds, classes); positive=LABEL (--positive) takes all forms "
+            "of one."
+        )
+    if len(tasks.classes) > MANY_LABELS:
         raise DataError(
             f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a "
             "name, free text? If they are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
@@ -197,7 +205,7 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     if tasks.classes is None:
         raise OptionError("positive=LABEL needs a classification target; this one is regression. Use kind='classification'.")
     labels = [task_label(c) for c in tasks.classes]
-    hits = np.asarray([c.casefold() == str(positive).casefold() for c in labels])
+    hits = np.asarray([folded(c) == folded(str(positive)) for c in labels])
     if not hits.any():
         few = len(labels) <= 20  # many labels are values of the target rather than names of classes
         choices = f"labels: {', '.join(labels)}" if few else "it has too many labels to be classes; they are not listed"
