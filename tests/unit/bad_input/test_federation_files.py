@@ -128,6 +128,8 @@ ODD = {
 }
 PLANNED = {
     "an unknown method": {"method": "magic"},
+    "a method called none": {"method": "none"},
+    "noise called none": {"mechanism": "none"},
     "an unknown option": {"options": {"magic": 1}},
     "an option out of range": {"method": "subspace", "options": {"mean_share": math.nan}},
     "absurdly many rounds": {"options": {"rounds": 3_000_000}},

@@ -183,7 +183,7 @@ def load_federation(path: str | Path) -> Federation:
     names = [t for s in sites for t in s.tasks]
     if len({s.name.casefold() for s in sites}) < len(sites) or len(set(names)) < len(names):
         raise DataError(f"{path.name}: [[sites]]: names (also but for capitals) and tasks must not repeat")
-    run = {k: v for k, v in content.get("run", {}).items() if v != "none"}
+    run = {k: v for k, v in content.get("run", {}).items() if (k, v) != ("epsilon", "none")}
     host = about.get("host", "127.0.0.1")
     made = Federation(
         path.parent, about.get("name", "federation"), host, about.get("port", 9092), data, run, sites,
