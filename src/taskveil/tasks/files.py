@@ -284,14 +284,10 @@ class _Csv:
                 if len(faults) > 5:
                     break
         shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
+        levels = " Where true and false are not all there is, declare the column's levels, or the target's classes."
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
-            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
-            + (
-                " Where true and false are not all there is, declare the column's levels, or the target's classes."
-                if "true/false" in shown
-                else ""
-            )
+            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)." + (levels if "true/false" in shown else "")
         )
 
     def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:

@@ -293,8 +293,7 @@ class TaskSet:
 
     def __repr__(self) -> str:
         return (
-            f"TaskSet({self.n_tasks} tasks, {self.n_features} features, {self.kind}, target "
-            f"{self.target_name!r}, "
+            f"TaskSet({self.n_tasks} tasks, {self.n_features} features, {self.kind}, target {self.target_name!r}, "
             f"{'declared bounds' if self.bounds is not None else 'no declared bounds'})"
         )
 
@@ -344,10 +343,8 @@ PARTS: dict[Any, tuple[str, ...]] = {  # what the parts of a TaskSet are
 def _check_shapes(s: TaskSet) -> None:
     for kind, name in ((kind, name) for kind, names in PARTS.items() for name in names):
         if not isinstance(getattr(s, name), kind):
-            what = getattr(kind, "__name__", str(kind))
-            raise DataError(
-                f"{name} of a TaskSet must be {what}; got {type(getattr(s, name)).__name__}. Use TaskSet.from_arrays."
-            )
+            what, came = getattr(kind, "__name__", str(kind)), type(getattr(s, name)).__name__
+            raise DataError(f"{name} of a TaskSet must be {what}; got {came}. Use TaskSet.from_arrays.")
     if s.X.ndim != 2:
         raise DataError(f"X must be a table of rows x features, got shape {s.X.shape}.")
     n, d = s.X.shape
@@ -363,8 +360,7 @@ def _check_shapes(s: TaskSet) -> None:
     )
     if not ok:
         raise DataError(
-            f"rows, targets, offsets and names of a TaskSet do not fit together: X {s.X.shape}, "
-            f"y {s.y.shape}, "
+            f"rows, targets, offsets and names of a TaskSet do not fit together: X {s.X.shape}, y {s.y.shape}, "
             f"{len(s.task_names)} task names, {len(s.feature_names)} feature names. Use TaskSet.from_arrays."
         )
     for what, names in (("task", s.task_names), ("feature", s.feature_names)):
