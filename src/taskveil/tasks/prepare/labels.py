@@ -154,7 +154,7 @@ def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarra
 def _place(cell: str, places: Mapping[str, int]) -> int:
     """Where a cell stands among the declared labels: as it is written, in its usual form, as a truth value; -1 for nowhere."""
     plain = plain_text(cell)
-    return next((places[text] for text in (cell, plain, TRUTH.get(plain)) if text in places), -1)
+    return next((places[text] for text in (cell, plain, TRUTH.get(plain, plain)) if text in places), -1)
 
 
 def _declared_type(declared: Any) -> np.ndarray:
