@@ -121,7 +121,8 @@ OVERLAPS = """() => {
     .filter(([, box]) => box.width);
   const shared = (a, b, from, to) => Math.min(a[to], b[to]) - Math.max(a[from], b[from]);
   return texts.flatMap(([one, a], i) => texts.slice(i + 1)
-    .filter(([, b]) => shared(a, b, "left", "right") > 2 && shared(a, b, "top", "bottom") > 3).map(([two]) => one + " over " + two));
+    .filter(([, b]) => shared(a, b, "left", "right") > 2 && shared(a, b, "top", "bottom") > 3)
+    .map(([two]) => one + " over " + two));
 }"""
 
 

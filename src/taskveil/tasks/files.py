@@ -52,6 +52,7 @@ NOT_UTF8 = (
 )
 COMMA_DECIMAL = r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?"
 MOSTLY = 0.9  # a text column in which at least this share of the cells are numbers is a numeric column with bad cells
+OTHER_WORDS = " Where true and false are not all there is, declare the column's levels, or the target's classes."
 FEW_CELLS = 3  # in a short file so few texts among more numbers are bad cells, whatever their share
 TRUTH = dict.fromkeys(("true", "True", "TRUE", "1"), True) | dict.fromkeys(("false", "False", "FALSE", "0"), False)  # as in Arrow
 
@@ -63,6 +64,7 @@ class FileTable:
     frame: pd.DataFrame
     notes: tuple[str, ...] = ()
     rows: np.ndarray | None = None
+    left_out: pd.DataFrame | None = None  # rows with cells that cannot be read
 
 
 def check_bad_rows(chosen: str) -> None:
@@ -270,7 +272,7 @@ class _Csv:
         lost, all_rows = int(bad.sum()) + len(skipped), len(frame) + len(skipped)
         note = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
         rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
-        return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows)
+        return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows, frame[bad])
 
     def _bad_rows_error(self, numeric: Mapping[str, Any]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
@@ -284,10 +286,10 @@ class _Csv:
                 if len(faults) > 5:
                     break
         shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
-        levels = " Where true and false are not all there is, declare the column's levels, or the target's classes."
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
-            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)." + (levels if "true/false" in shown else "")
+            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
+            + (OTHER_WORDS if "true/false" in shown else "")
         )
 
     def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:

@@ -207,7 +207,10 @@ def _from_table_file(path: Path, layout: Layout) -> TaskSet:
         filled_columns=layout.filled_columns(columns),
         later_columns=() if layout.targets is not None else (*layout.task_columns(columns), *layout.target_columns(columns)),
     )
-    return tasks_from_frame(table.frame, replace(layout, notes=table.notes))
+    named = (
+        () if table.left_out is None or layout.targets is not None else table.left_out[layout.task_columns(columns)[0]].dropna()
+    )
+    return tasks_from_frame(table.frame, replace(layout, notes=table.notes, unread=tuple(named)))
 
 
 def _from_npz(path: Path, layout: Layout) -> TaskSet:

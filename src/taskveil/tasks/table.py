@@ -53,6 +53,7 @@ class Layout:
     bad_rows: str = "error"
     unusable: str = "error"
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()  # tasks of rows that could not be read: they keep their place
 
     def __post_init__(self) -> None:
         if self.missing not in MISSING:
@@ -167,7 +168,11 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     lost = int((~there).sum())
     reasons = {f"without a task ({task!r})": int((~named).sum()), f"without a target ({target!r})": int((named & ~there).sum())}
     notes = (skipped_rows(lost, len(frame), reasons),) if lost else ()
-    codes, names = factorize(_plain(frame[task] if named.all() else frame[task][named]), what="task")
+    ids = _plain(frame[task] if named.all() else frame[task][named])
+    codes, names = factorize(
+        np.concatenate([ids, np.asarray(layout.unread, dtype=object)]) if layout.unread else ids, what="task"
+    )
+    codes = codes[: len(ids)]
     frame = frame if there.all() else frame[there]
     y = target_values(frame[target], target, layout.kind)
     if layout.event is not None:

@@ -150,9 +150,8 @@ class TaskSet:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
             check_values(X, y, feature_names)
         order, offsets = group_rows(codes, len(names))
-        if kind == "classification":
-            all_facts += [Fact("labels", target_name)] if classes is None else []
-            y, classes = label_set(y, classes)
+        all_facts += [Fact("labels", target_name)] if kind == "classification" and classes is None else []
+        y, classes = label_set(y, classes) if kind == "classification" else (y, None)
 
         def take(values: Any) -> Any:
             return values if order is None or values is None else np.asarray(values)[order]
@@ -165,7 +164,7 @@ class TaskSet:
             feature_names=feature_names,
             kind=kind,
             target_name=target_name,
-            classes=classes if kind == "classification" else None,
+            classes=classes,
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
             person=take(person_codes(person, silent)),

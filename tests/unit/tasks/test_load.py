@@ -473,3 +473,13 @@ def test_one_object_does_not_turn_a_column_of_truth_values_into_buckets(table, c
         odd = load_tasks(table.assign(flag=flags), **asked)
         assert odd.feature_names == good.feature_names
         assert (odd.X != good.X).any(axis=1).sum() <= 1
+
+
+def test_a_task_none_of_whose_rows_can_be_read_keeps_its_place(tmp_path, table):
+    """Otherwise one task's cells would decide how many tasks everybody sees."""
+    table["age"] = table["age"].astype(object)
+    table.loc[:3, ["site", "age"]] = ["middle", "old"]
+    table.to_csv(tmp_path / "t.csv", index=False)
+    tasks = load_tasks(tmp_path / "t.csv", task="site", target="days", bad_rows="skip")
+    assert "middle" in tasks.task_names and tasks["middle"].n_rows == 0
+    assert tasks.task_names == tuple(sorted(tasks.task_names)) and tasks.n_rows == len(table) - 4
