@@ -40,6 +40,11 @@ CASES = {
     "target is feature": (lambda: long(frame(), features=["x", "days"]), OptionError, "'days' cannot be a feature"),
     "task is feature": (lambda: long(frame(), features=["site"]), OptionError, "'site' cannot be a feature"),
     "task is target": (lambda: load_tasks(frame(), task="x", target="x"), OptionError, "both the task and the target"),
+    "person is target": (
+        lambda: load_tasks(frame(), task="site", target="days", person="days"),
+        OptionError,
+        "target and the person",
+    ),
     "no rows": (lambda: long(frame().iloc[:0]), DataError, "no rows"),
     "no features": (lambda: long(frame()[["site", "days"]]), DataError, "no feature columns"),
     "two names": (lambda: long(frame().set_axis(["site", "days", "days"], axis=1)), DataError, "two columns called 'days'"),
@@ -283,8 +288,8 @@ def test_a_data_set_that_is_not_here_says_where_it_was_looked_for(tmp_path, monk
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("b.json", "{", "not valid json"),
-        ("b.toml", "= 3", "not valid toml"),
+        ("b.json", "{", "not valid JSON"),
+        ("b.toml", "= 3", "not valid TOML"),
         ("b.json", "[1]", "must hold one object"),
         ("b.json", json.dumps({"features": {"x": [1, "a"]}}), "two numbers"),
     ],
