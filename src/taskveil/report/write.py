@@ -38,6 +38,7 @@ def report_folder(folder: str | Path, audience: Audience | None = None, groups: 
     audience, run = audience or Audience(), read(Path(folder))
     if groups is not None:
         run = replace(run, groups=read_groups(Path(groups), run.task_names))
+    cut(run, audience)  # whoever may not have this page is told so first
     with total(f"what {folder} holds"):
         return write_page(run, audience, Path(folder))
 

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taskveil.checks import Line, Number
+from taskveil.checks import Number, Text
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.event_table import event_from_dict
@@ -59,7 +59,7 @@ class Book:
         `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
         first run (holdings.py).
         """
-        Line(200).check("an account name", key.name)
+        Text(200).check("an account name", key.name)
         Number(above=0).check("the limit epsilon", epsilon)
         check_delta(delta)
         if rule not in (None, GAUSSIAN):
