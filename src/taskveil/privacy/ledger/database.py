@@ -254,7 +254,7 @@ if hasattr(os, "register_at_fork"):
 
 def _new_engine(url: str) -> Engine:
     if not Line(4096).accepts(url):  # not shown: it may hold a password
-        raise OptionError(f"the address of a ledger must be {Line(4096).allowed}, such as sqlite:///budget.db")
+        raise OptionError(f"a ledger is given as a URL, {Line(4096).allowed}, such as sqlite:///budget.db")
     if "://" not in url:
         raise OptionError("a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; what came has no ://")
     if url.startswith(("postgresql://", "postgres://")):
