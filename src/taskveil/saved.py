@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.checks import parse_json
-from taskveil.errors import DataError, InputError
+from taskveil.errors import DataError, EnvironmentMissing, InputError
 
 MOST_BYTES = 200_000_000  # of a JSON document
 MOST_TOML = 10_000_000  # of a file that people write
@@ -85,7 +85,7 @@ def total(what: str) -> Iterator[None]:
     """Turns whatever goes wrong while a file is read into one line that names the file and no value of it."""
     try:
         yield
-    except DataError:
+    except (DataError, EnvironmentMissing):
         raise
     except InputError as problem:
         raise DataError(f"{what} is damaged: {' '.join(str(problem).split())}") from None

@@ -108,15 +108,16 @@ def export(name: str | None, url: str, out: str | None) -> None:
     book = Book(url)
     rows = [row for row in book.accounts() if name is None or row.name == name]
     names = Counter(row.name for row in rows)
-    document = {
-        row.name if names[row.name] == 1 else str(Key.of(row)): [
-            {"number": e.number, "run": e.run, "kind": e.kind, "release": e.release, "body": json.loads(e.body),
-             "at": e.at, "previous": e.previous, "hash": e.hash}
-            for e in book.rows(row.id)
-        ]
-        for row in rows
-    }  # fmt: skip
-    text = json.dumps(document, indent=1)
+    with book.database.errors():
+        document = {
+            row.name if names[row.name] == 1 else str(Key.of(row)): [
+                {"number": e.number, "run": e.run, "kind": e.kind, "release": e.release, "body": json.loads(e.body),
+                 "at": e.at, "previous": e.previous, "hash": e.hash}
+                for e in book.rows(row.id)
+            ]
+            for row in rows
+        }  # fmt: skip
+        text = json.dumps(document, indent=1)
     if out is None:
         click.echo(text)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from taskveil.report.audience import Audience, cut
 from taskveil.report.records import GAIN, Run, from_estimator, measured_gain, read, read_groups, read_json
+from taskveil.saved import total, write_file
 
 
 def write_report(estimator: Any, folder: str | Path) -> Path:
@@ -38,7 +38,9 @@ def report_folder(folder: str | Path, audience: Audience | None = None, groups: 
     audience, run = audience or Audience(), read(Path(folder))
     if groups is not None:
         run = replace(run, groups=read_groups(Path(groups), run.task_names))
-    return write_page(run, audience, Path(folder))
+    cut(run, audience)  # whoever may not have this page is told so first
+    with total(f"what {folder} holds"):
+        return write_page(run, audience, Path(folder))
 
 
 def write_page(run: Run, audience: Audience, folder: Path) -> Path:
@@ -50,7 +52,4 @@ def write_page(run: Run, audience: Audience, folder: Path) -> Path:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write beside, then rename."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
+    write_file(path, text.encode())

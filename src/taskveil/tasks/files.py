@@ -269,10 +269,9 @@ class _Csv:
             return FileTable(frame, notes)
         if bad.all():
             raise DataError(f"{self.path.name} has no row that can be read.")
-        lost, all_rows = int(bad.sum()) + len(skipped), len(frame) + len(skipped)
-        note = f"{self.path.name}: {skipped_rows(lost, all_rows, reasons)}"
-        rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)[~bad]
-        return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows, frame[bad])
+        rows = np.delete(np.arange(len(frame) + len(skipped)), skipped)
+        note = f"{self.path.name}: {skipped_rows(int(bad.sum()) + len(skipped), len(frame) + len(skipped), reasons)}"
+        return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows[~bad], frame[bad])
 
     def _bad_rows_error(self, numeric: Mapping[str, Any]) -> DataError:
         """Read line by line and name up to five bad lines and what is wrong with them."""
@@ -288,8 +287,7 @@ class _Csv:
         shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
-            "Correct them, or leave them out with bad_rows='skip' (--bad-rows skip)."
-            + (OTHER_WORDS if "true/false" in shown else "")
+            f"Correct them, or leave them out with bad_rows='skip' (--bad-rows skip).{OTHER_WORDS if 'true/false' in shown else ''}"
         )
 
     def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:

@@ -65,11 +65,6 @@ class Layout:
             raise OptionError("event and exposure go with one target column (target=, --target), not with several")
         if self.targets is not None and len(set(self.targets)) != max(len(self.targets), 1):
             raise OptionError("targets must name at least one column, each once.")
-        meant: dict[Any, str] = {}
-        named = [(role, getattr(self, role)) for role in ("task", "target", "event", "exposure", "person")]
-        for role, column in [*named, *(("targets", column) for column in self.targets or ())]:
-            if column is not None and meant.setdefault(column, role) != role:
-                raise OptionError(f"{meant[column]} and {role} must be different columns; both are {column!r}.")
 
     def facts(self) -> tuple[Fact, ...]:
         """What reading by this layout takes for granted, whatever the rows hold."""
@@ -140,10 +135,11 @@ def check_columns(have: Sequence[str], layout: Layout) -> None:
     if twice is not None:
         raise DataError(f"the table has two columns called {twice!r}; column names must be unique. Rename one of them.")
     task, target = layout.task_columns(have), layout.target_columns(have)
-    if layout.event is not None and layout.event in (*task, *target):
-        raise OptionError(f"the column {layout.event!r} cannot be the event and the task or target too.")
-    if set(task) & set(target):
-        raise OptionError(f"the column {task[0]!r} cannot be both the task and the target.")
+    meant: dict[Any, str] = {}
+    named = [("task", task), ("target", target), *((role, (getattr(layout, role),)) for role in ("event", "exposure", "person"))]
+    for role, column in ((role, column) for role, columns in named for column in columns if column is not None):
+        if meant.setdefault(column, role) != role:
+            raise OptionError(f"the column {column!r} cannot be both the {meant[column]} and the {role}.")
     need_columns(have, [*task, *target, *layout.carried, *(layout.features or ()), *layout.leave_out, *layout.text])
     clashes = [name for name in layout.features or () if name in (*task, *target, layout.event)]
     if clashes:

@@ -120,8 +120,6 @@ LINES = {
     "made-up data of fewer tasks than none": ["fit", "synthetic:tiny?n_tasks=-1"],
     "made-up data of words": ["fit", "synthetic:tiny?n_tasks=many"],
     "made-up data of terabytes": ["fit", "synthetic:tiny?n_tasks=1000000,n_train=1000000"],
-    "a column for two things": ["fit", "synthetic:tiny", "--task", "a", "--target", "a"],
-    "a person who is the target": ["fit", __file__, "--task", "a", "--target", "b", "--person", "b"],
     "bytes that are no text": ["fit", "synthetic:tiny", "--task", "\udcff"],
     "half a character": ["ledger", "set", "\ud800", "--epsilon", "1", "--delta", "1e-6"],
     "an account that moves the cursor": ["ledger", "set", "a\x1b[2J", "--epsilon", "1", "--delta", "1e-6"],

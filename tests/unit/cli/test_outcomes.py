@@ -60,7 +60,7 @@ def test_a_raw_csv_becomes_a_model_predictions_and_a_newcomer(options, table, ca
         ("--task clinic --target days --kind regression --event died", "no regression"),
         ("--task clinic --target days --event dead", "no column 'dead'"),
         ("--task clinic --target days --event falls", "0 or 1"),
-        ("--task clinic --target days --event days", "cannot be the event"),
+        ("--task clinic --target days --event days", "the target and the event"),
         ("--task clinic --target falls --exposure weeks", "goes with loss='poisson'"),
         ("--task clinic --target falls --loss poisson --exposure died", "above zero"),
         ("--task clinic --target dose --loss poisson", "not be negative"),

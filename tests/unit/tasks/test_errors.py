@@ -39,7 +39,12 @@ CASES = {
     "cells of objects": (lambda: long(frame(x=[{}] * 4)), DataError, "neither numbers nor text"),
     "target is feature": (lambda: long(frame(), features=["x", "days"]), OptionError, "'days' cannot be a feature"),
     "task is feature": (lambda: long(frame(), features=["site"]), OptionError, "'site' cannot be a feature"),
-    "task is target": (lambda: load_tasks(frame(), task="x", target="x"), OptionError, "task and target must be different"),
+    "task is target": (lambda: load_tasks(frame(), task="x", target="x"), OptionError, "both the task and the target"),
+    "person is target": (
+        lambda: load_tasks(frame(), task="site", target="days", person="days"),
+        OptionError,
+        "target and the person",
+    ),
     "no rows": (lambda: long(frame().iloc[:0]), DataError, "no rows"),
     "no features": (lambda: long(frame()[["site", "days"]]), DataError, "no feature columns"),
     "two names": (lambda: long(frame().set_axis(["site", "days", "days"], axis=1)), DataError, "two columns called 'days'"),

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from taskveil.checks import Line, Number
+from taskveil.checks import Number, Text
 from taskveil.errors import BudgetExceeded, OptionError, UnknownName
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.event_table import event_from_dict
@@ -31,7 +31,7 @@ from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.carry import carry_over
-from taskveil.privacy.ledger.database import Database, Transaction
+from taskveil.privacy.ledger.database import UNREADABLE, Database, Transaction
 from taskveil.privacy.ledger.holdings import GAUSSIAN, OPEN, Holdings, Limit
 from taskveil.privacy.ledger.posting import RUNNING, START, Committed, append, commit_in, entry, finish_in, reserve_in
 from taskveil.privacy.ledger.reach import Key, Priced, Reach
@@ -59,7 +59,7 @@ class Book:
         `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
         first run (holdings.py).
         """
-        Line(200).check("an account name", key.name)
+        Text(200).check("an account name", key.name)
         Number(above=0).check("the limit epsilon", epsilon)
         check_delta(delta)
         if rule not in (None, GAUSSIAN):
@@ -164,13 +164,13 @@ class Book:
         with self.database.transaction() as transaction:
             row = self._row(transaction, key)
             rows = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "commit"})
-        return [(release, event_from_dict(json.loads(body)["event"])) for release, body in rows]
+            return [(release, event_from_dict(json.loads(body)["event"])) for release, body in rows]
 
     def spent(self, key: Key) -> tuple[float, float]:
         """(composed epsilon of everything committed or reserved, limit epsilon)."""
         with self.database.transaction() as transaction:
             row = self._row(transaction, key)
-        return Limit(row.epsilon, row.delta, row.rule).total(Holdings.from_json(row.held).cost), row.epsilon
+            return Limit(row.epsilon, row.delta, row.rule).total(Holdings.from_json(row.held).cost), row.epsilon
 
     def verify(self) -> list[str]:
         """Check every chain and recompute every column; a list of problems, empty when all is well."""
@@ -180,7 +180,10 @@ class Book:
         for row in self.accounts():
             with self.database.transaction() as transaction:
                 states = transaction.rows(say.RUNS_OF, {"account": row.id})
-            problems += account_problems(row, self.rows(row.id), states)
+            try:
+                problems += account_problems(row, self.rows(row.id), states)
+            except UNREADABLE as problem:
+                problems.append(f"{row.name}: a cell cannot be read any more ({type(problem).__name__})")
         return problems
 
     def key_for(self, name: str | None, unit: str, neighbours: str, observer: str) -> Key:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from taskveil.checks import Line
-from taskveil.errors import EnvironmentMissing, LedgerUnavailable, OptionError
+from taskveil.errors import EnvironmentMissing, LedgerUnavailable, OptionError, TaskveilError
 from taskveil.privacy.ledger import statements as say
 from taskveil.privacy.ledger.carry import carry_all
 from taskveil.privacy.ledger.statements import accounts, entries, metadata, runs, steps
@@ -88,6 +88,7 @@ LOG_PAGES = 64  # of the write-ahead log, before it starts over: a disk syncs bl
 WAITS_FOR_THE_DISK = (
     "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local')"
 )
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)  # as a changed cell raises
 MOST_KEPT = 4  # ledgers whose connections stay open; a process rarely has a second one
 
 
@@ -133,7 +134,7 @@ class Database:
         if kept is not None:
             return
         before = _place(self._engine)
-        with self._engine_errors(), self._engine.begin() as connection:
+        with self.errors(), self._engine.begin() as connection:
             migrate(connection, Transaction(connection.connection, self._engine.dialect))
         if before is not None and before == _place(self._engine):
             _keep(url, before, self._engine)
@@ -144,7 +145,7 @@ class Database:
 
         What is not durable survives the process, not a power cut; the next durable transaction makes it so.
         """
-        with self._engine_errors(), closing(self._engine.raw_connection()) as connection:
+        with self.errors(), closing(self._engine.raw_connection()) as connection:
             try:
                 this = Transaction(connection, self._engine.dialect, durable)
                 if not self._checked:
@@ -157,10 +158,17 @@ class Database:
                 raise
 
     @contextmanager
-    def _engine_errors(self) -> Iterator[None]:
-        """What the driver or the engine cannot do, in the words of a user."""
+    def errors(self) -> Iterator[None]:
+        """What the driver or the engine cannot do, and cells that taskveil did not write, in the words of a user."""
         try:
             yield
+        except TaskveilError:
+            raise
+        except UNREADABLE as problem:
+            raise LedgerUnavailable(
+                f"the ledger at {without_password(self.url)} was changed and cannot be read ({type(problem).__name__}); "
+                "`taskveil ledger verify` says where. Nothing was released."
+            ) from problem
         except (DBAPIError, self._engine.dialect.loaded_dbapi.Error) as error:
             cause = getattr(error, "orig", error)
             reason = (str(cause) or type(cause).__name__).splitlines()[0]
@@ -246,7 +254,7 @@ if hasattr(os, "register_at_fork"):
 
 def _new_engine(url: str) -> Engine:
     if not Line(4096).accepts(url):  # not shown: it may hold a password
-        raise OptionError(f"the address of a ledger must be {Line(4096).allowed}, such as sqlite:///budget.db")
+        raise OptionError(f"a ledger is given as a URL, {Line(4096).allowed}, such as sqlite:///budget.db")
     if "://" not in url:
         raise OptionError("a ledger is given as a URL such as sqlite:///budget.db or postgresql://...; what came has no ://")
     if url.startswith(("postgresql://", "postgres://")):

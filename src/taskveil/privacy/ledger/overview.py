@@ -12,6 +12,11 @@ from taskveil.privacy.ledger.replay import last_plan_cost, steps
 
 def describe(book: Any, row: Any) -> dict[str, Any]:
     """One account as plain data."""
+    with book.database.errors():
+        return _described(book, row)
+
+
+def _described(book: Any, row: Any) -> dict[str, Any]:
     key = Key.of(row)
     limit, held = Limit(row.epsilon, row.delta, row.rule), Holdings.from_json(row.held).cost
     history = book.rows(row.id)
@@ -57,7 +62,8 @@ def runs_left(row: Any, last: Any, most: int = 1000) -> int | None:
 
 def report(book: Any) -> list[dict[str, Any]]:
     """Every account with its history and the run at which the next refusal comes."""
-    return [
-        {**describe(book, row), "runs_left": runs_left(row, last_plan_cost(book.rows(row.id))), "history": history(book, row)}
-        for row in book.accounts()
-    ]
+    with book.database.errors():
+        return [
+            {**describe(book, row), "runs_left": runs_left(row, last_plan_cost(book.rows(row.id))), "history": history(book, row)}
+            for row in book.accounts()
+        ]
