@@ -287,7 +287,7 @@ class _Csv:
         shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
-            f"Correct them, or leave them out with bad_rows='skip' (--bad-rows skip).{OTHER_WORDS if 'true/false' in shown else ''}"
+            f"Correct them, or leave them out with bad_rows='skip' (--bad-rows skip).{OTHER_WORDS * ('true/false' in shown)}"
         )
 
     def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:
