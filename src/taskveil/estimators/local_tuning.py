@@ -29,7 +29,7 @@ def pick_locally(estimator: Any, grid: list[dict[str, Any]]) -> Any:
     best = losses.argmin(axis=0)
     candidates = [replay(m, block, record.public, record.plan, record.billboards) for m in methods]
     task = np.arange(block.n_tasks)
-    kept = None if candidates[0].kept is None else np.stack([c.kept for c in candidates])[best, task]
+    kept = None if candidates[0].kept is None else np.stack([np.asarray(c.kept) for c in candidates])[best, task]
     models = Models(
         np.stack([c.coef for c in candidates])[best, task], np.stack([c.intercept for c in candidates])[best, task],
         kept, {"configuration": best},

@@ -16,6 +16,7 @@ from taskveil.estimators.weights import given_weights
 from taskveil.runtime.run import RunRecord
 from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.labels import declared_labels, missing_targets
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.task import TaskSet
@@ -66,6 +67,8 @@ class Scoring:
             raise DataError("no row has a target to compare with")
         if y.dtype.kind == "f" and np.isinf(y).any():
             raise DataError("y holds infinity; every row needs a finite target to compare with")
+        if self._kind == "classification" and y.dtype.kind == "O" and self.classes_.dtype.kind == "U":
+            y = np.asarray([task_label(v) for v in y.tolist()])
         if self._kind == "classification" and (y.dtype.kind in "OUS") != (self.classes_.dtype.kind in "OUS"):
             y, _, outside = declared_labels(y, self.classes_)
             if (outside & ~missing).any():

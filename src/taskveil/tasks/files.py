@@ -41,10 +41,9 @@ __all__ = [
     "without_rows",
 ]
 
-PANDAS = {"split_blocks": True, "self_destruct": True}  # no second copy of the table
+PANDAS = {"split_blocks": True, "self_destruct": True}
 BAD_ROWS = ("error", "skip")
-TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")
-"""File types that hold a table."""
+TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")  # file types that hold a table
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
 NOT_UTF8 = (
     "is not UTF-8 text; save it as UTF-8 (in Excel: 'CSV UTF-8'; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW), or give "
