@@ -21,6 +21,7 @@ from taskveil.errors import DataError, EnvironmentMissing, InputError
 
 MOST_BYTES = 200_000_000  # of a JSON document
 MOST_TOML = 10_000_000  # of a file that people write
+MOST_DOTS = 1000  # of a name in it: reading one takes the square of its parts
 MOST_ARRAY_BYTES = 64 * 2**30  # of all arrays of one file, unpacked
 
 
@@ -51,6 +52,8 @@ def read_table(path: Path) -> Any:
 def read_toml(path: Path) -> dict[str, Any]:
     """The content of a TOML file that must be there."""
     content = read_bytes(path, MOST_TOML)
+    if max(line.partition(b"=")[0].count(b".") for line in content.split(b"\n")) > MOST_DOTS:
+        raise DataError(f"{path} is not usable: it has a name of more than {MOST_DOTS} parts")
     try:
         return tomllib.loads(content.decode())
     except RecursionError:

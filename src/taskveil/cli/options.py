@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import click
@@ -119,6 +120,19 @@ def asked_method(name: str, unit: str) -> str:
     return "auto" if left_out and unit == "record" else name
 
 
+def _share_counts(command: Callable) -> Callable:
+    """A share that would buy nothing is refused rather than ignored."""
+
+    @wraps(command)
+    def checked(*arguments: Any, **given: Any) -> Any:
+        source = click.get_current_context().get_parameter_source("scaling_share")
+        if source is click.core.ParameterSource.COMMANDLINE and given["scaling"] != "private":
+            raise OptionError("--scaling-share goes with --scaling private")
+        return command(*arguments, **given)
+
+    return checked
+
+
 scaling_options = stack(
     choice(
         "--scaling",
@@ -134,6 +148,7 @@ scaling_options = stack(
         help="Share of the budget that --scaling private spends.",
     ),
     click.option("--normalise", type=click.Choice(["row"]), help="Scale every row to unit length."),
+    _share_counts,
 )
 
 

@@ -164,7 +164,9 @@ def test_ranges_are_called_declared_exactly_where_sites_scale_by_them(bounds, tm
 DEEP, DIGITS = b"a = " + b"[" * 20_000 + b"]" * 20_000, b"[federation]\nport = " + b"9" * 5000
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a = [[[[", DEEP, DIGITS, b"", b"x" * 11_000_000], ids=len)
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe\x00", b"a = [[[[", DEEP, DIGITS, b"a" + b".b" * 20_000 + b" = 1", b"", b"x" * 11_000_000], ids=len
+)
 def test_a_file_that_is_no_toml_is_refused(data, tmp_path):
     for name, load in (("federation.toml", load_federation), ("site.toml", load_site)):
         (tmp_path / name).write_bytes(data)

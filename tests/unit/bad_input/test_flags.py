@@ -99,6 +99,7 @@ LINES = {
     "colluders of a curator": ["plan", *REST["plan"], "--secure", "colluders=1"],
     "an unknown secure option": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "magic=1"],
     "a secure option that is not for callers": ["plan", *REST["plan"], "--aggregation", "secure", "--secure", "n_tasks=3"],
+    "a share of nothing": ["fit", "synthetic:tiny", "--epsilon", "1", "--scaling-share", "0.2"],
     "an unknown mechanism": ["plan", *REST["plan"], "--mechanism", "magic"],
     "a site outside its folder": ["join", "--init", "x", "--name", "../../x"],
     "a server with a site outside its folder": ["serve", "--init", "x", "--site", "../../x"],

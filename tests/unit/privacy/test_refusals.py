@@ -227,6 +227,8 @@ BOOKS = {
     "which account": (lambda: book().key_for(None, "task", "replace-one", "other-tasks"), OptionError, "0 accounts"),
     "unknown account": (lambda: book().key_for("b", "task", "replace-one", "other-tasks"), UnknownName, "no account 'b'"),
     "no URL": (lambda: Book("budget.db"), OptionError, "given as a URL"),
+    "ledger in memory": (lambda: Book("sqlite://"), OptionError, "forgets what was spent"),
+    "ledger of two lines": (lambda: Book("sqlite:///a\nb.db"), OptionError, "a text of 1 to 4096 characters on one line"),
     "ledger that is not there": (lambda: check_there("sqlite:////nowhere/at/all.db"), OptionError, "there is no ledger at"),
     "newer ledger": (lambda: refuse_newer({"step from the future"}), LedgerUnavailable, "newer version"),
     "never reserved": (lambda: _opened().commit(KEY, "run", "1/S", PureEvent(0.1)), BudgetExceeded, "never reserved"),

@@ -244,6 +244,13 @@ def test_a_task_with_an_infinite_or_missing_value_is_set_aside_in_any_precision(
     assert tasks.set_aside == ("c",)
 
 
+@pytest.mark.parametrize("value", [1e151, -np.inf, np.nan])
+def test_a_task_with_a_target_that_cannot_be_used_is_set_aside(value):
+    y = np.where(np.arange(6) == 4, value, 1.5)
+    tasks = TaskSet.from_arrays(np.ones((6, 2)), y, np.repeat(["a", "b", "c"], 2), unusable="set-aside", kind="regression")
+    assert tasks.set_aside == ("c",) and tasks.y.tolist() == [1.5] * 4
+
+
 def test_a_task_with_a_missing_label_is_set_aside_and_one_of_nothing_else_is_refused():
     X, task = np.arange(8.0).reshape(4, 2), ["s", "s", "t", "t"]
 

@@ -88,7 +88,7 @@ FEDERATION: dict[str, dict[str, Rule]] = {
         "seed": Whole(0, 2**63 - 1),
     },
     "rules": {
-        "deadline": Number(above=0, at_most=MOST_SECONDS),
+        "deadline": Number(at_least=0.001, at_most=MOST_SECONDS),
         "min_sites": Whole(1, 1_000_000),
         "attempts": Whole(1, 1000),
         "pause": Number(at_least=0, at_most=3600),
