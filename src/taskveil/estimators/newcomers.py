@@ -52,9 +52,9 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
             else "unknown='error' was asked for"
         )
         raise DataError(
-            f"unknown task {shown}: the model was trained on {known} other task{'s' * (known != 1)}, and {why}. Train one for it, at no cost, "
-            "with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`); or, where it is enough to protect "
-            "single rows, fit with declared bounds and unit='record', which publishes a whole model. "
+            f"unknown task {shown}: the model was trained on {known} other task{'s' * (known != 1)}, and {why}. Train one for "
+            "it, at no cost, with adapt(X, y) (`taskveil adapt MODEL NEW.csv --task-name NAME -o DIR`); or, where it is enough "
+            "to protect single rows, fit with declared bounds and unit='record', which publishes a whole model. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
     said = f"task {shown} was not there in fit: predicted by the model that is public"
