@@ -29,7 +29,8 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
     try:
         happened, t = np.asarray(event, dtype=np.float64), np.asarray(time, dtype=np.float64)
     except (TypeError, ValueError):
-        raise DataError(f"events must be 0 or 1 and times numbers, got text; {EVENT_AND_TIME}.") from None
+        words = "the event must be 0 or 1 (1 where it was seen) and the time a number, got other text; write such a column first"
+        raise DataError(f"{words}. In Python, {EVENT_AND_TIME}.") from None
     if happened.shape != t.shape or t.ndim != 1:
         raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
     with np.errstate(invalid="ignore"):

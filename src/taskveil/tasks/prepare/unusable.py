@@ -25,9 +25,9 @@ HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
 UNUSABLE = ("error", "set-aside", "set-aside-all")  # all: there are tasks elsewhere, even where every one here is set aside
 SET_ASIDE = (
-    "it holds missing, infinite or huge values, labels outside the declared ones or negative counts, or no label at all, and was "
-    "set aside: it sends nothing and gets the shared or a constant model. Correct its rows, or fill missing cells with missing= "
-    "(--missing)"
+    "it holds missing, infinite or huge values, labels outside the declared ones, negative counts or times, exposures that are "
+    "not above zero, or no label at all, and was set aside: it sends nothing and gets the shared or a constant model. Correct "
+    "its rows, or fill missing cells with missing= (--missing)"
 )
 NO_TARGET = "{rows} of its rows have no target and were left out"
 
