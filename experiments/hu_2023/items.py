@@ -80,13 +80,15 @@ def level(table: Table, values: np.ndarray, panel: str, label: str) -> dict[str,
     }
 
 
-def compared(table: Table, claim: str, data: str, lower: tuple, higher: tuple, about: str = "paper", **named: str) -> list[Check]:
-    """`lower` below `higher`, each (side, method, column), at every epsilon where both were measured."""
+def compared(
+    table: Table, claim: str, data: str, lower: tuple, higher: tuple, about: str = "paper", below_epsilon: float = np.inf
+) -> list[Check]:
+    """`lower` below `higher`, each (side, method, column), at every such epsilon where both were measured."""
     checks = []
-    for e in table.epsilons:
+    for e in (e for e in table.epsilons if e < below_epsilon):
         low, high = (table.get(data, side, method, e, column) for side, method, column in (lower, higher))
         if low is not None and high is not None:
-            checks.append(below(f"{claim} at epsilon {e:g}", *alike(low, high), about=about, **named))
+            checks.append(below(f"{claim} at epsilon {e:g}", *alike(low, high), about=about))
     return checks
 
 
@@ -317,11 +319,8 @@ def fig8(quick: bool, seed: int) -> Result:
     }  # fmt: skip
     other, mine = ("tags", PRINTED, "pp-sgd"), ("tags", PRINTED, "mean")
     weak = [table.get(*which, 4.0) for which in (other, mine)]
-    checks = [
-        c
-        for c in compared(table, "PP-SGD is below PMTL", "tags", (*other[1:], "published"), (*mine[1:], "published"))
-        if c.claim.endswith("epsilon 0.1")  # at 0.4 and 0.8 PP-SGD's search went on and PMTL's did not: no claim is judged there
-    ]
+    lower, higher = (*other[1:], "published"), (*mine[1:], "published")
+    checks = compared(table, "PP-SGD is below PMTL", "tags", lower, higher, below_epsilon=1)
     if all(v is not None for v in weak):
         one, two = alike(*weak)
         checks.append(not_above("PP-SGD is not above PMTL by more than 2 % at epsilon 4", one, two, margin=MARGIN))

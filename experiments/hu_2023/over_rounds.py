@@ -85,11 +85,14 @@ def line(x: list[int], values: Any, panel: str, label: str) -> dict[str, Any]:
 
 
 def settings_of(quick: bool, **more: Any) -> dict[str, Any]:
+    import jax
+
     return {
         "unit": "one task, delta 1/m",
         "rounds": looked_at(quick)[-1],
         "local steps": STEPS,
         "splits": 2 if quick else 6,
+        "processor": jax.devices()[0].device_kind,
         **SETTING,
         **more,
     }

@@ -31,16 +31,16 @@ WANTED = {  # criterion -> its columns; a setting is chosen for each criterion
     "published": {"published": 0}, "fine-tuned": {"vanilla": 1, "mean": 2, "symmetrised-kl": 3, "ewc": 4}, "chosen": {"chosen": 5},
 }  # fmt: skip
 CRITERIA = tuple(WANTED)
-DRAWS = 2  # noise draws of each test split
-TOGETHER = SPLITS["test"] * DRAWS  # runs of one call
-TRIES = {PRINTED: 400, REPLACE: 200, ADD: 200}  # random settings to choose from
-FRESH = 200  # others, to check the printed choice against
-AGAIN = 12  # the best of them are judged again over all validation splits
+DRAWS = 2  # noise draws of each split
+TOGETHER = (144, 24)  # runs of one call: as many of the larger kind as are filled to a half, then the smaller
+TRIES = {PRINTED: None, REPLACE: 400, ADD: 400}  # settings to choose from: the whole grid, or random ones
+WHOLE = 40  # the best by their published models and as many others are judged by all columns, which costs more than the rounds
+AGAIN = {"published": 16, "fine-tuned": 4, "chosen": 4}  # the best are judged again over all validation splits
+FRESH = 200  # random settings to check the printed choice against
 WORK = (  # in the order of what the page needs most
-    ("tags", PRINTED, "mean"), ("femnist", PRINTED, "fedavg"), ("femnist", PRINTED, "fedprox"), ("tags", PRINTED, "fedavg"),
-    ("tags", REPLACE, "mean"), ("femnist", REPLACE, "mean"), ("femnist", REPLACE, "fedavg"), ("femnist", PRINTED, "mean"),
-    ("tags", REPLACE, "fedavg"), ("femnist", REPLACE, "fedprox"), ("tags", PRINTED, "pp-sgd"), ("tags", REPLACE, "pp-sgd"),
-    ("femnist", ADD, "mean"), ("femnist", REPLACE, "naive-dp"),
+    ("tags", PRINTED, "pp-sgd"), ("tags", PRINTED, "mean"), ("femnist", PRINTED, "fedavg"), ("femnist", PRINTED, "mean"),
+    ("femnist", PRINTED, "fedprox"), ("tags", PRINTED, "fedavg"), ("tags", REPLACE, "mean"), ("femnist", REPLACE, "mean"),
+    ("femnist", REPLACE, "fedavg"), ("tags", REPLACE, "fedavg"), ("femnist", REPLACE, "fedprox"), ("femnist", REPLACE, "naive-dp"),
 )  # fmt: skip
 
 
@@ -89,7 +89,15 @@ def splits_of(folder: Path, name: str) -> dict[str, tuple[Any, Any, Any]]:
 
 # ------------------------------------------------------------------- sweep
 
-Job = tuple[float | None, dict[str, float], int, int]  # epsilon, setting, split, noise key
+Setting = dict[str, float]
+Job = tuple[float | None, Setting, int, int]  # epsilon, setting, split, noise key
+
+
+def by_criterion(columns: np.ndarray) -> np.ndarray:
+    """(..., columns) -> (..., criteria): the four fine-tuned models count as one, by their mean."""
+    if columns.shape[-1] == 1:
+        return columns
+    return np.stack([columns[..., 0], columns[..., 1:5].mean(axis=-1), columns[..., 5]], axis=-1)
 
 
 class Sweep:
@@ -117,18 +125,21 @@ class Sweep:
             groups.setdefault((int(setting["rounds"]), int(setting["steps"])), []).append(i)
         waiting = []
         for shape, members in groups.items():
-            for start in range(0, len(members), TOGETHER):
-                part = members[start : start + TOGETHER]
-                waiting.append((part, self._call(side, method, [jobs[i] for i in part], shape, which, all_columns)))
+            while members:
+                size = next((n for n in TOGETHER if 2 * len(members) > n), TOGETHER[-1])
+                part, members = members[:size], members[size:]
+                waiting.append((part, self._call(side, method, [jobs[i] for i in part], size, shape, which, all_columns)))
         found = {i: row for part, values in waiting for i, row in zip(part, np.asarray(values, float), strict=False)}
         return np.stack([found[i] for i in range(len(jobs))])
 
-    def _call(self, side: str, method: str, jobs: list[Job], shape: tuple[int, int], which: str, all_columns: bool) -> Any:
+    def _call(
+        self, side: str, method: str, jobs: list[Job], size: int, shape: tuple[int, int], which: str, all_columns: bool
+    ) -> Any:
         import jax
 
         from experiments.hu_2023.simulate import scores
 
-        jobs = [*jobs, *jobs[-1:] * (TOGETHER - len(jobs))]  # always of one shape
+        jobs = [*jobs, *jobs[-1:] * (size - len(jobs))]
         noises = [grid.noise_on_sum(side, self.n_tasks, e, s, self.multipliers) for e, s, _, _ in jobs]
         knobs = grid.knobs(side, method, [s for _, s, _, _ in jobs], noises)
         cohort = min(PAPER_COHORT, self.n_tasks) if side == PRINTED else self.n_tasks
@@ -138,36 +149,50 @@ class Sweep:
         rounds, steps = (np.int32(n) for n in shape)
         return scores(kind, self.splits[which], at, self.classes, cohort, rounds, steps, knobs, keys, all_columns)
 
-    def tried(self, side: str, method: str, epsilon: float | None) -> list[dict[str, float]]:
-        settings = grid.draw(side, method, epsilon, TRIES[side], seed=1)
-        if side != PRINTED and method == "mean" and epsilon is not None:
-            settings[0] = grid.shipped(side, self.name, self.n_tasks, self.width * self.classes, epsilon)
-        return settings
+    def judged(
+        self, side: str, method: str, pairs: list[tuple[float | None, Setting]], noise: int, draws: int = DRAWS, all_columns: bool = True
+    ) -> np.ndarray:  # fmt: skip
+        """(pairs, criteria) on validation rows, means over splits and noise draws; without `all_columns` of published models alone."""
+        runs = [(k, noise + 10 * d + k) for d in range(draws) for k in range(SPLITS["validation"])]
+        jobs = [(e, s, *run) for e, s in pairs for run in runs]
+        values = self.scores(side, method, jobs, "validation", all_columns)
+        return by_criterion(values.reshape(len(pairs), len(runs), -1).mean(axis=1))
+
+    def sorted_once(
+        self, side: str, method: str, tried: dict[float | None, list[Setting]], noise: int, all_columns: bool
+    ) -> dict[float | None, np.ndarray]:  # fmt: skip
+        """(settings, criteria) of every epsilon from one run each."""
+        jobs = [(e, s, i % SPLITS["validation"], noise + i) for e, settings in tried.items() for i, s in enumerate(settings)]
+        values = by_criterion(self.scores(side, method, jobs, "validation", all_columns))
+        ends = np.cumsum([len(settings) for settings in tried.values()])[:-1]
+        return dict(zip(tried, np.split(values, ends), strict=True))
 
     def choose(self, side: str, method: str) -> None:
-        """A setting for every epsilon and criterion: random ones by their published model, then the best few by all columns."""
+        """A setting for every epsilon and criterion: all by one run each, then the best few by several."""
         name = f"chosen/{side}/{method}"
         if name in self.done:
             return
         tried = {e: self.tried(side, method, e) for e in EPSILONS}
-        jobs = [(e, s, i % SPLITS["validation"], i) for e in EPSILONS for i, s in enumerate(tried[e])]
-        first, again = self.scores(side, method, jobs, "validation", all_columns=False)[:, 0], []
-        for e in EPSILONS:
-            part, first = np.split(first, [len(tried[e])])
-            best = {0, *(int(i) for i in np.argsort(-part)[:AGAIN])}
-            again += [(e, tried[e][i]) for i in sorted(best)]
-        many = SPLITS["validation"]
-        second = self.scores(side, method, [(e, s, k, 900 + k) for e, s in again for k in range(many)], "validation")
-        mean = second.reshape(len(again), many, -1).mean(axis=1)
-        judged = np.stack([mean[:, 0], mean[:, 1:5].mean(axis=1), mean[:, 5]], axis=1)
-        result: dict[str, Any] = {}
-        for e in EPSILONS:
-            mine = [i for i, (f, _) in enumerate(again) if f == e]
-            best = {c: mine[int(np.argmax(judged[mine, n]))] for n, c in enumerate(CRITERIA)}
-            result[str(e)] = {
-                c: {"setting": again[i][1], "validation": round(float(judged[i, n]), 5)} for n, (c, i) in enumerate(best.items())
-            }  # fmt: skip
+        first = self.sorted_once(side, method, tried, 0, all_columns=False)
+        best = {e: [tried[e][i] for i in np.argsort(-first[e][:, 0])] for e in EPSILONS}
+        some = {e: [s for s in best[e] if s in best[e][:WHOLE] or s in tried[e][:WHOLE]] for e in EPSILONS}
+        whole = self.sorted_once(side, method, some, 50000, all_columns=True)
+        result: dict[str, Any] = {str(e): {} for e in EPSILONS}
+        for n, criterion in enumerate(CRITERIA):
+            many = AGAIN[criterion]
+            few = best if n == 0 else {e: [some[e][i] for i in np.argsort(-whole[e][:, n])] for e in EPSILONS}
+            again = [(e, s) for e in EPSILONS for s in few[e][:many]]
+            scores = self.judged(side, method, again, 900, all_columns=n > 0)[:, n]
+            for e in EPSILONS:
+                at = max((i for i, (f, _) in enumerate(again) if f == e), key=scores.__getitem__)
+                result[str(e)][criterion] = {"setting": again[at][1], "validation": round(float(scores[at]), 5)}
         self.keep(name, result)
+
+    def tried(self, side: str, method: str, epsilon: float | None) -> list[Setting]:
+        settings = grid.draw(side, method, epsilon, TRIES[side], seed=1)
+        if side != PRINTED and method == "mean" and epsilon is not None:
+            settings[0] = grid.shipped(side, self.name, self.n_tasks, self.width * self.classes, epsilon)
+        return settings
 
     def measure(self, side: str, method: str) -> None:
         """Test accuracy (splits, draws) of every column, each with the setting that was chosen for it."""
@@ -185,34 +210,22 @@ class Sweep:
                 found[str(e)] |= {c: part[..., n].round(5).tolist() for c, n in WANTED[criterion].items()}
         self.keep(name, found)
 
-    def check(self, method: str, epsilons: tuple[float | None, ...] = EPSILONS) -> None:
-        """The best of fresh random settings of the printed grid beside the chosen one, on the same validation splits with noise that chose neither."""
+    def check(self, method: str) -> None:
+        """The best of fresh random settings of the printed grid beside the chosen one, published models, with noise that chose neither."""
         name = f"random/{PRINTED}/{method}"
-        found = self.done.setdefault(name, {})
-        for e in epsilons:
-            chosen = self.done[f"chosen/{PRINTED}/{method}"][str(e)]["published"]["setting"]
-            row = found.get(str(e)) or self.best_of_random(method, e)
-            both = [chosen, row["setting"]] if "setting" in row else [chosen]  # older rows kept the score alone
-            scores = self.judged(method, e, both, 30000, 1 if len(both) == 1 else DRAWS)
-            found[str(e)] = row | dict(zip(("chosen", "best of random"), map(float, scores), strict=False))
-            self.keep(name, found)
-
-    def best_of_random(self, method: str, epsilon: float | None) -> dict[str, Any]:
-        """One split sorts fresh settings; the best five are judged on all of them."""
-        fresh = grid.draw(PRINTED, method, epsilon, FRESH, seed=2)
-        jobs = [(epsilon, s, i % SPLITS["validation"], 20000 + i) for i, s in enumerate(fresh)]
-        first = self.scores(PRINTED, method, jobs, "validation", all_columns=False)[:, 0]
-        few = [fresh[i] for i in np.argsort(-first)[:5]]
-        return {"tried": len(fresh), "setting": few[int(self.judged(method, epsilon, few, 40000).argmax())]}
-
-    def judged(
-        self, method: str, epsilon: float | None, settings: list[dict[str, float]], noise: int, draws: int = 1
-    ) -> np.ndarray:
-        """Accuracy of published models, a mean over the validation splits and noise draws."""
-        runs = [(k, noise + 100 * d + k) for d in range(draws) for k in range(SPLITS["validation"])]
-        jobs = [(epsilon, s, *run) for s in settings for run in runs]
-        values = self.scores(PRINTED, method, jobs, "validation", all_columns=False)
-        return values.reshape(len(settings), len(runs)).mean(axis=1).round(5)
+        if name in self.done:
+            return
+        fresh = {e: grid.draw(PRINTED, method, e, FRESH, seed=2) for e in EPSILONS}
+        first = self.sorted_once(PRINTED, method, fresh, 20000, all_columns=False)
+        few = [(e, fresh[e][i]) for e in EPSILONS for i in np.argsort(-first[e][:, 0])[:5]]
+        second = self.judged(PRINTED, method, few, 40000, all_columns=False)[:, 0].reshape(len(EPSILONS), -1)
+        best = [few[5 * n + int(i)] for n, i in enumerate(second.argmax(axis=1))]
+        chosen = [(e, self.done[f"chosen/{PRINTED}/{method}"][str(e)]["published"]["setting"]) for e in EPSILONS]
+        last = self.judged(PRINTED, method, [*chosen, *best], 30000, 2 * DRAWS, all_columns=False)[:, 0].round(5).reshape(2, -1)
+        self.keep(name, {
+            str(e): {"tried": len(fresh[e]), "setting": setting, "chosen": float(mine), "best of random": float(other)}
+            for (e, setting), mine, other in zip(best, *last, strict=True)
+        })  # fmt: skip
 
     def alone(self) -> None:
         """Every task by itself: the same local solver, no billboard."""
@@ -230,12 +243,15 @@ class Sweep:
 
 
 def sweep(folder: Path) -> None:
+    import jax
+
+    jax.config.update("jax_default_matmul_precision", "highest")  # as on a processor
     places = {name: Sweep(folder, name) for name in DATA}
     for name, side, method in WORK:
         places[name].alone()
         places[name].choose(side, method)
         places[name].measure(side, method)
-        if side == PRINTED and f"random/{side}/{method}" not in places[name].done:
+        if side == PRINTED:
             places[name].check(method)
 
 

@@ -18,4 +18,5 @@ ITEMS = {
     "sigma": "synthetic:sigma",
     "lemmas": "pictures:lemmas",
     "prop1": "pictures:prop1",
+    "two-budgets": "two_budgets:two_budgets",
 }

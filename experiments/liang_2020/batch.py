@@ -60,8 +60,10 @@ class Batch:
             column(lambda o: o.get("strong_convexity", 0.0)), beta, scale,
         )  # fmt: skip
 
-    def models(self, name: str, settings: list[runs.Options], epsilon: float, rng: np.random.Generator) -> Array:
-        """Final models in scaled units, (settings, m, d)."""
+    def models(
+        self, name: str, settings: list[runs.Options], epsilon: float, rng: np.random.Generator, epsilon_dp: float | None = None
+    ) -> Array:
+        """Final models in scaled units, (settings, m, d); with `epsilon_dp` every message has noise of its own (Algorithm 5)."""
         k, (m, d) = self.knobs(settings, epsilon), self.start.shape
         final = np.zeros((len(settings), m, d))
         W = np.repeat(self.start[:, None], len(settings), axis=1)  # (m, settings, d)
@@ -69,6 +71,8 @@ class Batch:
         for t in range(int(k.rounds[0])):
             live = int(np.sum(k.rounds > t))
             sent = clipped(W[:, :live], k.clip[:live])
+            if epsilon_dp is not None:
+                sent = sent + model_noise(sent.shape, 2 * k.clip[:live] * k.rounds[:live] / epsilon_dp, rng)
             by_setting = np.ascontiguousarray(sent.transpose(1, 2, 0))
             noise = rng.standard_normal((live, d, d + 1))
             S = by_setting @ by_setting.transpose(0, 2, 1) + k.scale[:live, t, None, None] * (noise @ noise.transpose(0, 2, 1))
@@ -80,10 +84,12 @@ class Batch:
             W, previous = Z - k.step[:on, None] * gradient, hat[:, :on]
         return final
 
-    def errors(self, name: str, settings: list[runs.Options], epsilon: float, held: TaskSet, seed: int) -> Array:
+    def errors(
+        self, name: str, settings: list[runs.Options], epsilon: float, held: TaskSet, seed: int, epsilon_dp: float | None = None
+    ) -> Array:
         """nMSE on held rows, one for each setting."""
         found, task = [], held.task_of_row()
-        for W in self.models(name, settings, epsilon, np.random.default_rng([seed, 7])):
+        for W in self.models(name, settings, epsilon, np.random.default_rng([seed, 7]), epsilon_dp):
             intercept = self.means[1] - np.einsum("md,md->m", self.means[0], W)
             coef, constant = self.scaling.coef_back(W[:, None], intercept[:, None])
             predicted = np.einsum("nd,nd->n", held.X, coef[task, 0]) + constant[task, 0]
@@ -113,6 +119,13 @@ def noise_scales(options: runs.Options, epsilon: float, tasks: int, features: in
 def clipped(W: Array, bound: Array) -> Array:
     """Every model (m, settings, d) held to its setting's norm."""
     return W * np.minimum(1.0, bound / np.maximum(np.linalg.norm(W, axis=2), 1e-300))[..., None]
+
+
+def model_noise(shape: tuple[int, ...], scale: Array, rng: np.random.Generator) -> Array:
+    """Density exp(-|b| / scale) for every message (m, settings, d): Algorithm 5's step 4, its density the right way up."""
+    direction = rng.standard_normal(shape)
+    length = rng.gamma(shape[2], scale, shape[:2])
+    return direction * (length / np.linalg.norm(direction, axis=2))[..., None]
 
 
 def mapped(name: str, sent: Array, S: Array, threshold: Array) -> Array:

@@ -36,16 +36,18 @@ from being better than it.
 
 What the paper has and this page has not, and why:
 
-* Two budgets at once, epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The second noise has length
-  2 d K / epsilon_dp on every message (the printed density is upside down), so with 30 features a message is more noise than model below an
-  epsilon_dp of 60 a round. And 2K bounds any change of a model, so this is a statement about a task, not about a row. The library has that
-  noise at one epsilon (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to epsilon_mp itself
-  with about the noise of one release, under the assumptions its certificate lists. A second, weaker epsilon for the curator would be charged beside the
-  first in plan, ledger and certificate, and buy less with more noise; so it is not built. The paper reports no experiment with it.
+* Two budgets at once as an option of the library: epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The paper
+  has no experiment with it; `two-budgets` is one. Its second noise has length 2 d K / epsilon_dp on every message (the printed density is upside
+  down; this is its proof's), and 2K bounds any change of a model, so what it protects is a task, not only a row. That is why it needs an
+  epsilon_dp in the hundreds or thousands before the models are as good as learning alone. The library has that noise at one epsilon
+  (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to epsilon_mp itself with about the noise of
+  one release, under the assumptions its certificate lists.
 * A figure with Frank-Wolfe steps: section 1 names them and gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).
-* Tasks with different losses (eq. 1 allows a loss per task; all experiments of the paper use one). What is shared is a sum over tasks of models or
-  gradients, clipped to one length: with other losses these lengths mean other things. A fit has one loss; a task with two classes can join a
-  regression with targets 0 and 1. Tasks with different features share one list, with a constant where a task has none (docs/choosing-a-method.md).
+* Tasks with different losses (eq. 1 allows a loss per task; all experiments of the paper use one). Algorithms 2 to 4 share sums of models clipped to one
+  length, and lengths under different losses mean different things. That is no reason for `subspace`, which shares directions only: mixed
+  outcomes would be sound there and are not built, because a fit here has one kind of outcome from reading to scoring. A task with two classes can
+  join a regression with targets 0 and 1. Tasks with different features share one list, with a constant where a task has none
+  (docs/choosing-a-method.md).
 """
 
 

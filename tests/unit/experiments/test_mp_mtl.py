@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from experiments.common import execute
 from experiments.liang_2020 import runs, tradeoff, tuning
-from experiments.liang_2020.batch import Batch
+from experiments.liang_2020.batch import Batch, model_noise
 from experiments.liang_2020.starved import compared
 from experiments.liang_2020.tradeoff import ALONE, FREE, LOW_RANK, MTL, OURS, STL, Claims, Setting
 from experiments.random_settings import ALLOWED, Row
@@ -82,6 +82,17 @@ def test_many_settings_at_once_are_the_librarys_printed_models(name):
     many = Batch(train).errors(name, settings, 1e9, test, 0)
     np.testing.assert_allclose(many, fits, rtol=1e-4)
     assert abs(Batch(train).errors(name, [settings[0] | {"step": 0.25}], 1e9, test, 0)[0] / fits[0] - 1) > 1e-4
+
+
+def test_noise_of_algorithm_5_has_the_length_its_proof_needs_and_is_nothing_at_a_large_epsilon():
+    """Mean length d * 2K / eps_t, within 6 deviations of 4,000 draws (about 1e-9); upside down as printed, it would be d * eps_t / (2K)."""
+    scale = np.array([0.5, 40.0])
+    lengths = np.linalg.norm(model_noise((4000, 2, 6), scale, np.random.default_rng(0)), axis=2)
+    assert (np.abs(lengths.mean(axis=0) - 6 * scale) < 6 * scale * np.sqrt(6 / 4000)).all()
+    train, test = small(5)
+    setting = [{"rounds": 3, "step": 0.3, "penalty": 1.3, "clip": 1.0}]
+    plain, quiet, loud = (Batch(train).errors("low-rank", setting, 1e9, test, 0, e)[0] for e in (None, 1e9, 1.0))
+    assert quiet == pytest.approx(plain, rel=1e-4) and loud > 2 * plain
 
 
 def test_random_settings_reach_beyond_the_grid_on_every_side():

@@ -14,7 +14,7 @@ from taskveil.errors import DataError
 
 jax = pytest.importorskip("jax")
 
-from experiments.hu_2023 import refine, simulate  # noqa: E402
+from experiments.hu_2023 import simulate, tune  # noqa: E402
 
 
 def test_every_figure_and_table_with_results_is_listed():
@@ -155,18 +155,29 @@ def test_rows_that_random_settings_beat_are_named(capsys, monkeypatch, tmp_path)
     assert random_settings.main() == 1
 
 
-def test_refining_climbs_to_the_top_and_stays_in_the_grid():
-    class Known(refine.Climb):
-        def published(self, settings, splits):
-            return np.array([1 - abs(np.log(s["rate"] / 10)) - abs(np.log(s["clip"] / 0.5)) - s["pull"] for s in settings])
+def test_a_sweep_finds_the_best_setting_of_the_whole_printed_grid():
+    class Known(tune.Sweep):
+        name, n_tasks, width, classes = "tags", 400, 65, 20
 
-    start = {"rounds": 100, "clip": 0.1, "rate": 1, "pull": 0.1, "steps": 5, "server_rate": 1.0}
-    top, score = Known(None, "mean", 2.0).best([start], 20, 2.0)
-    assert (top["clip"], top["rate"], top["pull"]) == (0.5, 10, 0.001) and score == pytest.approx(0.999)
-    axes = grid.axes_of("printed", "mean", 2.0)
-    assert all(value in axes[name] for s in refine.neighbours(top, "mean", 2.0) for name, value in s.items())
-    stopped, score = Known(None, "mean", 2.0).best([start], 20, -5.0)
-    assert stopped == start and score < 0.9, "enough is enough"
+        def __init__(self):
+            self.done = {}
+
+        def keep(self, name, value):
+            self.done[name] = value
+
+        def scores(self, side, method, jobs, which, all_columns=True):
+            found = [
+                1 - abs(np.log(s["rate"] / 30)) - abs(s["clip"] - 0.2) - s["pull"] - s["rounds"] * s["steps"] for _, s, *_ in jobs
+            ]
+            return np.repeat(np.array(found)[:, None], 6 if all_columns else 1, axis=1)
+
+    sweep = Known()
+    sweep.choose("printed", "mean")
+    sweep.check("mean")
+    top = {"rounds": 5, "clip": 0.2, "rate": 30, "pull": 0.0003, "steps": 1, "server_rate": 1.0}
+    assert sweep.done["chosen/printed/mean"]["0.8"]["published"]["setting"] == top
+    row = sweep.done["random/printed/mean"]["0.8"]
+    assert row["tried"] == 200 and row["chosen"] >= row["best of random"], "no random setting is above the top"
 
 
 # ------------------------------------------------- the simulation is the library
