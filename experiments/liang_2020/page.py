@@ -38,8 +38,8 @@ What the paper has and this page has not, and why:
 
 * Two budgets at once as an option of the library: epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The paper
   has no experiment with it; `two-budgets` is one. Its second noise has length 2 d K / epsilon_dp on every message (the printed density is upside
-  down; this is its proof's), and 2K bounds any change of a model, so what it protects is a task, not only a row. That is why it needs an
-  epsilon_dp in the hundreds or thousands before the models are as good as learning alone. The library has that noise at one epsilon
+  down; this is its proof's), and 2K bounds any change of a model, so what it protects is a task, not only a row. That is why the models are
+  better than learning alone only where epsilon_dp says next to nothing. The library has that noise at one epsilon
   (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to epsilon_mp itself with about the noise of
   one release, under the assumptions its certificate lists.
 * A figure with Frank-Wolfe steps: section 1 names them and gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).

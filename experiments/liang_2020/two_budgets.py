@@ -25,10 +25,10 @@ ALONE = "alone"
 
 def two_budgets(quick: bool, seed: int, repeats: int | None = None) -> Result:
     """Error against epsilon_dp at epsilon_mp 1, low-rank data; every task alone beside it."""
-    epsilons, repeats, many = (EPSILONS_DP[::2], repeats or 2, 6) if quick else (EPSILONS_DP, repeats or 5, 30)
+    epsilons, repeats, many = (EPSILONS_DP[::2], repeats or 2, 6) if quick else (EPSILONS_DP, repeats or 5, 200)
     draw = synthetic("low-rank", seed)
     train, _ = draw(TUNING_DRAW)
-    grid = runs.proximal_grid(quick) + runs.random_proximal(many, 20 if quick else 300)
+    grid = runs.proximal_grid(quick) + runs.random_proximal(many, 20) + ([] if quick else runs.random_proximal(30, 300))
     chosen = {e: best_of(grid, train, e) for e in epsilons}
     alone, found = [], {e: [] for e in epsilons}
     for r in range(repeats):
