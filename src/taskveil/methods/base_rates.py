@@ -78,14 +78,15 @@ def near_base_rates(block: TaskBlock, public: PublicInfo, models: Models, label:
     rate, n = (1.0 + np.clip(label, -0.999, 0.999)) / 2.0, np.maximum(block.counts, 0.0)[:, None]
     own = np.clip((1.0 + block.means_by_task(block.y)) / 2.0, 0.0, 1.0)
     known = 4.0 * rate * (1.0 - rate) / max(deviation, 1e-12) ** 2  # rows that would tell the rate as well
-    worth = 1.0 / (1.0 / ROWS_WORTH + 1.0 / known[:, None])  # (r, strengths)
+    least = 0.5 / np.minimum(rate, 1.0 - rate)  # below it a law of shares says that most tasks have one class
+    worth = np.maximum(1.0 / (1.0 / ROWS_WORTH + 1.0 / known[:, None]), least[:, None])  # (r, strengths)
     hits, misses = (worth * of[:, None] for of in (rate, 1.0 - rate))
     seen, missed = (n * own)[:, :, None], (n * (1.0 - own))[:, :, None]
     weights = softmax(betaln(hits + seen, misses + missed) - betaln(hits, misses), axis=2)
     near = (weights * (hits + seen) / (worth + n[:, :, None])).sum(axis=2)
     low = 0.5 / (n + 1.0)
     moved = logit(near) - logit(np.clip(own, low, 1.0 - low))  # the latter is what own intercepts fit (losses/logistic.py)
-    return replace(models, intercept=models.intercept + np.where(tells_little(block, public.loss), moved, 0.0))
+    return replace(models, intercept=models.intercept + np.where(tells_little(block, public.loss) & (known > least), moved, 0.0))
 
 
 class BaseRateTasks(TaskSide):

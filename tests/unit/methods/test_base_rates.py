@@ -86,7 +86,7 @@ def level_of(labels, rate=0.1, noise=0.02, others=()):
 def test_a_share_is_the_mean_of_its_posterior(hits, rows):
     """Against quadrature over shares under the mixture of Beta laws."""
     rate, known = 0.1, 4 * 0.1 * 0.9 / 0.02**2
-    worth = 1 / (1 / ROWS_WORTH + 1 / known)
+    worth = np.maximum(1 / (1 / ROWS_WORTH + 1 / known), 0.5 / rate)
 
     def density(p):
         from scipy.stats import beta
@@ -99,6 +99,10 @@ def test_a_share_is_the_mean_of_its_posterior(hits, rows):
 
 def test_a_level_follows_from_the_tasks_own_labels_and_the_rate():
     assert level_of([-1] * 4, others=([1] * 9,)) == level_of([-1] * 4, others=([-1] * 9,))
+
+
+def test_a_rate_that_noise_hides_moves_nobody():
+    assert level_of([-1] * 4, noise=0.5) == pytest.approx(0.1)  # half a row added to each class
 
 
 def test_labels_that_tell_enough_keep_their_own_share():
