@@ -111,4 +111,6 @@ STRANGERS: dict[str, Draw] = {
     "noise": drawn(100, 10, 8, noise=10.0),
     "easy": drawn(40, 40, 5, noise=0.1),
     "labels": drawn(120, 12, 6, label=0.5),
+    "few labels": drawn(186, 4, 21, label=0.4),
+    "few rare labels": drawn(186, 4, 21, label=0.08),
 }  # fmt: skip

@@ -19,8 +19,9 @@ from tests.support import audit_faults as faults
 from tests.support.likelihood import Neighbours, Table, gaussian_delta, violations
 
 import taskveil as tv
+from taskveil.methods import base_rates
 from taskveil.methods.together import TogetherTasks
-from taskveil.methods.together_records import RecordTasks
+from taskveil.methods.together_records import TRIED, RecordTasks
 from taskveil.privacy.events import ZeroEvent
 from taskveil.privacy.plan import Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
@@ -107,10 +108,30 @@ def test_runs_that_protect_tasks_are_as_private_as_certified(kind, canary, decla
         assert violations(pair, pair.runs(runs // 5 + 1, real)) == []
 
 
-@pytest.mark.parametrize("unit, epsilon", [("record", 1.0), ("record", 0.1), ("task", 8.0)])
+def beside_directions(kind: str, canary: str, **options) -> Neighbours:
+    """Labels whose base rate is released beside directions."""
+    pair = neighbours(kind, canary, "task", method__messages="directions", **{"epsilon": 8.0, **options})
+    assert bought(pair) == {"base", "mean", "moments"}
+    return pair
+
+
+@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("canary", ["opposite targets", "huge against tiny", "absent"])
+@pytest.mark.parametrize("kind", ["labels", "three labels"])
+def test_base_rates_beside_directions_are_as_private_as_certified(kind, canary, runs):
+    pair = beside_directions(kind, canary)
+    for real in (0, 1):
+        assert violations(pair, pair.runs(runs // 5 + 1, real)) == []
+
+
+@pytest.mark.parametrize("unit, epsilon", [("record", 1.0), ("record", 0.1), ("task", 8.0), ("directions", 8.0)])
 def test_other_accountants_find_the_certified_epsilon(unit, epsilon):
     """From sensitivities and scales of the releases alone: the closed form of one Gaussian, and dp-accounting's distributions."""
-    pair = neighbours("numbers", "opposite targets", unit, epsilon=epsilon, delta=1e-6)
+    options = {"epsilon": epsilon, "delta": 1e-6}
+    if unit == "directions":
+        pair = beside_directions("labels", "opposite targets", **options)
+    else:
+        pair = neighbours("numbers", "opposite targets", unit, **options)
     releases, (statement, *_) = pair.worlds[0].plan.releases, pair.estimator.certificate_.statements
     relative = [p.mechanism.scale / p.contribution.sensitivity("replace-one").l2 for p in releases]
     assert gaussian_delta(statement.epsilon, np.sqrt(np.sum(np.square(1 / np.array(relative))))) == pytest.approx(1e-6, rel=1e-3)
@@ -129,7 +150,7 @@ def found(pair: Neighbours, runs: int = 2, **noise) -> str:
 
 def long_gain(self, view):
     """A gain in units so small that every row's is far beyond its bound."""
-    return np.sign(self.block.y - 0.1) * 100.0, np.ones((self.block.n_rows, 1))
+    return np.repeat(np.sign(self.block.y - 0.1) * 100.0, len(TRIED), axis=1), np.ones((self.block.n_rows, 1))
 
 
 def long_steps(self, model, real=TogetherTasks._steps):
@@ -165,6 +186,16 @@ def test_steps_of_tasks_around_their_mean_are_seen():
     real = TogetherTasks._steps
     pair = neighbours("numbers", "opposite targets", "task", epsilon=8.0)
     with patch.object(TogetherTasks, "_steps", lambda self, model: (s := real(self, model)) - s.mean(axis=0)):
+        assert SEVERAL in found(pair)
+
+
+def test_a_mean_label_that_is_not_clipped_or_seen_from_the_others_is_seen():
+    real, pair = base_rates.base_message, beside_directions("labels", "opposite targets")
+    with patch.object(base_rates, "base_message", lambda block: 100.0 * real(block)):
+        assert found(pair) == ""
+        with faults.clipping_off():
+            assert f"/base {FURTHER}" in found(pair)
+    with patch.object(base_rates, "base_message", lambda block: (sent := real(block)) - sent.mean(axis=0)):
         assert SEVERAL in found(pair)
 
 

@@ -64,6 +64,17 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
+from taskveil.methods.base_rates import (
+    BASE,
+    BaseRateServer,
+    BaseRateTasks,
+    base_message,
+    has_base_rates,
+    mean_label,
+    near_base_rates,
+    rate_deviation,
+    with_base_rates,
+)
 from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.local import alone_models
 from taskveil.methods.own_intercepts import STATISTICS
@@ -76,7 +87,7 @@ from taskveil.privacy.units import Unit
 from taskveil.solvers.evidence import log_evidence, residual_models
 from taskveil.tasks.block import TaskBlock
 
-BASE, SCORE, MOMENT, STRENGTH = "base", "score", "moment", "strength"
+SCORE, MOMENT, STRENGTH = "score", "moment", "strength"
 STEP_SIGNAL, DIRECTION_SIGNAL = 1.0, 10.0  # signal-to-noise ratio of the penalty under which steps and directions are found
 BASE_SHARE, STRENGTH_SHARE, MOMENT_SHARE = 0.05, 0.1, 0.5  # of the budget (of rho)
 MOST_ROUNDS, PLAIN_ROUNDS = 8, 30
@@ -136,7 +147,8 @@ class Together(Method):
         if by_rows(budget):
             return together_records.requests(public, budget, self.rounds)
         if not self.gains_by_common_units(public, budget):
-            return self._directions().requests(public, replace(budget, unit=Unit.TASK))
+            budget = replace(budget, unit=Unit.TASK)
+            return with_base_rates(self._directions().requests(public, budget), public, budget)
         if budget.epsilon is None and common_level(public):
             return self._exact_requests(public)
         rounds, strength = self._sizes(public, budget)
@@ -195,15 +207,22 @@ class Together(Method):
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if by_rows(plan.budget):
             return together_records.RecordTasks(block, public, plan)
-        return TogetherTasks(block, public, plan) if scored(plan) else self._directions().task_side(block, public, plan)
+        if scored(plan):
+            return TogetherTasks(block, public, plan)
+        side = self._directions().task_side(block, public, plan)
+        return BaseRateTasks(side, block, public, plan) if has_base_rates(plan) else side
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if by_rows(plan.budget):
             return together_records.RecordServer(public, plan)
-        return TogetherServer(public, plan) if scored(plan) else self._directions().server_side(public, plan)
+        if scored(plan):
+            return TogetherServer(public, plan)
+        side = self._directions().server_side(public, plan)
+        return BaseRateServer(side, public, plan) if has_base_rates(plan) else side
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
-        return {**RANGES, **together_records.RANGES, "belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0)}
+        own = {"belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0), BASE: (-1.0, 1.0)}
+        return {**RANGES, **together_records.RANGES, **own}
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """The last billboard holds all that a new task needs."""
@@ -242,7 +261,7 @@ class TogetherTasks(TaskSide):
     """Answer what each round asks: base rate, step, direction or evidence."""
 
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.plain, self.public = block, public
+        self.plain, self.public, self.plan = block, public, plan
         self.block = replace(block, constant=public.fit_intercept)
         self.asked = {(p.round, p.name) for p in plan.releases}
 
@@ -255,7 +274,7 @@ class TogetherTasks(TaskSide):
             return state, {STATISTICS: statistics(self.block, view["model"], LOSSES.get(loss))}
         message: Message = {}
         if (view.round + 1, BASE) in self.asked:
-            message[BASE] = self.plain.means_by_task(self.plain.y) / math.sqrt(self.public.n_outputs)
+            message[BASE] = base_message(self.plain)
         if (view.round + 1, SCORE) in self.asked:
             message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
         options = ways(view, self.public.n_features)
@@ -281,6 +300,9 @@ class TogetherTasks(TaskSide):
         if isinstance(self.plain, CommonUnits) or self.public.declared_bounds:
             return models_around(self.plain, self.public, view)
         alone, few = alone_models(self.plain, self.public), self.plain.counts < FEW_ROWS
+        if has_base_rates(self.plan):
+            label, deviation = np.tanh(view["model"][:, -1] / 2.0), rate_deviation(self.plan, self.public)
+            alone = near_base_rates(self.plain, self.public, alone, label, deviation)
         if few.all() or not (np.any(view["model"][:, : self.public.n_features]) or np.any(view["share"])):
             return alone
         return chosen_models(few, alone, models_around(self.plain, self.public, view))
@@ -314,11 +336,7 @@ class TogetherServer(ServerSide):
             arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
             new["model"], new["strength"], _ = newton_step(*arguments)
         if BASE in releases:
-            deviation = self._deviation(self.planned[t, BASE]) * math.sqrt(r) / m
-            share = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0)
-            least = max(2.0 * deviation, 1.0 / m)
-            model = state["model"].copy()
-            share = np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share
+            share, model = mean_label(releases[BASE], rate_deviation(self.plan, self.public), self.public), state["model"].copy()
             model[:, -1] = 2.0 * np.arctanh(share)
             new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:

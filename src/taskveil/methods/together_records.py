@@ -6,7 +6,8 @@
              "slopes"    the same of its gradient at the level (numbers; labels: at most one)  RowSum, bound 1
     round 3  "curvature" outer product of the row in units of the usual length               RowSum, bound 1
     then     "score"     gradient at the public model in units of the usual gradient         RowSum, bound 1
-    last     "gain"      by how much the public model's loss is below that of the level      RowSum, bound 1
+    last     "gain"      by how much the public model's loss is below that of the level,     RowSum, bound 1
+                         with its slopes as they are and shortened
     server   steps of Newton's method: noise is cut off every coordinate of a score (soft threshold at one deviation), and
              curvature below what noise alone shows counts as that much; first scores that may be noise are added up until they
              are heard; a model that does not gain clearly is not published, whatever went wrong on the way to it
@@ -16,8 +17,9 @@
 Bounds that follow the rows' usual length around their centre, not the longest the declared ranges allow, are what makes the noise
 small: rows of a hundred columns are ten long, most of it the same for all where categories are rare, and their gradients rarely
 half of that. Where rows are too few for the curvature (a public
-question), the budget goes to one or two scores, with steps as if it were the same in all directions; where they are too few for
-a score, to the level alone, which still serves tasks of a row or two.
+question), the budget goes to one score, with a step as if it were the same in all directions, which is too long where a few
+directions have most of it: the gains then say that shorter slopes are better; where they are too few for a score, it goes to the
+level alone, which still serves tasks of a row or two.
 
 **Privacy.** Unit: one row of one task, one person being one row. Every row is clipped to 1 by the runtime; replacing one moves a
 sum by at most 2 in l2; a row's message depends on that row and on billboards alone: adaptive composition of Gaussian releases,
@@ -62,13 +64,13 @@ USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
 USUAL_CENTRE = 0.5  # how far the centre of a column is from the middle of its range, beforehand
 HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
 LEVEL_NOISE = {"numbers": 0.1, "labels": 0.04}  # of the level, above which it is of no use to anybody
-CLEAR_GAIN = 10.0  # deviations of noise at which the level may be trusted with the slopes
+CLEAR_GAIN = 7.0  # deviations of noise at which the level may be trusted with the slopes
 GAIN_CHANCE = 0.05  # a gain likelier than this from noise alone is none: scores were heard at CHANCE already
 EDGE = 0.9  # a mean number that may lie beyond it says that targets are outside their range: nothing is in common units then
 MOST_NOISE = 0.15  # of the curvature's largest eigenvalue from noise alone, in units of a usual row; above it none is asked for
 NOISE_PER_ROUND = 0.17  # rounds = this over the noise of one score, norm over number of rows
-MOST_ROUNDS, MOST_BLIND = 12, 2  # of scores, with and without the curvature
-BLIND_STEP = 1 / 3  # of the step that would be right if all directions were curved alike
+MOST_ROUNDS, MOST_BLIND = 12, 1  # of scores, with and without the curvature
+TRIED = np.array([1.0, 1 / 3])  # lengths of the slopes whose gain is asked for
 LEAST_CURVATURE = 1e-6
 PLENTY, CAUTION = (
     5,
@@ -117,7 +119,7 @@ def _asked(public: PublicInfo, rounds: int, curved: bool) -> list[Request]:
     requests = [Request(n, t + 1, what, weight=math.sqrt(SHARES[n])) for t, s in enumerate(stages) for n, what in s.items()]
     left, start = 1.0 - SHARES[GAIN] - sum(SHARES[request.name] for request in requests), len(stages)
     score = partial(Request, SCORE, contribution=RowSum((r, width), 1.0), weight=math.sqrt(left / rounds))
-    gain = Request(GAIN, start + rounds + 1, RowSum((1, 1), 1.0), weight=math.sqrt(SHARES[GAIN]))
+    gain = Request(GAIN, start + rounds + 1, RowSum((1, len(TRIED)), 1.0), weight=math.sqrt(SHARES[GAIN]))
     return [*requests, *(score(round=start + t + 1) for t in range(rounds)), gain]
 
 
@@ -208,11 +210,12 @@ class RecordTasks(TaskSide):
         return -self.loss.derivative(self._wide() @ model.T, self.block.y)
 
     def _gain(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        """Loss at the level less loss at the model, summed over outputs, in units of the usual loss."""
+        """(n, lengths): loss at the level less loss at the model, summed over outputs, in units of the usual loss."""
+        level, model = (self._wide() @ view[name].T for name in ("level", "model"))
         with np.errstate(over="ignore", invalid="ignore"):
-            level, model = (self.loss.value(self._wide() @ view[name].T, self.block.y).sum(axis=1) for name in ("level", "model"))
-            gain = (level - model) / usual_loss(self.loss, view)
-        return np.clip(np.nan_to_num(gain, nan=-1.0), -1.0, 1.0)[:, None], np.ones((len(gain), 1))
+            losses = [self.loss.value(level + k * (model - level), self.block.y).sum(axis=1) for k in (0.0, *TRIED)]
+            gains = (losses[0] - np.array(losses[1:])).T / usual_loss(self.loss, view)
+        return np.clip(np.nan_to_num(gains, nan=-1.0), -1.0, 1.0), np.ones((len(gains), 1))
 
     def finish(self, state: State, view: View) -> Models:
         shared, block, public = view["model"][:, : self.public.n_features], self.block, self.public
@@ -258,7 +261,7 @@ class RecordServer(ServerSide):
         r, width, longest = self.public.n_outputs, _width(self.public), math.sqrt(longest_row(self.public))
         state = {
             "round": np.array(0), **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
-            "slope_length": np.array(longest), "inverse": np.eye(width) * width * BLIND_STEP,
+            "slope_length": np.array(longest), "inverse": np.eye(width) * width / self._rounds(),
             "level": np.zeros((r, width)), "centre": np.zeros(self.public.n_features), "outside": np.array(0.0),
             "unheard": np.zeros((r, width)), "waited": np.array(0), "clear": np.array(0.0),
         }  # fmt: skip
@@ -288,7 +291,7 @@ class RecordServer(ServerSide):
         if SCORE in releases:
             new |= self._moved(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
         if GAIN in releases:
-            new |= self._gaining(state, float(releases[GAIN][0, 0]) / _rows(self.public), self._deviation(t, GAIN))
+            new |= self._gaining(state, releases[GAIN][0] / _rows(self.public), self._deviation(t, GAIN))
         return new, self._billboard(new, accepted)
 
     def _level(self, total: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
@@ -323,13 +326,19 @@ class RecordServer(ServerSide):
             "model": state["model"] + step, "unheard": np.zeros_like(total), "waited": np.array(0)
         }  # fmt: skip
 
-    def _gaining(self, state: State, gain: float, deviation: float) -> State:
-        """The model and its doubt, if noise alone would hardly show such a gain; else the level."""
-        log_chance = float(log_ndtr(-gain / deviation))
-        if (bool(state["outside"]) and not self.loss.labels) or log_chance > math.log(GAIN_CHANCE):
+    def _gaining(self, state: State, gains: np.ndarray, deviation: float) -> State:
+        """The longest model whose gain noise alone would hardly show, and its doubt; tasks may shorten it. Else the level."""
+        log_chances = log_ndtr(-gains / deviation) + math.log(len(TRIED))
+        heard = np.flatnonzero(log_chances <= math.log(GAIN_CHANCE))
+        if (bool(state["outside"]) and not self.loss.labels) or not heard.size:
             return {"model": state["level"], "model_doubt": np.array(0.0)}
-        doubt = log_doubt(log_chance + math.log(CHANCE / CERTAIN * GAIN_CHANCE))
-        return {"model_doubt": np.array(doubt), "clear": np.array(float(gain > CLEAR_GAIN * deviation))}
+        model = state["level"] + TRIED[heard[0]] * (state["model"] - state["level"])
+        doubt = log_doubt(float(log_chances[heard[0]]) + math.log(CHANCE / CERTAIN * GAIN_CHANCE))
+        clear = gains[heard[0]] > CLEAR_GAIN * deviation
+        return {"model": model, "model_doubt": np.array(doubt), "clear": np.array(float(clear))}
+
+    def _rounds(self) -> int:
+        return max(1, sum(name == SCORE for _, name in self.planned))
 
     def _deviation(self, round: int, name: str) -> float:
         return _deviation(self.planned[round, name], self.public, self.plan.budget)

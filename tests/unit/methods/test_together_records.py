@@ -137,8 +137,8 @@ def test_a_side_that_measures_gains_against_its_own_mean_is_noticed():
     assert others_moved(Centred) == {"gain"}
 
 
-def after_scores(sizes, gain):
-    """What the server publishes after scores along the first feature, in deviations of their noise, and this gain likewise."""
+def after_scores(sizes, *gains):
+    """What the server publishes after scores along the first feature and gains of lengths, in deviations of their noise."""
     public, plan = planned(60, features=5)
     server, rows = methods.get("together", rounds=len(sizes)), 600.0
     plan = make_plan(server.requests(public, plan.budget), plan.budget)
@@ -151,21 +151,28 @@ def after_scores(sizes, gain):
         if SCORE in total:
             total[SCORE][0, 0] = left.pop(0) * deviation[SCORE]
         if GAIN in total:
-            total[GAIN][0, 0] = gain * deviation[GAIN]
+            total[GAIN][0, : len(gains)] = np.multiply(gains, deviation[GAIN])
         state, board = side.step(state, total, np.ones(public.n_tasks, dtype=bool))
     return board.values["model"][0, :5]
 
 
 def test_first_scores_are_added_up_until_they_are_heard():
     """Six coordinates: 1 in 100 of noise is longer than 4.1 deviations. Two scores of 3.5 from one model are worth one of 4.9."""
-    assert not after_scores([3.5], gain=5.0).any()
-    assert after_scores([3.5, 3.5], gain=5.0)[0] > 0.0
+    assert not after_scores([3.5], 5.0).any()
+    assert after_scores([3.5, 3.5], 5.0)[0] > 0.0
 
 
-@pytest.mark.parametrize(("gain", "published"), [(-3.0, False), (0.0, False), (1.5, False), (1.7, True), (5.0, True)])
+@pytest.mark.parametrize(("gain", "published"), [(-3.0, False), (0.0, False), (1.9, False), (2.0, True), (5.0, True)])
 def test_a_model_is_published_only_if_noise_alone_would_hardly_show_its_gain(gain, published):
-    """1.64 deviations: 1 in 20, for what was heard at 1 in 100 already."""
+    """1.96 deviations: 1 in 20 for one of two lengths, of what was heard at 1 in 100 already."""
     assert after_scores([20.0], gain).any() == published
+
+
+def test_slopes_that_are_too_long_are_shortened_where_that_gains():
+    """A step as if all directions were curved alike is too long where few have most of the curvature."""
+    long, short = after_scores([20.0], 5.0, 9.0), after_scores([20.0], -5.0, 5.0)
+    assert long[0] > 0.0
+    np.testing.assert_allclose(short, long / 3.0)
 
 
 @pytest.mark.parametrize("factor", [1.0, 50.0])
