@@ -21,7 +21,7 @@ import numpy as np
 
 from experiments.hu_2023 import grid
 from experiments.hu_2023.data import SEEDS
-from experiments.hu_2023.grid import ADD, EPSILONS, PAPER_COHORT, PRINTED, REPLACE
+from experiments.hu_2023.grid import EPSILONS, PAPER_COHORT, PRINTED, REPLACE
 
 HERE = Path(__file__).parent
 DATA = {"femnist": 62, "tags": 20}  # classes
@@ -33,7 +33,7 @@ WANTED = {  # criterion -> its columns; a setting is chosen for each criterion
 CRITERIA = tuple(WANTED)
 DRAWS = 2  # noise draws of each split
 TOGETHER = (144, 24)  # runs of one call: as many of the larger kind as are filled to a half, then the smaller
-TRIES = {PRINTED: None, REPLACE: 400, ADD: 400}  # settings to choose from: the whole grid, or random ones
+TRIES = {PRINTED: None, REPLACE: 400}  # settings to choose from: the whole grid, or random ones
 WHOLE = 40  # the best by their published models and as many others are judged by all columns, which costs more than the rounds
 AGAIN = {"published": 16, "fine-tuned": 4, "chosen": 4}  # the best are judged again over all validation splits
 FRESH = 200  # random settings to check the printed choice against

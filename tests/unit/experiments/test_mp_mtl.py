@@ -85,7 +85,7 @@ def test_many_settings_at_once_are_the_librarys_printed_models(name):
 
 
 def test_noise_of_algorithm_5_has_the_length_its_proof_needs_and_is_nothing_at_a_large_epsilon():
-    """Mean length d * 2K / eps_t, within 6 deviations of 4,000 draws (about 1e-9); as printed it is d * eps_t / (2K)."""
+    """Mean length d 2K / eps_t, within 6 deviations of 4,000 draws (about 1e-9); upside down it would be d eps_t / (2K)."""
     scale = np.array([0.5, 40.0])
     lengths = np.linalg.norm(model_noise((4000, 2, 6), scale, np.random.default_rng(0)), axis=2)
     assert (np.abs(lengths.mean(axis=0) - 6 * scale) < 6 * scale * np.sqrt(6 / 4000)).all()
