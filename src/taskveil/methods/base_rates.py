@@ -34,7 +34,7 @@ from taskveil.tasks.block import TaskBlock
 
 BASE = "base"
 SHARE = 0.1  # of the budget (of rho)
-MOST_NOISE = 0.15  # of a mean label in [-1, 1]: above it a rate is worth less than a dozen rows
+MOST_RATE_NOISE = 0.15  # of a mean label in [-1, 1]: above it a rate is worth less than a dozen rows
 POINTS = 2001  # of a grid of log-odds
 ROWS_WORTH = np.array([4.0, 16.0, 64.0])  # how alike tasks are: rows that the rate of all is worth to one
 
@@ -46,7 +46,7 @@ def with_base_rates(others: Sequence[Request], public: PublicInfo, budget: Budge
     total = math.fsum(request.weight**2 for request in others)
     base = Request(BASE, 1, VectorSum((public.n_outputs,), 1.0), weight=math.sqrt(total * SHARE / (1.0 - SHARE)))
     both = [base, *others]
-    return both if rate_deviation(make_plan(both, budget), public) <= MOST_NOISE else list(others)
+    return both if rate_deviation(make_plan(both, budget), public) <= MOST_RATE_NOISE else list(others)
 
 
 def has_base_rates(plan: Plan) -> bool:

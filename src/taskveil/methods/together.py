@@ -66,11 +66,11 @@ from taskveil.methods.base import (
 )
 from taskveil.methods.base_rates import (
     BASE,
+    MOST_RATE_NOISE,
     BaseRateServer,
     BaseRateTasks,
     base_message,
     has_base_rates,
-    mean_label,
     near_base_rates,
     rate_deviation,
     with_base_rates,
@@ -300,9 +300,8 @@ class TogetherTasks(TaskSide):
         if isinstance(self.plain, CommonUnits) or self.public.declared_bounds:
             return models_around(self.plain, self.public, view)
         alone, few = alone_models(self.plain, self.public), self.plain.counts < FEW_ROWS
-        if has_base_rates(self.plan):
-            label, deviation = np.tanh(view["model"][:, -1] / 2.0), rate_deviation(self.plan, self.public)
-            alone = near_base_rates(self.plain, self.public, alone, label, deviation)
+        if has_base_rates(self.plan) and (deviation := rate_deviation(self.plan, self.public)) <= MOST_RATE_NOISE:
+            alone = near_base_rates(self.plain, self.public, alone, np.tanh(view["model"][:, -1] / 2.0), deviation)
         if few.all() or not (np.any(view["model"][:, : self.public.n_features]) or np.any(view["share"])):
             return alone
         return chosen_models(few, alone, models_around(self.plain, self.public, view))
@@ -336,7 +335,9 @@ class TogetherServer(ServerSide):
             arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
             new["model"], new["strength"], _ = newton_step(*arguments)
         if BASE in releases:
-            share, model = mean_label(releases[BASE], rate_deviation(self.plan, self.public), self.public), state["model"].copy()
+            least = max(2.0 * rate_deviation(self.plan, self.public), 1.0 / m)
+            share, model = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0), state["model"].copy()
+            share = np.clip(share, -1.0 + least, 1.0 - least) if least < 1.0 else 0.0 * share
             model[:, -1] = 2.0 * np.arctanh(share)
             new["model"], new["bend"] = model, np.maximum(1.0 - share**2, LEAST_BEND) / FURTHER
         if SCORE in releases:
