@@ -145,9 +145,8 @@ def _reduced(matrix: np.ndarray, kept: list[np.ndarray], run: Run) -> tuple[np.n
 
 
 def _labels(n: int, run: Run, word: str) -> list[str]:
-    """Feature names where the length fits, task names likewise, else numbers."""
-    if word != "direction" and n == len(run.feature_names):
-        return list(run.feature_names)
-    if word != "direction" and n == len(run.task_names) > 1:
-        return list(run.task_names)
+    """Feature names where the length fits (with the intercept's behind them), task names likewise, else numbers."""
+    for names in (run.feature_names, run.task_names, (*run.feature_names, "intercept")):
+        if word != "direction" and n == len(names) > (names is run.task_names):
+            return list(names)
     return [f"{word} {j + 1}".strip() for j in range(n)]

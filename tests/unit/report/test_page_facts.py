@@ -154,3 +154,9 @@ def test_plain_words_write_no_power_of_ten_below_a_million():
     assert [number_in_words(v) for v in (2.718, 20.09, 999.9, 2981.0, 59874.1, 1e6)] == [
         "2.72", "20.1", "1,000", "2,980", "59,900", "1e+06"
     ]  # fmt: skip
+
+
+def test_a_matrix_over_features_and_intercept_has_their_names():
+    board = Board(1, {"basis": np.eye(3), "share": np.array([0.2, 0.0, 0.5])})
+    drawn = pictures(Run(boards=[board], feature_names=("age", "dose")))
+    assert drawn[0].traces[0]["x"] == ["age", "dose", "intercept"] and "intercept with intercept" in drawn[0].summary
