@@ -96,7 +96,7 @@ NEURAL = [
     ("mean", {"model": {"name": "mlp", "hidden": (4,)}, "rounds": 2, "personalise": "none"}, "regression"),
     pytest.param("fedavg", {"rounds": 2}, "regression", marks=pytest.mark.engine),
     pytest.param("mean", {"model": "mlp", "rounds": 2}, "classification", marks=pytest.mark.engine),
-    pytest.param("mean", {"rounds": 2, "adaptive_clip": 0.5, "rate": 0.5}, "regression", marks=pytest.mark.engine),
+    pytest.param("fedavg", {"rounds": 2, "adaptive_clip": 0.5, "rate": 0.5}, "regression", marks=pytest.mark.engine),
     pytest.param("shared-representation", {"rounds": 2}, "regression", marks=pytest.mark.engine),
 ]
 

@@ -136,8 +136,11 @@ class LazyTasks:
         return Reader(layout, self.names_of(k), self.labels, self.positive)
 
     def partitioned(self, n_partitions: int | None = None) -> LazyTasks:
-        """The same tasks in so many partitions of about equally many rows; None: eight, or more of about 32 MiB of features."""
-        wanted = n_partitions or max(FEWEST, -(-self.n_rows * self.n_features * 4 // PARTITION_BYTES))
+        """The same tasks in so many partitions of about equally many rows; None: eight, or more of about 32 MiB of features.
+
+        A multiple of eight, because every round waits for the worker with the most: of 15 partitions one of two workers has 8.
+        """
+        wanted = n_partitions or max(1, -(-self.n_rows * self.n_features * 4 // (PARTITION_BYTES * FEWEST))) * FEWEST
         if wanted >= self.n_tasks:
             at = np.arange(self.n_tasks + 1)
         else:
