@@ -240,7 +240,7 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
     """
     from taskveil.estimators.metrics import kind_of_metric
     from taskveil.tasks.load import load_tasks
-    from taskveil.tasks.prepare.kind import ask_kind
+    from taskveil.tasks.prepare.labels import ask_kind
 
     for name in LISTS:
         if given.get(name):

@@ -16,7 +16,7 @@ from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.run import Run, RunRecord
-from taskveil.tasks.prepare.parts import PublicPart
+from taskveil.tasks.prepare.step import PublicPart
 
 LARGE_DELTA = 1e-3
 SIMULATED = {"source": "simulation", "seeded": False}

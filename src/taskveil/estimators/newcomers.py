@@ -17,7 +17,7 @@ from taskveil.checks import Line
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import in_target_units, measure_gain
-from taskveil.estimators.weights import row_weights
+from taskveil.estimators.reading import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.arguments import row_count
 from taskveil.tasks.grouping import task_label

@@ -13,8 +13,7 @@ import numpy as np
 
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.contributions import seal_clipped_sum
-from taskveil.privacy.exact_sum import grid_of
-from taskveil.privacy.partial_sums import Partial, in_digits
+from taskveil.privacy.partial_sums import Partial, grid_of, in_digits
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
 

@@ -7,7 +7,7 @@ its owner reads why. Everywhere else, and where there is no other task to tell, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from taskveil.tasks.grouping import row_chunks
 if TYPE_CHECKING:
     from taskveil.tasks.task import TaskSet
 
-__all__ = ["HUGE", "NO_TARGET", "SET_ASIDE", "UNUSABLE", "rows_to_keep", "usable_counts", "usable_exposure"]
+__all__ = ["HUGE", "NO_TARGET", "SET_ASIDE", "UNUSABLE", "check_values", "rows_to_keep", "usable_counts", "usable_exposure"]
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
@@ -30,6 +30,26 @@ SET_ASIDE = (
     "its rows, or fill missing cells with missing= (--missing)"
 )
 NO_TARGET = "{rows} of its rows have no target and were left out"
+
+
+def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
+    """Refuses missing, infinite and huge values, and names their columns."""
+    bad = np.zeros(X.shape[1], dtype=bool)
+    huge = np.zeros(X.shape[1], dtype=bool)
+    for rows in row_chunks(X.shape[0]):
+        largest = np.abs(X[rows]).max(axis=0)
+        bad |= ~np.isfinite(largest)
+        huge |= largest.astype(np.float64) > HUGE
+    for flag, what in ((bad, "missing or infinite values"), (huge, f"values beyond {HUGE:g} in magnitude")):
+        if flag.any():
+            columns = ", ".join(repr(str(names[j]) if names else f"x{j}") for j in np.flatnonzero(flag)[:5])
+            more = f" and {flag.sum() - 5} more" if flag.sum() > 5 else ""
+            raise DataError(
+                f"{what} in column {columns}{more}; every cell must be a finite number. Clean them, or let "
+                f"taskveil.load_tasks fill missing cells (missing=...)"
+            )
+    if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
+        raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
 
 
 def rows_to_keep(
