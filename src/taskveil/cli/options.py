@@ -211,9 +211,8 @@ def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[Any, .
     `sizes` are tasks, features, unit and where it is known kind: by these 'auto' is decided, and the reason said.
     """
     from taskveil import methods
-    from taskveil.estimators.planning import choose_method
 
-    chosen = [choose_method(name, *sizes) for name in names]
+    chosen = [methods.choose(name, *sizes) for name in names]
     for why in dict.fromkeys(why for _, why in chosen if why):
         click.echo(why, err=True)
     objects = [methods.get(name) for name in dict.fromkeys(name for name, _ in chosen)]

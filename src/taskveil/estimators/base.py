@@ -19,7 +19,6 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
 from taskveil.estimators.reading import check_each_budget, checkpoint_of, fit_partitions, read_tasks, unusual_tasks
 from taskveil.estimators.scoring import Scoring
@@ -187,8 +186,10 @@ class TaskEstimator(Scoring, BaseEstimator):
         if isinstance(self.method, str):
             name = self.method
             if name == "auto":
-                sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many
-                name, _ = choose_method(name, *sizes[:2], str(self.unit), sizes[2])
+                sizes = (
+                    (2 * methods.FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)
+                )  # unseen: many
+                name, _ = methods.choose(name, *sizes[:2], str(self.unit), sizes[2])
             return methods.get(name).under(self.unit, self.variant)
         if not isinstance(self.method, Method):
             got = type(self.method).__name__

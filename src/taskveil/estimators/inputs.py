@@ -130,7 +130,7 @@ def tasks_of(
     bad_rows: str = "error",
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
-    declared = as_bounds(bounds)
+    declared = PublicBounds.coerce(bounds)
     if isinstance(X, TaskSet):
         if y is not None or task is not None:
             raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
@@ -225,13 +225,6 @@ def _as_table(X: Any, task: Any, task_column: Any) -> tuple[Any, Any, None]:
 def was_sorted(tasks: TaskSet) -> bool:
     """Whether bringing the rows of each task together made a copy of them."""
     return tasks.n_rows > 1 and bool((np.diff(np.asarray(tasks.row_index)) != 1).any())
-
-
-def as_bounds(bounds: Any) -> PublicBounds | None:
-    """PublicBounds from an object, a mapping or a file name."""
-    if bounds is None or isinstance(bounds, PublicBounds):
-        return bounds
-    return PublicBounds.from_any(bounds)
 
 
 def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> TaskSet:

@@ -18,9 +18,10 @@ from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.prepare.encode import hashed_in
+from taskveil.tasks.prepare.facts import hashed_in
 from taskveil.tasks.prepare.step import PrepareRules
 from taskveil.tasks.prepare.unusable import SET_ASIDE, usable_counts
+from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet, exposed_bounds
 
 
@@ -33,7 +34,7 @@ def read_tasks(
         return lazy.shell, None, lazy
     X, exposure = _with_exposure(est, X)
     X, person = inputs.split_carried(X, est.person, "person")
-    bounds = exposed_bounds(inputs.as_bounds(est.bounds), est.exposure)
+    bounds = exposed_bounds(PublicBounds.coerce(est.bounds), est.exposure)
     tasks = inputs.tasks_of(
         X, y, task, est.task_column, est._kind, bounds, person, rules.unusable, est.missing, exposure,
         bad_rows="error" if rules.by_record else "skip",

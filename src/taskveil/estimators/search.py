@@ -32,7 +32,7 @@ from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
 from taskveil.estimators.reading import read_tasks, row_weights
-from taskveil.privacy.accountants.additive import rdp_curve
+from taskveil.privacy.accountants.base import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.errors import OptionError
-from taskveil.privacy.accountants.additive import composition_bound
+from taskveil.privacy.accountants.base import composition_bound
 from taskveil.privacy.calibrate import largest_feasible
 
 FloatArray = NDArray[np.float64]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Encoded", "bucket", "encode_features", "encoded_names", "hashed_in", "holds_numbers", "is_number", "levels_of", "plain_text",
+    "Encoded", "bucket", "encode_features", "encoded_names", "holds_numbers", "is_number", "levels_of", "plain_text",
 ]  # fmt: skip
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
@@ -97,12 +97,6 @@ def bucket(column: str, value: str) -> int:
     """The public bucket of a text: the same on every machine, for every run."""
     digest = blake2b(f"{column}\0{folded(value)}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % BUCKETS
-
-
-def hashed_in(names: Sequence[str]) -> tuple[str, ...]:
-    """Text columns hidden in encoded feature names: 'ward#0/16' -> 'ward'."""
-    first = f"#0/{BUCKETS}"
-    return tuple(n.removesuffix(first) for n in names if n.endswith(first))
 
 
 def levels_of(names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
