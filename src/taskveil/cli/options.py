@@ -164,9 +164,9 @@ def complete_data(context: Any, option: Any, begun: str) -> list[Any]:
     """Names of data sets, and files."""
     from click.shell_completion import CompletionItem
 
-    from taskveil.tasks import datasets, synthetic
+    from taskveil.tasks import catalogue, synthetic
 
-    names = [n for n in (*datasets.names(), *synthetic.names()) if n.startswith(begun)]
+    names = [n for n in (*catalogue.names(), *synthetic.names()) if n.startswith(begun)]
     return [*map(CompletionItem, names), CompletionItem(begun, type="file")]
 
 

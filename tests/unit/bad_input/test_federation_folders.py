@@ -291,7 +291,7 @@ def test_a_whole_status_is_read_and_control_characters_never_reach_a_terminal(tm
 
 
 def test_locks_never_shorten_the_file_behind_a_link(tmp_path):
-    from taskveil.runtime.federation.locks import only_one
+    from taskveil.runtime.federation.processes import only_one
     from taskveil.runtime.federation.site.state import SiteState
 
     for name in ("lock", "answer.lock"):

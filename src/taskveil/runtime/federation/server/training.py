@@ -39,7 +39,7 @@ from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.units import Observer
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.federation.config import Federation, load_federation
-from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.federation.processes import only_one
 from taskveil.runtime.federation.server.driver import Driver
 from taskveil.runtime.federation.server.run_folder import keep_refusal, read_nodes
 from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier

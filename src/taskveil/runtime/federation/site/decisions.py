@@ -19,6 +19,7 @@ from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, Key, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.release import SharedAccount
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
@@ -29,7 +30,6 @@ from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.labels import label_set

@@ -10,8 +10,7 @@ from typing import Any
 from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
-from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, free_port, listening, speakable, tool
+from taskveil.runtime.federation.processes import Child, environment, free_port, listening, only_one, speakable, tool
 from taskveil.runtime.federation.site.decisions import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import StatusFile, of_site
