@@ -87,7 +87,7 @@ def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) 
         f"search over {method.name}",
         plan,
         randomness,
-        public=prepared.known(),
+        public=prepared.public_facts(),
         assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *disclosure.assumptions],
         not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *disclosure.not_protected],
     )
@@ -100,7 +100,7 @@ def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: 
         method.name,
         executed,
         randomness,
-        public=prepared.known(),
+        public=prepared.public_facts(),
         assumptions=[*assumptions(plan.budget, prepared), *disclosure.assumptions, *prior_words(record)],
         not_protected=[
             *([CANARIES_SHOW] if record.canaries else []),

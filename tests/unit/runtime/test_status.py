@@ -85,7 +85,7 @@ def watched(tmp_path_factory) -> Watch:
     members = [[t] for t in range(len(NAMES))]
     rules = Rules(deadline=DEADLINE, min_sites=1, attempts=1)
     driver = Driver(Run(method, public, plan, progress=watch.progress), carrier, members, rules)
-    driver.on_refusal = watch.refused
+    driver.on_refusal = watch.refusal
     driver.run()
     watch.write(now=True)
     return watch

@@ -56,7 +56,7 @@ class PublicPart:
         """Whether a task's own statistics enter its model in the user's units."""
         return self.own_target or self.scaling in ("own", "pooled-standard")
 
-    def known(self) -> list[str]:
+    def public_facts(self) -> list[str]:
         """What the certificate calls public and fixed before the run."""
         labels = ["the declared set of labels"] if self.kind == "classification" and self.declared_labels else []
         return ["the names of the tasks", "the feature columns", "the types of all columns", *labels, "all options of the run"]

@@ -68,7 +68,7 @@ def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to
         store = ProgressStore(folder / "run", plan, federation)
         carrier = WatchedCarrier(carrier_to(ids, federation.rules.deadline), watch)
         driver = make_driver(federation, plan, source, carrier, store.save)
-        driver.on_refusal, driver.progress = watch.refused, watch.progress
+        driver.on_refusal, driver.progress = watch.refusal, watch.progress
         try:
             position = store.load()
             if position is None or not finished(position, plan):  # sites that have heard the end do not come back

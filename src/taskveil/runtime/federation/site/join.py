@@ -41,13 +41,13 @@ def join(config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] =
     with only_one(file.state, "this site"):
         look = Look(file)
 
-        def asked(agreement: Agreement) -> bool:
+        def answer(agreement: Agreement) -> bool:
             look.agreement = agreement
             say(f"this run: {agreement}")
             return agree(agreement)
 
         try:
-            agreed = prepare(config, data, asked)
+            agreed = prepare(config, data, answer)
         except TaskveilError as error:
             look("refused", str(error))
             raise
