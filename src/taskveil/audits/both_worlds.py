@@ -10,15 +10,15 @@ This is an attacker's knowledge, of made-up units: it exists inside an audit onl
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from taskveil.audits.spies import ServerSpy, TaskSpy, spied_on
 from taskveil.errors import OptionError
-from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Billboard, Message, Method, ServerSide, State, TaskSide, View
 from taskveil.privacy.contribution import upper_triangle
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Plan, PlannedRelease
@@ -31,59 +31,45 @@ OnRelease = Callable[[PlannedRelease, np.ndarray, np.ndarray, np.ndarray], None]
 
 def with_other_worlds(method: Method, others: TaskBlock, on_release: OnRelease) -> Method:
     """A copy of the method; after every release `on_release` is told what was sent and would have been sent by `others`."""
-    spy: Any = copy.copy(method)
     sent: list[tuple[Message, Message]] = []
 
     def task_side(block: TaskBlock, public: Any, plan: Plan) -> TaskSide:
         return _Side(method.task_side(block, public, plan), method.task_side(others, public, plan), sent)
 
-    spy.task_side = task_side
-    spy.server_side = lambda public, plan: _Server(method.server_side(public, plan), plan, sent, on_release)
-    return spy
+    return spied_on(method, task_side, lambda public, plan: _Server(method.server_side(public, plan), plan, sent, on_release))
 
 
-class _Side(TaskSide):
+class _Side(TaskSpy):
     """The real task side, with the other worlds beside it."""
 
     def __init__(self, here: TaskSide, there: TaskSide, sent: list[tuple[Message, Message]]):
-        self.here, self.there, self.sent, self.merges_inactive = here, there, sent, here.merges_inactive
+        super().__init__(here)
+        self.there, self.sent = there, sent
         self.state: State | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.here, name)
 
     def start(self) -> State:
         self.state = self.there.start()
-        return self.here.start()
+        return super().start()
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         assert self.state is not None
-        state, message = self.here.step(state, view)
+        state, message = super().step(state, view)
         self.state, other = self.there.step(self.state, view)
         self.sent.append((message, other))
         return state, message
 
-    def finish(self, state: State, view: View) -> Models:
-        return self.here.finish(state, view)
 
-
-class _Server(ServerSide):
+class _Server(ServerSpy):
     def __init__(self, inner: ServerSide, plan: Plan, sent: list[tuple[Message, Message]], on_release: OnRelease):
-        self.inner, self.rounds, self.sent, self.on_release = inner, iter(plan.rounds()), sent, on_release
-        self.settled = inner.settled
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def start(self) -> tuple[State, Billboard]:
-        return self.inner.start()
+        super().__init__(inner)
+        self.rounds, self.sent, self.on_release = iter(plan.rounds()), sent, on_release
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         _, planned = next(self.rounds)
         here, there = self.sent.pop()
         for one in planned:
             self.on_release(one, np.asarray(releases[one.name], dtype=np.float64), here[one.name], there[one.name])
-        return self.inner.step(state, releases, accepted)
+        return super().step(state, releases, accepted)
 
 
 @dataclass(frozen=True)
