@@ -28,9 +28,8 @@ from taskveil.audits.every_release import steps_in_sight
 from taskveil.audits.isolation import leaks
 from taskveil.audits.lower_bound import FALSE_ALARM, Test
 from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
-from taskveil.audits.neighbours import Runs, furthest, opener, repeated
+from taskveil.audits.neighbours import RawCanary, Runs, furthest, opener, raw_canaries, repeated
 from taskveil.audits.parallel import spread
-from taskveil.audits.raw_canaries import RawCanary, raw_canaries
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
 from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search

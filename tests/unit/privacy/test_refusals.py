@@ -21,7 +21,7 @@ from taskveil.errors import (
     SecureSumRefused,
     UnknownName,
 )
-from taskveil.privacy import aggregation, calibrate, guarantees, integer_tables, partial_sums, schedules
+from taskveil.privacy import aggregation, calibrate, guarantees, integer_tables, partial_sums
 from taskveil.privacy.accountants import ACCOUNTANTS
 from taskveil.privacy.bounds import Bounded, check_norm, clip_rows
 from taskveil.privacy.certificate import Certificate, Verification
@@ -163,10 +163,10 @@ ACCOUNTING = {
     "new delta": (lambda: guarantees.check_new_delta(0.5), OptionError, "nothing is promised"),
     "mu without delta": (lambda: guarantees.gaussian_mu(1.0, 0.0), OptionError, "delta > 0"),
     "target missed": (lambda: calibrate.verify_target([Charge(PureEvent(2.0))], 1.0, 0.0), OptionError, "above its target"),
-    "Q": (lambda: schedules.geometric(3, 0.0), OptionError, "Q must be"),
-    "weights": (lambda: schedules.largest_base_epsilon([1.0, -1.0], 1.0, 1e-5), OptionError, "weights"),
-    "no weights": (lambda: schedules.largest_base_epsilon([], 1.0, 1e-5), OptionError, "weights"),
-    "rounds": (lambda: schedules.uniform(0), OptionError, "rounds"),
+    "Q": (lambda: calibrate.geometric(3, 0.0), OptionError, "Q must be"),
+    "weights": (lambda: calibrate.largest_base_epsilon([1.0, -1.0], 1.0, 1e-5), OptionError, "weights"),
+    "no weights": (lambda: calibrate.largest_base_epsilon([], 1.0, 1e-5), OptionError, "weights"),
+    "rounds": (lambda: calibrate.uniform(0), OptionError, "rounds"),
     "unknown to the accountant": (
         lambda: ACCOUNTANTS.get("pure").epsilon([Charge(GaussianEvent(1.0))], 1e-5), OptionError, "cannot account"
     ),
