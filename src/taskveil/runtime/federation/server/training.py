@@ -43,7 +43,7 @@ from taskveil.runtime.federation.processes import only_one
 from taskveil.runtime.federation.server.driver import Driver
 from taskveil.runtime.federation.server.run_folder import keep_refusal, read_nodes
 from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier
-from taskveil.runtime.federation.site.answer_clock import COVERED, NOT_COVERED
+from taskveil.runtime.federation.site.decisions import COVERED, NOT_COVERED
 from taskveil.runtime.federation.site.owner import plan_digest
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run, executed_releases
