@@ -138,25 +138,6 @@ def log_term(epsilon: float, delta: float, setting: int) -> float:
     return terms[setting]()
 
 
-__all__ = [
-    "CAVEAT",
-    "GROUP_SPARSE",
-    "LOW_RANK",
-    "acceleration_helps",
-    "assumption_1",
-    "best_alpha",
-    "best_exponent",
-    "best_ratio",
-    "contraction",
-    "log_term",
-    "names",
-    "per_task",
-    "phi",
-    "psi",
-    "table_2",
-    "theorem",
-]
-
 CAVEAT = (
     "bound for the paper's (unsound) Wishart noise; constants unspecified (taken as 1). It is a "
     "statement about rates, "

@@ -31,7 +31,6 @@ from taskveil.tasks.task import EXPOSURE, TaskSet
 if TYPE_CHECKING:
     from taskveil.estimators.base import TaskEstimator
 
-__all__ = ["adapt", "public_model"]
 
 NO_LEVEL = (
     ", which has slopes and no level: predictions lie around {middle}. Trust how rows differ, not where they lie. For a level, "

@@ -24,8 +24,6 @@ from taskveil.tasks.files import read_npz
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["DATASETS", "Dataset", "cache_folder", "describe", "find", "load_dataset", "names", "places"]
-
 Arrays = Mapping[str, np.ndarray]
 
 

@@ -23,8 +23,6 @@ from taskveil.tasks.catalogue import DATASETS
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.originals import ORIGINALS, Original, content_digest
 
-__all__ = ["download", "fetch", "verify"]
-
 LARGEST = 400 * 2**20
 """No original is larger; an answer that is, is not ours."""
 Progress = Callable[[str, int, int | None], None]

@@ -14,8 +14,6 @@ from taskveil.tasks.grouping import factorize, rows_by_task
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["labelled_tasks"]
-
 
 def labelled_tasks(
     X: Any,

@@ -30,8 +30,6 @@ from taskveil.checks import ListOf, Number, Text, shown
 from taskveil.errors import DataError
 from taskveil.saved import read_table
 
-__all__ = ["PublicBounds"]
-
 KEYS = ("features", "target", "levels", "classes", "looked_at")
 ANY = "*"
 BLANK = "?"

@@ -21,8 +21,6 @@ from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Rows", "encode_like", "load_rows"]
-
 
 @dataclass(frozen=True, eq=False)
 class Rows:

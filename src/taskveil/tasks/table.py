@@ -27,7 +27,6 @@ from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")

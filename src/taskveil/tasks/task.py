@@ -30,8 +30,6 @@ from taskveil.tasks.prepare.survival import survival_target, within_horizon
 from taskveil.tasks.prepare.unusable import check_values, rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds", "person_codes"]
-
 CLIPPED = "values outside their declared range are clipped to it"
 EXPOSURE = "(exposure)"  # the carried column that holds what counts are per
 

@@ -35,18 +35,6 @@ from taskveil.tasks.public_bounds import PublicBounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DAYS",
-    "Encoded",
-    "bucket",
-    "disguise",
-    "encode_features",
-    "encoded_names",
-    "holds_numbers",
-    "is_number",
-    "levels_of",
-    "plain_text",
-]
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100

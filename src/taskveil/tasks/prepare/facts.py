@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from taskveil.errors import OptionError
 
-__all__ = ["Fact", "check_facts", "hashed_in"]
-
 
 @dataclass(frozen=True)
 class _Rule:

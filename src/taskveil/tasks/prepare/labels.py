@@ -31,21 +31,6 @@ if TYPE_CHECKING:
 
     from taskveil.tasks.task import TaskSet
 
-__all__ = [
-    "KINDS",
-    "as_target",
-    "ask_kind",
-    "check_few_labels",
-    "declared_labels",
-    "filled_targets",
-    "infer_kind",
-    "label_set",
-    "make_binary",
-    "missing_targets",
-    "only_zeros_and_ones",
-    "stand_ins",
-    "target_values",
-]
 
 MANY_LABELS = 100
 """More labels than this are believed only if they were declared."""

@@ -126,20 +126,6 @@ class Prepared:
     released: ReleasedPart | None = None
 
 
-__all__ = [
-    "OwnPart",
-    "PrepareRules",
-    "Prepared",
-    "PublicPart",
-    "ReleasedPart",
-    "choose_scaling",
-    "own_units",
-    "prepare",
-    "prepare_tasks",
-    "scaling_mode",
-]
-
-
 @dataclass(frozen=True)
 class PrepareRules:
     """The options preparation depends on; all of them public."""

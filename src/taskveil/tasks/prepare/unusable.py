@@ -29,20 +29,6 @@ from taskveil.tasks.prepare.facts import Fact
 if TYPE_CHECKING:
     from taskveil.tasks.task import TaskSet
 
-__all__ = [
-    "HUGE",
-    "MISSING",
-    "NO_TARGET",
-    "SET_ASIDE",
-    "UNUSABLE",
-    "check_values",
-    "dropped_rows",
-    "fill_facts",
-    "fill_missing",
-    "rows_to_keep",
-    "usable_counts",
-    "usable_exposure",
-]
 
 HUGE = 1e150
 """Largest magnitude taken: its square still fits a float64."""
