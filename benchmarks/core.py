@@ -13,8 +13,7 @@ from tests.support import proximal_gradient as pg
 from benchmarks.timing import measured, take_turns, take_turns_with_processor, unavailable
 from taskveil.losses import LOSSES
 from taskveil.solvers.block_gradient import mean_gradients
-from taskveil.solvers.centred import SmoothPart
-from taskveil.solvers.curvature import EVERY, WAIT
+from taskveil.solvers.centred import EVERY, WAIT, SmoothPart
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks, thread_count

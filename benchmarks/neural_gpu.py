@@ -24,7 +24,7 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.neural import BATCH, CLASSES, PIXELS, STEPS, compiled_round, round_of
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.exact_sum import grid_of
+from taskveil.privacy.partial_sums import grid_of
 
 
 def seconds(call, repeats: int) -> list[float]:

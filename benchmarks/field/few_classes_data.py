@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskveil.tasks.datasets import load_dataset
+from taskveil.tasks.catalogue import load_dataset
 
 DATA, CLIENTS, CLASSES, TRAIN_FRACTION, SIDE = "mnist_writers", 500, 5, 0.2, 16
 

@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 import taskveil as tv
 from benchmarks.field.noise_multiplier import epsilon_of, noise_multiplier
 from benchmarks.field.setting import OURS, REWRITTEN, Bar, Entry, Published, Setting
-from taskveil.tasks.datasets import find
+from taskveil.tasks.catalogue import find
 from taskveil.tasks.files import read_npz
 
 DELTA, TRAIN, EPSILONS = 1e-4, 0.66, (1.0, 0.1)

@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import taskveil as tv
 from benchmarks.field.setting import OURS, REWRITTEN, Bar, Entry, Published, Setting
 from benchmarks.field.silo_sgd import Recipe, Silos, squared, train
-from taskveil.tasks.datasets import load_dataset
+from taskveil.tasks.catalogue import load_dataset
 
 EPSILON, DELTA, TEST = 6.0, 1e-3, 0.2
 SEEDS = tuple(100 + 1000 * run for run in range(5))  # theirs

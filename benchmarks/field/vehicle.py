@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import taskveil as tv
 from benchmarks.field.setting import OURS, REWRITTEN, Bar, Entry, Setting
 from benchmarks.field.silo_sgd import Recipe, Silos, hinge, train
-from taskveil.tasks.datasets import load_dataset
+from taskveil.tasks.catalogue import load_dataset
 
 DELTA, TEST, EPSILONS = 1e-7, 0.25, (1.0,)
 RECIPE = Recipe(hinge, rounds=400, batch=64, step=0.01, clip=6.0)

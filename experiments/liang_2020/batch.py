@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.liang_2020 import runs
+from taskveil.privacy.calibrate import geometric, power, uniform
 from taskveil.privacy.contributions import OuterSum
 from taskveil.privacy.plan import Budget, Request, make_plan
-from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.tasks.task import TaskSet
 
 Array = np.ndarray

@@ -8,8 +8,8 @@ import numpy as np
 
 import taskveil as tv
 from experiments.common import Result, below, computed, near, not_above, summary
+from experiments.liang_2020 import prox_bounds
 from experiments.liang_2020.runs import CLIP, NEIGHBOURS, estimator, paper_delta
-from taskveil.calculators import prox_bounds
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.synthetic import get_synthetic

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from taskveil.tasks.datasets import find
+from taskveil.tasks.catalogue import find
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.task import TaskSet
 

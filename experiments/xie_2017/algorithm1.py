@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.async_mtl.local import OwnProblem
 from taskveil.methods.async_mtl.presets import PRESETS
+from taskveil.methods.async_mtl.tasks import OwnProblem
 from taskveil.tasks.block import TaskBlock
 
 Array = np.ndarray

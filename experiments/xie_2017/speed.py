@@ -13,8 +13,8 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.async_mtl import AsyncMTL
-from taskveil.methods.async_mtl.local import OwnProblem
 from taskveil.methods.async_mtl.presets import PRESETS
+from taskveil.methods.async_mtl.tasks import OwnProblem
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise

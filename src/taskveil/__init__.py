@@ -11,13 +11,13 @@ __version__ = "0.2.0"
 _PUBLIC = {
     "Certificate": "taskveil.privacy.certificate",
     "PublicBounds": "taskveil.tasks.public_bounds",
-    "TaskClassifier": "taskveil.estimators",
+    "TaskClassifier": "taskveil.estimators.classifier",
     "TaskKFold": "taskveil.tasks.cross_validation",
-    "TaskRegressor": "taskveil.estimators",
+    "TaskRegressor": "taskveil.estimators.regressor",
     "TaskSearch": "taskveil.estimators.search",
     "TaskSet": "taskveil.tasks.task",
     "TaskShuffleSplit": "taskveil.tasks.cross_validation",
-    "TaskSurvival": "taskveil.estimators",
+    "TaskSurvival": "taskveil.estimators.survival",
     "audit": "taskveil.audits",
     "get_synthetic": "taskveil.tasks.synthetic",
     "load": "taskveil.estimators.storage",
@@ -30,11 +30,12 @@ __all__ = sorted([*_PUBLIC, *_MODULES])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
-    if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
     if name in _MODULES:
         return import_module(f"taskveil.{name}")
-    raise AttributeError(f"module 'taskveil' has no attribute {name!r}")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'taskveil' has no attribute {name!r}")
+    globals()[name] = getattr(import_module(_PUBLIC[name]), name)  # asked for once
+    return globals()[name]
 
 
 def __dir__() -> list[str]:

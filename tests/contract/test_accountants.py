@@ -7,7 +7,7 @@ import math
 import pytest
 
 from taskveil.privacy.accountants import ACCOUNTANTS
-from taskveil.privacy.accountants.additive import Kairouz
+from taskveil.privacy.accountants.base import Kairouz
 from taskveil.privacy.accountants.pld import Pld
 from taskveil.privacy.event_table import EVENTS, event_from_dict
 from taskveil.privacy.events import (

@@ -9,7 +9,7 @@ import pytest
 from tests.support.require import require
 
 from taskveil.errors import BudgetExceeded
-from taskveil.privacy.accountants.additive import Rdp
+from taskveil.privacy.accountants.base import Rdp
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key

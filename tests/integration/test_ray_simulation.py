@@ -29,9 +29,9 @@ def parts():
 
 def answer_of(context):
     from taskveil.privacy.randomness import insecure_seeded_noise
+    from taskveil.privacy.release import SharedAccount
     from taskveil.runtime.federation.site.owner import Site
     from taskveil.runtime.run import Run
-    from taskveil.runtime.shared_account import SharedAccount
 
     method, block, public, plan = parts()
     task = int(context.node_config["partition-id"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from taskveil.errors import BudgetExceeded
-from taskveil.privacy.accountants.additive import Rdp
+from taskveil.privacy.accountants.base import Rdp
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent
 from taskveil.privacy.ledger import Book, Key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.tasks.prepare.parts import Prepared
+from taskveil.tasks.prepare.step import Prepared
 
 UNITS = ("shift", "scale", "y_shift", "y_scale")
 

@@ -7,7 +7,7 @@
 
 Because of 1, what other tasks hold is a function of their own rows and the billboards; so 2 looks at the billboards (observer
 other-tasks), at the noisy releases (server), or at both with everybody's part (public). Who sees all releases gets the bound from
-single ones too (every_release.py).
+single ones too (both_worlds.py).
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from taskveil.audits.both_worlds import ALARM as STEPS_ALARM
+from taskveil.audits.both_worlds import steps_in_sight
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.configuration import configuration, differences
-from taskveil.audits.every_release import ALARM as STEPS_ALARM
-from taskveil.audits.every_release import steps_in_sight
 from taskveil.audits.isolation import leaks
 from taskveil.audits.lower_bound import FALSE_ALARM, Test
 from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
-from taskveil.audits.neighbours import Runs, furthest, opener, repeated
+from taskveil.audits.neighbours import RawCanary, Runs, furthest, opener, raw_canaries, repeated
 from taskveil.audits.parallel import spread
-from taskveil.audits.raw_canaries import RawCanary, raw_canaries
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
 from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search

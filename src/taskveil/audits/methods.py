@@ -20,9 +20,9 @@ import numpy as np
 from sklearn.base import clone
 
 from taskveil.audits import statistics
+from taskveil.audits.both_worlds import ALARM as STEPS_ALARM
+from taskveil.audits.both_worlds import steps_in_sight
 from taskveil.audits.canaries import CANARY, LARGE, Canary, needs_company, worst_neighbour
-from taskveil.audits.every_release import ALARM as STEPS_ALARM
-from taskveil.audits.every_release import steps_in_sight
 from taskveil.audits.lower_bound import FALSE_ALARM
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import spread

@@ -12,14 +12,13 @@ last local fit, which nobody else sees, is left out; it comes after the last rel
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from taskveil.audits.canaries import CANARY
+from taskveil.audits.spies import ServerSpy, spied_on
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
@@ -61,7 +60,6 @@ class Layout:
 
 def watched(method: Method, transcript: Transcript, observer: str) -> Method:
     """A copy of the method that writes what the observer sees into `transcript`."""
-    spy: Any = copy.copy(method)
     prepared: dict[int, TaskSide] = {}
 
     def task_side(block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
@@ -74,8 +72,7 @@ def watched(method: Method, transcript: Transcript, observer: str) -> Method:
         transcript.others.clear()
         return _Recorder(method.server_side(public, plan), transcript, observer)
 
-    spy.task_side, spy.server_side = task_side, server_side
-    return spy
+    return spied_on(method, task_side, server_side)
 
 
 class _WithoutEnd(TaskSide):
@@ -97,17 +94,10 @@ class _WithoutEnd(TaskSide):
         return Models(np.zeros((0, 1, 1)), np.zeros((0, 1)))
 
 
-class _Recorder(ServerSide):
+class _Recorder(ServerSpy):
     def __init__(self, inner: ServerSide, transcript: Transcript, observer: str):
-        self.inner, self.transcript, self.observer = inner, transcript, observer
-        self.settled = inner.settled
-
-    def __getattr__(self, name: str) -> Any:
-        """What only some servers have, such as the last billboard of an asynchronous one, passes through."""
-        return getattr(self.inner, name)
-
-    def start(self) -> tuple[State, Billboard]:
-        return self.inner.start()
+        super().__init__(inner)
+        self.transcript, self.observer = transcript, observer
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         state, billboard = self.inner.step(state, releases, accepted)

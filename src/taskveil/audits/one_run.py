@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.audits.both_worlds import Ratios, log_ratios, squared_distances, with_other_worlds
-from taskveil.audits.canary_tasks import AXES, FEW, PAIRS, SIGNS, Canaries, null_tasks, parts_apart
+from taskveil.audits.canary_tasks import AXES, FEW, PAIRS, SIGNS, Canaries, null_tasks, parts_apart, without_canaries
 from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
@@ -39,7 +39,6 @@ from taskveil.audits.one_run_bounds import (
 from taskveil.audits.result import CONSISTENT, REFUTED, SIMULATION, AuditResult
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
-from taskveil.estimators.canary_run import without_canaries
 from taskveil.estimators.certify import CANARIES_SHOW
 from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.plan import Plan

@@ -19,6 +19,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.load import load_tasks
+from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
 if TYPE_CHECKING:
@@ -154,10 +155,8 @@ def made_up_table(estimator: Any) -> RawTable:
     """A table of the shape the estimator was fitted on, or a small one; inside the declared ranges where there are some."""
     from dataclasses import replace
 
-    from taskveil.estimators.inputs import as_bounds
-
     record = getattr(estimator, "record_", None)
-    bounds = as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None)
+    bounds = PublicBounds.coerce(estimator.bounds) or getattr(estimator, "bounds_", None)
     named = [n for n in (bounds.features if bounds is not None else ()) if n != "*"]
     features = tuple(getattr(estimator, "feature_names_", None) or named or ("x0", "x1", "x2"))
     names = tuple(getattr(estimator, "task_names_", None) or [f"t{i}" for i in range(MADE_UP_TASKS)])

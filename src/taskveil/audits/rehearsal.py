@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from taskveil.audits.canaries import CANARY
+from taskveil.audits.spies import ServerSpy, TaskSpy, spied_on
 from taskveil.errors import InputError, OptionError
-from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Billboard, Message, Method, ServerSide, State, TaskSide, View
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan
@@ -97,44 +98,30 @@ def _observed(estimator: Any, logs: list[RunLog], script: list[RunLog] | None, a
 
 def logged(method: Method, log: RunLog) -> Method:
     """A copy of the method that writes what happens into `log`."""
-    spy: Any = copy.copy(method)
     sides: list[_Side] = []
 
     def task_side(block: TaskBlock, public: Any, plan: Plan) -> TaskSide:
         sides.append(_Side(method.task_side(block, public, plan), log, len(sides)))
         return sides[-1]
 
-    spy.task_side = task_side
-    spy.server_side = lambda public, plan: _Server(method.server_side(public, plan), log)
-    return spy
+    return spied_on(method, task_side, lambda public, plan: _Server(method.server_side(public, plan), log))
 
 
-class _Side(TaskSide):
+class _Side(TaskSpy):
     def __init__(self, inner: TaskSide, log: RunLog, number: int):
-        self.inner, self.log, self.number = inner, log, number
-        self.merges_inactive = inner.merges_inactive
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def start(self) -> State:
-        return self.inner.start()
+        super().__init__(inner)
+        self.log, self.number = log, number
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         state, message = self.inner.step(state, view)
         self.log.messages.append((self.number, message))
         return state, message
 
-    def finish(self, state: State, view: View) -> Models:
-        return self.inner.finish(state, view)
 
-
-class _Server(ServerSide):
+class _Server(ServerSpy):
     def __init__(self, inner: ServerSide, log: RunLog):
-        self.inner, self.log, self.settled = inner, log, inner.settled
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+        super().__init__(inner)
+        self.log = log
 
     def start(self) -> tuple[State, Billboard]:
         state, board = self.inner.start()
@@ -160,7 +147,6 @@ class _Server(ServerSide):
 
 def without_canary(method: Method) -> Method:
     """The same method with the null unit in the canary's place: its summand of every message is zero."""
-    spy: Any = copy.copy(method)
     made: list[TaskSide] = []
 
     def task_side(block: TaskBlock, public: Any, plan: Plan) -> TaskSide:
@@ -168,26 +154,17 @@ def without_canary(method: Method) -> Method:
         holds_canary = len(made) == 1 + CANARY
         return _Silenced(made[-1], str(plan.budget.unit)) if holds_canary else made[-1]
 
-    spy.task_side = task_side
-    return spy
+    return spied_on(method, task_side)
 
 
-class _Silenced(TaskSide):
+class _Silenced(TaskSpy):
     def __init__(self, inner: TaskSide, unit: str):
-        self.inner, self.unit, self.merges_inactive = inner, unit, inner.merges_inactive
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def start(self) -> State:
-        return self.inner.start()
+        super().__init__(inner)
+        self.unit = unit
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         state, message = self.inner.step(state, view)
         return state, {name: _silenced(raw, self.unit) for name, raw in message.items()}
-
-    def finish(self, state: State, view: View) -> Models:
-        return self.inner.finish(state, view)
 
 
 def _silenced(raw: Any, unit: str) -> Any:

@@ -56,7 +56,7 @@ class AuditResult:
     configuration: dict[str, Any] | None = None  # what was attacked (audits.configuration)
     gaussian_bound: float | None = None  # epsilon at delta of the least mu-GDP curve not refuted; None: no such claim
     gaussian_refutation_bound: float | None = None  # the same with the confidence of the verdict
-    every_release: dict[str, Any] | None = None  # the bound from single releases, where all are visible (every_release.py)
+    every_release: dict[str, Any] | None = None  # the bound from single releases, where all are visible (both_worlds.py)
     alarm: float = FALSE_ALARM  # how often a correct run is called refuted, at most
 
     @property

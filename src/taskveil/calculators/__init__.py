@@ -7,8 +7,8 @@
 These are statements of papers, not guarantees of this program: accountants in `privacy/` give those.
 """
 
-from taskveil.calculators import mp_mtl, pmtl, prox_bounds
+from taskveil.calculators import mp_mtl, pmtl
 from taskveil.calculators.base import Calculation
 from taskveil.calculators.evaluate import evaluate, names
 
-__all__ = ["Calculation", "evaluate", "mp_mtl", "names", "pmtl", "prox_bounds"]
+__all__ = ["Calculation", "evaluate", "mp_mtl", "names", "pmtl"]

@@ -9,8 +9,6 @@ from typing import Any
 
 from taskveil.errors import OptionError
 
-__all__ = ["Calculation", "positive", "probability"]
-
 
 @dataclass(frozen=True)
 class Calculation:

@@ -13,8 +13,6 @@ from taskveil.calculators import mp_mtl, pmtl
 from taskveil.calculators.base import Calculation
 from taskveil.errors import OptionError, UnknownName
 
-__all__ = ["evaluate", "names"]
-
 PAPER_STRONG_CONVEXITY = 1e-3
 """mu of MP-MTL section 5.2."""
 GROUP_PRIVACY_CAVEAT = (

@@ -20,8 +20,6 @@ from typing import Any
 from taskveil.calculators.base import Calculation, positive, probability
 from taskveil.errors import OptionError, UnknownName
 
-__all__ = ["names", "noise_for_all", "noise_for_cohorts", "theorem"]
-
 TITLES = {
     "1": "Client-level privacy of the noisy mean",
     "3": "Convergence under nonconvex loss",

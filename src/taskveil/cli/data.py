@@ -18,9 +18,9 @@ def command() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """All names, what they are, and whether they are on this machine."""
-    from taskveil.tasks import datasets, synthetic
+    from taskveil.tasks import catalogue, synthetic
 
-    sets = [datasets.describe(name) for name in datasets.names()]
+    sets = [catalogue.describe(name) for name in catalogue.names()]
     if as_json:
         print_json({"data": sets, "synthetic": synthetic.names()})
         return
@@ -36,10 +36,10 @@ def list_(as_json: bool) -> None:
 @json_option
 def fetch(name: str, force: bool, as_json: bool) -> None:
     """Download the public original of NAME, check it, keep it in the user's cache. The only command that uses the internet."""
-    from taskveil.tasks import datasets
+    from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 
-    about = datasets.describe(name)
+    about = catalogue.describe(name)
     if about["path"] and not force:
         path = about["path"]
         click.echo(f"{name} is here already; --force downloads it again", err=True)
@@ -47,7 +47,7 @@ def fetch(name: str, force: bool, as_json: bool) -> None:
         with progress_bar(f"fetching {name}") as progress:
             path = str(fetching.fetch(name, force=force, progress=lambda url, done, total: progress(done, total or done)))
     if as_json:
-        print_json({**datasets.describe(name), "path": str(path)})
+        print_json({**catalogue.describe(name), "path": str(path)})
         return
     click.echo(f"cite:  {about['citation']}", err=True)
     click.echo(f"terms: {about['licence']}", err=True)
@@ -60,13 +60,13 @@ def fetch(name: str, force: bool, as_json: bool) -> None:
 @json_option
 def path(name: str, verify: bool, as_json: bool) -> int:
     """Where the file of NAME lies; exit 4 when it is not on this machine."""
-    from taskveil.tasks import datasets
+    from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 
-    place = datasets.find(name)
+    place = catalogue.find(name)
     good = fetching.verify(name) if verify else None
     if as_json:
-        print_json({**datasets.describe(name), "verified": good})
+        print_json({**catalogue.describe(name), "verified": good})
     else:
         click.echo(str(place))
     if good is not None:

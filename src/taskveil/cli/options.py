@@ -164,9 +164,9 @@ def complete_data(context: Any, option: Any, begun: str) -> list[Any]:
     """Names of data sets, and files."""
     from click.shell_completion import CompletionItem
 
-    from taskveil.tasks import datasets, synthetic
+    from taskveil.tasks import catalogue, synthetic
 
-    names = [n for n in (*datasets.names(), *synthetic.names()) if n.startswith(begun)]
+    names = [n for n in (*catalogue.names(), *synthetic.names()) if n.startswith(begun)]
     return [*map(CompletionItem, names), CompletionItem(begun, type="file")]
 
 
@@ -211,9 +211,8 @@ def methods_with(names: list[str], settings: dict[str, Any], sizes: tuple[Any, .
     `sizes` are tasks, features, unit and where it is known kind: by these 'auto' is decided, and the reason said.
     """
     from taskveil import methods
-    from taskveil.estimators.planning import choose_method
 
-    chosen = [choose_method(name, *sizes) for name in names]
+    chosen = [methods.choose(name, *sizes) for name in names]
     for why in dict.fromkeys(why for _, why in chosen if why):
         click.echo(why, err=True)
     objects = [methods.get(name) for name in dict.fromkeys(name for name, _ in chosen)]
@@ -240,7 +239,7 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
     """
     from taskveil.estimators.metrics import kind_of_metric
     from taskveil.tasks.load import load_tasks
-    from taskveil.tasks.prepare.kind import ask_kind
+    from taskveil.tasks.prepare.labels import ask_kind
 
     for name in LISTS:
         if given.get(name):

@@ -31,7 +31,7 @@ def command(directory: str, as_json: bool) -> int:
 
 def words(content: dict[str, Any]) -> str:
     """Plain text, one line per site and account."""
-    from taskveil.runtime.federation.status_page import seen_as
+    from taskveil.runtime.federation.status import seen_as
 
     plan = content["plan"]
     lines = [f"{content['role']} {content['name']}: {content['phase']}"]

@@ -32,7 +32,7 @@ from jax.flatten_util import ravel_pytree
 from taskveil.engine.models import Model
 from taskveil.engine.walk import Walk
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.exact_sum import grid_of, sum_on_grid
+from taskveil.privacy.partial_sums import grid_of, sum_on_grid
 
 CHUNK_ON_ACCELERATOR = 1024
 CHUNK_ON_CPU = 64

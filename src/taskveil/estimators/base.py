@@ -19,11 +19,9 @@ from taskveil.errors import DataError, OptionError
 from taskveil.estimators import certify, common_units, inputs, newcomers
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.parameters import check_parameters
-from taskveil.estimators.planning import FEW_TASKS, choose_method
 from taskveil.estimators.prior import read_prior
-from taskveil.estimators.reading import check_each_budget, checkpoint_of, fit_partitions, read_tasks
+from taskveil.estimators.reading import check_each_budget, checkpoint_of, fit_partitions, read_tasks, unusual_tasks
 from taskveil.estimators.scoring import Scoring
-from taskveil.estimators.unusual import unusual_tasks
 from taskveil.methods.base import Method, Models, PublicInfo
 from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.plan import Budget, Plan
@@ -31,8 +29,8 @@ from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, syst
 from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.run import Run, RunRecord, assemble, budget_for
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import check_few_labels
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
@@ -135,7 +133,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         task : array of shape (n_rows,), default=None
             The task of each row. Not needed for a TaskSet or with `task_column`; needed in private runs.
         sample_weight : array of shape (n_rows,), default=None
-            A weight of 2 is a row that stands there twice (see taskveil.estimators.weights for what privacy allows).
+            A weight of 2 is a row that stands there twice (see taskveil.estimators.reading for what privacy allows).
 
         Returns
         -------
@@ -186,8 +184,12 @@ class TaskEstimator(Scoring, BaseEstimator):
         if isinstance(self.method, str) and self.method == "auto" and tasks is None and hasattr(self, "method_"):
             return self.method_
         if isinstance(self.method, str):
-            sizes = (2 * FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)  # unseen: many
-            name, _ = choose_method(self.method, *sizes[:2], str(self.unit), sizes[2])
+            name = self.method
+            if name == "auto":
+                sizes = (
+                    (2 * methods.FEW_TASKS, 1, "") if tasks is None else (tasks.n_tasks, tasks.n_features, tasks.kind)
+                )  # unseen: many
+                name, _ = methods.choose(name, *sizes[:2], str(self.unit), sizes[2])
             return methods.get(name).under(self.unit, self.variant)
         if not isinstance(self.method, Method):
             got = type(self.method).__name__

@@ -16,7 +16,7 @@ from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Budget
 from taskveil.privacy.units import Observer, Unit
 from taskveil.runtime.run import Run, RunRecord
-from taskveil.tasks.prepare.parts import PublicPart
+from taskveil.tasks.prepare.step import PublicPart
 
 LARGE_DELTA = 1e-3
 SIMULATED = {"source": "simulation", "seeded": False}
@@ -87,7 +87,7 @@ def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) 
         f"search over {method.name}",
         plan,
         randomness,
-        public=prepared.known(),
+        public=prepared.public_facts(),
         assumptions=[*SEARCHED, *assumptions(plan.budget, prepared), *disclosure.assumptions],
         not_protected=[OWN_MODEL, *large_delta(plan.budget, prepared), *disclosure.not_protected],
     )
@@ -100,7 +100,7 @@ def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: 
         method.name,
         executed,
         randomness,
-        public=prepared.known(),
+        public=prepared.public_facts(),
         assumptions=[*assumptions(plan.budget, prepared), *disclosure.assumptions, *prior_words(record)],
         not_protected=[
             *([CANARIES_SHOW] if record.canaries else []),

@@ -1,4 +1,4 @@
-"""From what a caller passes (arrays, a table, a TaskSet) to tasks, and to rows with a task for prediction."""
+"""From what a caller passes (arrays, a table, a TaskSet) to tasks and weights, and to rows with a task for prediction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.class_weight import compute_sample_weight
 
+from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError, WrongType
 from taskveil.tasks.arguments import as_array, as_column
 from taskveil.tasks.grouping import factorize
@@ -22,6 +24,8 @@ from taskveil.tasks.rows import encode_like
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed, person_codes
 
 ONE_TASK = "all"
+LARGEST_WEIGHT = 1e9
+WEIGHT = Number(at_least=0, at_most=LARGEST_WEIGHT)
 MISSING = {"set-aside": "keep", "error": "error"}  # cells: a task that is set aside keeps them until then
 
 
@@ -126,7 +130,7 @@ def tasks_of(
     bad_rows: str = "error",
 ) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
-    declared = as_bounds(bounds)
+    declared = PublicBounds.coerce(bounds)
     if isinstance(X, TaskSet):
         if y is not None or task is not None:
             raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
@@ -223,13 +227,6 @@ def was_sorted(tasks: TaskSet) -> bool:
     return tasks.n_rows > 1 and bool((np.diff(np.asarray(tasks.row_index)) != 1).any())
 
 
-def as_bounds(bounds: Any) -> PublicBounds | None:
-    """PublicBounds from an object, a mapping or a file name."""
-    if bounds is None or isinstance(bounds, PublicBounds):
-        return bounds
-    return PublicBounds.from_any(bounds)
-
-
 def _checked_kind(tasks: TaskSet, kind: str, bounds: PublicBounds | None) -> TaskSet:
     tasks = _of_kind(tasks, kind)
     return tasks if bounds is None else tasks.within(bounds)
@@ -312,3 +309,41 @@ def task_positions(identifiers: np.ndarray, task_names: tuple[str, ...]) -> np.n
     codes, names = factorize(identifiers)
     lookup = {name: i for i, name in enumerate(task_names)}
     return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[codes]
+
+
+def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarray:
+    """One weight for each of n rows, as they were given."""
+    weights = as_array(sample_weight, "sample_weight")
+    if weights.ndim == 0:  # one for all rows: no task's own
+        weights = np.full(n, WEIGHT.check("sample_weight", weights.item()))
+    if weights.shape != (n,) or weights.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight must be one number per row: expected shape ({n},), got {weights.shape}")
+    weights = weights.astype(np.float64)
+    good = bool((np.isfinite(weights) & (weights >= 0)).all())
+    if private:  # a refusal would tell others about one task's weights
+        if not good:
+            warnings.warn("sample_weight: what is negative or no number counts as zero", UserWarning, stacklevel=5)
+        return np.clip(np.nan_to_num(weights, nan=0.0), 0.0, LARGEST_WEIGHT)
+    if not good:
+        raise DataError("sample_weight must hold finite numbers that are not negative")
+    return weights
+
+
+def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:
+    """'balanced' within each task, by its own rows alone; or a weight per label."""
+    if tasks.classes is None:
+        raise OptionError("class_weight is for TaskClassifier; a regression target has no classes")
+    named = isinstance(classes, dict) and all(map(WEIGHT.accepts, classes.values()))
+    if not (named or (isinstance(classes, str) and classes == "balanced")):
+        raise OptionError(f"class_weight must be None, 'balanced' or a dict of label to weight; got {shown(classes)}")
+    strange = [] if isinstance(classes, str) else [label for label in classes if label not in tasks.classes.tolist()]
+    if strange:
+        first = shown(strange[0])
+        raise OptionError(f"class_weight names {first}, which is no label of the target; write labels as the target has them")
+    weights = np.ones(tasks.n_rows)
+    for i in range(tasks.n_tasks):
+        rows = tasks.rows(i)
+        if tasks.sizes[i]:
+            own = classes if classes == "balanced" else {k: v for k, v in classes.items() if k in set(tasks.y[rows].tolist())}
+            weights[rows] = compute_sample_weight(own, tasks.y[rows])
+    return weights

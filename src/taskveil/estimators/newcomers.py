@@ -17,20 +17,20 @@ from taskveil.checks import Line
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import in_target_units, measure_gain
-from taskveil.estimators.weights import row_weights
+from taskveil.estimators.reading import row_weights
 from taskveil.runtime import in_process
 from taskveil.tasks.arguments import row_count
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.encode import Encoded
-from taskveil.tasks.prepare.fills import fill_missing
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import fit_scaling
+from taskveil.tasks.prepare.unusable import fill_missing
+from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
 if TYPE_CHECKING:
     from taskveil.estimators.base import TaskEstimator
 
-__all__ = ["adapt", "public_model"]
 
 NO_LEVEL = (
     ", which has slopes and no level: predictions lie around {middle}. Trust how rows differ, not where they lie. For a level, "
@@ -108,7 +108,7 @@ def _called(X: Any, task_column: Any) -> str:
 def _own_tasks(estimator: TaskEstimator, X: Any, y: Any, name: str, exposure: Any) -> TaskSet:
     """The newcomer's rows as a task: without those that have no target, empty cells treated as in `fit`."""
     rows = inputs.rows_of(X, np.full(row_count(X), name), estimator.task_column, estimator.feature_names_)
-    bounds = inputs.as_bounds(estimator.bounds) or getattr(estimator, "bounds_", None)
+    bounds = PublicBounds.coerce(estimator.bounds) or getattr(estimator, "bounds_", None)
     y = inputs._target(y, estimator._kind, bad_rows="skip")
     if len(y) != len(rows.X):
         raise DataError(f"X and y must have as many rows: X has {len(rows.X)}, y has {len(y)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.methods import FEW_TASKS
 from taskveil.methods.base import PublicInfo, record_methods
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
@@ -20,24 +21,6 @@ RATIOS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 1.2)
 LEAST = (0.4, 0.4, 0.1, 0.0, -0.15, -0.15, -0.15)
 MOST = (1.05, 1.0, 0.9, 0.85, 0.8, 0.6, 0.1)
 SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a matrix release
-FEW_TASKS = 30
-
-
-def choose_method(name: str, n_tasks: int, n_features: int, unit: str, kind: str = "") -> tuple[str, str]:
-    """A method's name as it is; 'auto' is decided from public sizes and declarations alone, and says why."""
-    if name != "auto":
-        return name, ""
-    sizes = f"{n_tasks} tasks, {n_features} features, unit {unit}"
-    end = "Decided from these public sizes; no row was looked at."
-    if unit == "record" and kind == "survival":
-        return "mean", f"method auto ({sizes}): 'mean', which protects single rows of times until an event. {end}"
-    if unit == "record":
-        chosen = "'together', which protects single rows by sums over all of them, so few tasks will do"
-        return "together", f"method auto ({sizes}): {chosen}. {end}"
-    if n_tasks < FEW_TASKS:
-        return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
-    chosen = "'together', which shares a model or a few directions and lets each task differ"
-    return "together", f"method auto ({sizes}): {chosen}. {end}"
 
 
 def describe_plan(run: Run) -> dict[str, Any]:

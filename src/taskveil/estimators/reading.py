@@ -1,4 +1,9 @@
-"""From what `fit` was given to tasks: arrays and tables in memory, or lazy tasks whose rows are on a cluster."""
+"""From what `fit` was given to tasks: arrays and tables in memory, or lazy tasks whose rows are on a cluster.
+
+Weights of rows come along. A weight of 2 is a row that stands there twice, a weight of 0 one that does not. With unit = task
+weights are the task's own business: whatever they do to its message, the message is clipped afterwards. With unit = record they
+would let one row count for many, which no bound covers, so private runs refuse them there.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import OptionError
+from taskveil.errors import DataError, OptionError
 from taskveil.estimators import inputs
-from taskveil.estimators.weights import row_weights
 from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.prepare.facts import hashed_in
 from taskveil.tasks.prepare.step import PrepareRules
-from taskveil.tasks.prepare.unusable import usable_counts
-from taskveil.tasks.task import TaskSet, exposed_bounds
+from taskveil.tasks.prepare.unusable import SET_ASIDE, usable_counts
+from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.task import EXPOSURE, TaskSet, exposed_bounds
 
 
 def read_tasks(
@@ -28,7 +34,7 @@ def read_tasks(
         return lazy.shell, None, lazy
     X, exposure = _with_exposure(est, X)
     X, person = inputs.split_carried(X, est.person, "person")
-    bounds = exposed_bounds(inputs.as_bounds(est.bounds), est.exposure)
+    bounds = exposed_bounds(PublicBounds.coerce(est.bounds), est.exposure)
     tasks = inputs.tasks_of(
         X, y, task, est.task_column, est._kind, bounds, person, rules.unusable, est.missing, exposure,
         bad_rows="error" if rules.by_record else "skip",
@@ -79,3 +85,88 @@ def check_each_budget(est: Any, method: Method, budget: Budget) -> None:
     if method.schedule != "synchronous" or not (method.linear and method.weighs_tasks) or est.runtime != "in_process":
         where = f"runtime {est.runtime!r}" if est.runtime != "in_process" else f"method {method.name!r}"
         raise OptionError(f"a budget per task is refused for {where}; {REMEDY}")
+
+
+def row_weights(estimator: Any, tasks: TaskSet, sample_weight: Any, n_given: int | None) -> np.ndarray | None:
+    """The weight of every row of `tasks` (N,), or None where all count alike.
+
+    `n_given`: rows of the table the caller passed, in whose order the weights come; None: in the order of `tasks`.
+    """
+    classes = estimator.class_weight
+    if sample_weight is None and classes is None:
+        return _exposure(tasks, str(estimator.unit))
+    private = estimator.epsilon is not None
+    if private and str(estimator.unit) == "record":
+        raise OptionError(
+            "sample_weight and class_weight are refused with unit='record': a row that counts for several would break the bound "
+            "on what one row changes. Leave them out, or use unit='task'."
+        )
+    if not estimator._method(tasks).linear:
+        raise OptionError(f"method {estimator._method(tasks).name!r} takes no weights of rows; leave sample_weight out")
+    weights = np.ones(tasks.n_rows)
+    if sample_weight is not None:
+        weights = inputs.given_weights(sample_weight, tasks.n_rows if n_given is None else n_given, private)
+        weights = weights if n_given is None else weights[np.asarray(tasks.row_index)]
+    if classes is not None:
+        weights = weights * inputs.class_weights(tasks, classes)
+    if not private and not (weights > 0).any():
+        raise DataError("every row has sample_weight zero; at least one weight must be above zero")
+    exposure = _exposure(tasks, str(estimator.unit))
+    return weights if exposure is None else weights * exposure
+
+
+def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
+    """What rates count by (N,): exposures in units of a task's own mean, or of the declared largest where rows are protected."""
+    if tasks.exposure is None:
+        return None
+    if unit == "record":
+        declared = None if tasks.bounds is None else tasks.bounds.features.get(EXPOSURE)
+        if declared is None:
+            raise OptionError(
+                "unit='record' needs the range of the exposure to be declared, because a task's own mean would carry every row "
+                "into every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
+            )
+        return np.minimum(tasks.exposure, declared[1]) / declared[1]
+    mean = np.array([tasks.exposure[tasks.rows(i)].mean() if n else 1.0 for i, n in enumerate(tasks.sizes)])
+    return tasks.exposure / mean[tasks.task_of_row()]
+
+
+def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
+    """Constant columns, one-row and one-class tasks: normal, but worth a word to the owner of all rows."""
+    notes = [*tasks.notes, *(f.note() for f in tasks.facts)]
+    names = np.asarray(tasks.task_names, dtype=object)
+    aside = np.asarray(tasks.set_aside, dtype=object)
+    if aside.size:
+        notes.append(f"{aside.size} task(s): {_some(aside)}: {SET_ASIDE}")
+    if tasks.n_tasks == 1:
+        notes.append("there is only one task, so it learns alone; say which row belongs to which task (task=, task_column=)")
+    single = names[tasks.sizes == 1]
+    if single.size:
+        notes.append(f"{single.size} task(s) with a single row use the shared or a constant model: {_some(single)}")
+    if tasks.kind == "classification":
+        top = np.abs(block.sums_by_task(block.y)).max(axis=1) if block.n_outputs == 1 else None
+        one_class = names[(top == tasks.sizes) & (tasks.sizes > 0)] if top is not None else names[:0]
+        if one_class.size:
+            notes.append(f"{one_class.size} task(s) with a single class use the shared or a constant model: {_some(one_class)}")
+    buckets = hashed_in(tasks.feature_names)  # most of a column's buckets are empty: that is no news
+    constant = _constant_columns(
+        block, [j for j, name in enumerate(tasks.feature_names) if name.rpartition("#")[0] not in buckets]
+    )
+    if constant:
+        notes.append(f"{constant} (task, column) pair(s) are constant; their coefficients come from the shared structure")
+    return notes
+
+
+def _constant_columns(block: TaskBlock, columns: list[int]) -> int:
+    """How many pairs of a task and one of the `columns` have no spread; two passes, no copy of X."""
+    several = block.sizes > 1
+    starts = block.offsets[:-1][block.sizes > 0]
+    if starts.size == 0:
+        return 0
+    same = np.maximum.reduceat(block.X, starts, axis=0) == np.minimum.reduceat(block.X, starts, axis=0)
+    return int(same[several[block.sizes > 0]][:, columns].sum())
+
+
+def _some(names: np.ndarray, count: int = 3) -> str:
+    shown = ", ".join(str(n) for n in names[:count])
+    return shown + (f" and {names.size - count} more" if names.size > count else "")

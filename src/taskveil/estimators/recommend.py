@@ -7,8 +7,6 @@ from typing import Any
 
 from taskveil.estimators.metrics import LOWER_IS_BETTER
 
-__all__ = ["cost", "recommendation", "recommended"]
-
 FREE = ("constant", "local")  # nothing leaves a task
 
 

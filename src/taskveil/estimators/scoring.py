@@ -11,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from taskveil.errors import DataError
 from taskveil.estimators import inputs, newcomers
+from taskveil.estimators.inputs import given_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
-from taskveil.estimators.weights import given_weights
 from taskveil.runtime.run import RunRecord
-from taskveil.tasks.arguments import as_array, row_count
-from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.arguments import as_array, as_pandas, row_count
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.labels import declared_labels, missing_targets
 from taskveil.tasks.prepare.scaling import Scaling

@@ -31,9 +31,8 @@ from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.certify import search_certificate
 from taskveil.estimators.gain import row_losses
-from taskveil.estimators.reading import read_tasks
-from taskveil.estimators.weights import row_weights
-from taskveil.privacy.accountants.additive import rdp_curve
+from taskveil.estimators.reading import read_tasks, row_weights
+from taskveil.privacy.accountants.base import rdp_curve
 from taskveil.privacy.calibrate import largest_feasible
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import GaussianEvent
@@ -45,8 +44,8 @@ from taskveil.privacy.randomness import again
 from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import position_folds
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)

@@ -32,8 +32,8 @@ from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.privacy.verification import check_events
 from taskveil.runtime.run import RunRecord, executed_releases
 from taskveil.saved import read_arrays, read_json, total
-from taskveil.tasks.prepare.parts import PublicPart
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling, link_of
+from taskveil.tasks.prepare.step import PublicPart
 from taskveil.tasks.public_bounds import PublicBounds
 
 FILES = ("model.json", "arrays.npz")

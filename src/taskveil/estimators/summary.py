@@ -9,8 +9,6 @@ import numpy as np
 
 from taskveil.estimators.planning import outlook
 
-__all__ = ["change", "gain_verdict", "summary", "summary_verdict"]
-
 
 def summary(estimator: Any, gain: Any = None) -> str:
     """The outlook from public sizes first, then the certificate, the gain (or what is given of it) and the notes."""

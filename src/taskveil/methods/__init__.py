@@ -39,7 +39,7 @@ for _name, _place in {
 }.items():
     METHODS.add(_name, _place)
 
-
+FEW_TASKS = 30  # below, one shared direction is all that can be learned
 # Methods whose other models train on the neural engine (extra `nn`) under the same name.
 NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
 
@@ -69,3 +69,20 @@ def get(name: str, **options: Any) -> Any:
 def names() -> list[str]:
     """All registered methods, by the names that `get` takes."""
     return METHODS.names()
+
+
+def choose(name: str, n_tasks: int, n_features: int, unit: str, kind: str = "") -> tuple[str, str]:
+    """A method's name as it is; 'auto' is decided from public sizes and declarations alone, and says why."""
+    if name != "auto":
+        return name, ""
+    sizes = f"{n_tasks} tasks, {n_features} features, unit {unit}"
+    end = "Decided from these public sizes; no row was looked at."
+    if unit == "record" and kind == "survival":
+        return "mean", f"method auto ({sizes}): 'mean', which protects single rows of times until an event. {end}"
+    if unit == "record":
+        chosen = "'together', which protects single rows by sums over all of them, so few tasks will do"
+        return "together", f"method auto ({sizes}): {chosen}. {end}"
+    if n_tasks < FEW_TASKS:
+        return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
+    chosen = "'together', which shares a model or a few directions and lets each task differ"
+    return "together", f"method auto ({sizes}): {chosen}. {end}"

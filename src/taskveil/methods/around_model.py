@@ -105,16 +105,16 @@ def _kept(models: Models) -> np.ndarray:
     return np.zeros(len(models.coef), dtype=bool) if models.kept is None else models.kept
 
 
-def without_noise(mean: np.ndarray, deviation: float, known: bool) -> tuple[np.ndarray, float]:
+def without_noise(mean: np.ndarray, deviation: float, certain: bool) -> tuple[np.ndarray, float]:
     """A noisy mean shrunk by the noise's share of its length (James-Stein), and its log doubt.
 
-    Zero where it may be noise, unless it is `known` that there is something: shrinking alone then costs nothing on average, and
+    Zero where it may be noise, unless it is `certain` that there is something: shrinking alone then costs nothing on average, and
     the small steps near the right model count.
     """
     length, noise = float(np.square(mean).sum()), mean.size * deviation**2
     if noise == 0.0:
         return mean, 0.0
     chance = float(gammaincc(mean.size / 2, length / deviation**2 / 2))
-    if chance > CHANCE and not known:
+    if chance > CHANCE and not certain:
         return np.zeros_like(mean), 0.0
     return mean * max(0.0, 1.0 - noise / length), log_doubt(math.log(max(chance, 1e-300)))

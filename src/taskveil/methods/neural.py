@@ -140,7 +140,7 @@ class NeuralMethod(Method):
         rounds = self.n_rounds(public, budget)
         return [Request(RELEASE, t + 1, what, rate=sampled, most=self.participations) for t in range(rounds)]
 
-    def still_asked(self, t: int, rate: float) -> float:
+    def share_left(self, t: int, rate: float) -> float:
         """Share of the tasks that have taken part less than `participations` times before round t, from 1; expected, public."""
         if self.participations is None:
             return 1.0

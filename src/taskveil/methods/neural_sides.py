@@ -13,8 +13,7 @@ import numpy as np
 
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.contributions import seal_clipped_sum
-from taskveil.privacy.exact_sum import grid_of
-from taskveil.privacy.partial_sums import Partial, in_digits
+from taskveil.privacy.partial_sums import Partial, grid_of, in_digits
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock
 
@@ -58,13 +57,13 @@ class NeuralTasks(TaskSide):
         if self.begins_ahead:
             state, wait = self.begin(state, view)
             return state, wait()
-        clients, member = self._asked(view.active), self._member(view)
+        clients, member = self._cohort(view.active), self._member(view)
         models, raw = self.clients.each_message(*(*self._work(state, view), self.method.clip))
         message = raw if member.shape[1] == 1 else member[:, :, None] * raw[:, None, :]
         return self._after(state, models, clients), {RELEASE: message}
 
     def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
-        what, clients = self.plan.releases[0].contribution, self._asked(view.active)
+        what, clients = self.plan.releases[0].contribution, self._cohort(view.active)
         models, wait = self.clients.begin_sum(*(*self._work(state, view), self.method.clip, self._scale(view)))
 
         def sealed() -> Message:
@@ -79,14 +78,14 @@ class NeuralTasks(TaskSide):
         """Rows of the next cohort are made ready; where groups mix, the mixture is on the billboard and must be waited for."""
         if self.method.membership(self.public) is None:
             member = np.ones((self.block.n_tasks, 1))
-            self.clients.make_ready(self.compiled, member, self._asked(active), self.rate, round_number + 1)
+            self.clients.make_ready(self.compiled, member, self._cohort(active), self.rate, round_number + 1)
 
-    def _asked(self, active: np.ndarray | None) -> np.ndarray:
+    def _cohort(self, active: np.ndarray | None) -> np.ndarray:
         return np.arange(self.block.n_tasks) if active is None else np.flatnonzero(active)
 
     def _work(self, state: State, view: View) -> tuple[Any, ...]:
         """What one round computes from, without the bound."""
-        shown = self._anchors(view), self._member(view), self._asked(view.active)
+        shown = self._anchors(view), self._member(view), self._cohort(view.active)
         return (self.compiled, state["models"], state["started"], *shown, self.rate, view.round + 1)
 
     def _after(self, state: State, models: Any, clients: np.ndarray) -> State:
@@ -177,7 +176,7 @@ class NeuralServer(ServerSide):
         """Expected cohort of round t, (groups, 1): public, never the realised one."""
         if self.method.participations is None:
             return self.everybody
-        return np.maximum(self.everybody * self.method.still_asked(t, self.rate), 1.0)
+        return np.maximum(self.everybody * self.method.share_left(t, self.rate), 1.0)
 
     def start(self) -> tuple[State, Billboard]:
         start = self.model.start(self.public.seed or 0)[self.model.n_own :]

@@ -35,9 +35,9 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
 from taskveil.privacy.bounds import Bounded
+from taskveil.privacy.contribution import CHUNK, summed
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.padding import Stack, stacks

@@ -28,9 +28,9 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.methods.base import LARGEST, Billboard, Method, PublicInfo, ServerSide, TaskSide
 from taskveil.methods.proximal_sides import RELEASE, SETUP, ProximalServer, ProximalTasks
+from taskveil.privacy.calibrate import geometric, power, uniform
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.privacy.schedules import geometric, power, uniform
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 

@@ -1,12 +1,14 @@
-"""The base of all contributions: what one task puts into a sum, clipped in one place.
+"""The base of all contributions: what one task puts into a sum, clipped in one place; and the usual one, a vector.
 
-The sensitivities are in contributions.py (one sum each) and moments.py (a mean and a second moment together).
+Other sums, and the proofs of all sensitivities, are in contributions.py (one sum each) and moments.py (a mean and a second
+moment together).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -14,8 +16,10 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_rows
-from taskveil.privacy.partial_sums import Partial
+from taskveil.privacy.partial_sums import Partial, add_up, added_up, joined
 from taskveil.privacy.units import Neighbours, Unit
+
+CHUNK = 2**22  # numbers of single tasks in memory at once: one large array for every task would not fit
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,42 @@ class Contribution(ABC):
             raise OptionError(f"the value was clipped for {bounded.contribution!r}, not for {self!r}")
 
 
+@dataclass(frozen=True)
+class VectorSum(Contribution):
+    """Sum over tasks of arrays of `shape`, each of l2 norm at most `bound`."""
+
+    kind = "vector-sum"
+    shape: tuple[int, ...]
+    bound: float
+
+    def __post_init__(self) -> None:
+        shape = (self.shape,) if isinstance(self.shape, int) else self.shape
+        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
+        super().__post_init__()
+
+    @property
+    def message_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return self.shape
+
+    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
+        """C / 2C in l2; by Cauchy-Schwarz sqrt(p) times that in l1."""
+        l2 = factor(neighbours, 1.0, 2.0) * self.bound
+        return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
+
+    def _partial(self, messages: FloatArray) -> Partial:
+        return Partial((add_up(messages, self.bound),))
+
+    def _total(self, partial: Partial) -> FloatArray:
+        return added_up(partial.parts[0], self.bound)
+
+    def _each(self, messages: FloatArray) -> FloatArray:
+        return messages
+
+
 class SymmetricMatrix(Contribution):
     """Shared by totals that are symmetric matrices: the isometry through the upper triangle."""
 
@@ -172,3 +212,41 @@ def symmetric_matrix(vector: FloatArray, side: int) -> FloatArray:
 def factor(neighbours: Neighbours | str, add_remove: float, replace_one: float) -> float:
     """The number that belongs to these neighbours."""
     return add_remove if Neighbours(neighbours) is Neighbours.ADD_REMOVE else replace_one
+
+
+def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bounded:
+    """A total that a jitted round has clipped with `bounds.clip_rows` and summed, as a Bounded value.
+
+    For engines only: the caller states that `clip_rows(..., contribution.bound)` was applied to every
+    unit's message inside the trace. What can be checked is checked: shape, finiteness, and the norm against
+    n_units * bound (`n_units` public: tasks for unit task, rows for unit record).
+    """
+    exact = isinstance(value, Partial)
+    total = contribution._total(value) if exact else np.array(value, dtype=np.float64)
+    if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
+        raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
+    if not np.linalg.norm(total) <= n_units * contribution.bound * (1 + 1e-6):  # a NaN is not either
+        raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
+    return _seal(value if exact else Partial((add_up(total[None], contribution.bound),)), contribution, summed=True)
+
+
+def seal_partials(contribution: Contribution, partials: Sequence[Partial]) -> Bounded:
+    """What blocks of tasks add to a total, as one Bounded value; `partials` in the order of the blocks.
+
+    For runtimes whose blocks are elsewhere: the caller states that each was made there by `contribution.partial` of clipped
+    messages.
+    """
+    whole = joined(partials)
+    return _seal(whole.parts[0], contribution) if whole.stacked else _seal(whole, contribution, summed=True)
+
+
+def summed(some: Iterable[np.ndarray], shape: tuple[int, ...], n_tasks: int) -> Bounded:
+    """Where nothing is private: the sum over all tasks of their arrays of this shape, of which a few come at a time (k, *shape).
+
+    It is exact, so that every grouping of tasks gives the same bits.
+    """
+    bound = Contribution.unbounded
+    total = Partial((add_up(np.zeros((0, *shape)), bound),))
+    for arrays in some:
+        total = joined([total, Partial((add_up(arrays, bound),))])
+    return seal_clipped_sum(VectorSum(shape, bound), total, n_tasks)

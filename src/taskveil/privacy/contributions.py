@@ -26,7 +26,6 @@ Messages are clipped jointly over outputs (Frobenius norm), by `bounds.clip_rows
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -35,10 +34,18 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
-from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, factor
+from taskveil.privacy.contribution import (
+    Contribution,
+    Sensitivity,
+    SymmetricMatrix,
+    VectorSum,
+    factor,
+    seal_clipped_sum,
+    seal_partials,
+)
 from taskveil.privacy.fields import check_fields
 from taskveil.privacy.moments import MomentSum
-from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares, joined
+from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares
 from taskveil.privacy.per_task import Weighted
 from taskveil.privacy.units import Neighbours, Unit
 
@@ -47,42 +54,6 @@ __all__ = [
     "VectorSum", "Weighted", "contribution_from_dict", "seal_clipped_sum",
     "seal_partials",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class VectorSum(Contribution):
-    """Sum over tasks of arrays of `shape`, each of l2 norm at most `bound`."""
-
-    kind = "vector-sum"
-    shape: tuple[int, ...]
-    bound: float
-
-    def __post_init__(self) -> None:
-        shape = (self.shape,) if isinstance(self.shape, int) else self.shape
-        object.__setattr__(self, "shape", tuple(int(n) for n in shape))
-        super().__post_init__()
-
-    @property
-    def message_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    @property
-    def total_shape(self) -> tuple[int, ...]:
-        return self.shape
-
-    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
-        """C / 2C in l2; by Cauchy-Schwarz sqrt(p) times that in l1."""
-        l2 = factor(neighbours, 1.0, 2.0) * self.bound
-        return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
-
-    def _partial(self, messages: FloatArray) -> Partial:
-        return Partial((add_up(messages, self.bound),))
-
-    def _total(self, partial: Partial) -> FloatArray:
-        return added_up(partial.parts[0], self.bound)
-
-    def _each(self, messages: FloatArray) -> FloatArray:
-        return messages
 
 
 @dataclass(frozen=True)
@@ -266,32 +237,6 @@ class RowSum(VectorSum):
         bounds = np.asarray(offsets)
         sums = [clipped[a:b].T @ finite[a:b] for a, b in pairwise(bounds)]
         return _seal(np.stack(sums).reshape(-1, *self.shape), self)
-
-
-def seal_clipped_sum(contribution: Contribution, value: Any, n_units: int) -> Bounded:
-    """A total that a jitted round has clipped with `bounds.clip_rows` and summed, as a Bounded value.
-
-    For engines only: the caller states that `clip_rows(..., contribution.bound)` was applied to every
-    unit's message inside the trace. What can be checked is checked: shape, finiteness, and the norm against
-    n_units * bound (`n_units` public: tasks for unit task, rows for unit record).
-    """
-    exact = isinstance(value, Partial)
-    total = contribution._total(value) if exact else np.array(value, dtype=np.float64)
-    if total.shape != contribution.total_shape or not isinstance(contribution, VectorSum):
-        raise DataError(f"expected a vector sum of shape {contribution.total_shape}; got shape {total.shape}")
-    if not np.linalg.norm(total) <= n_units * contribution.bound * (1 + 1e-6):  # a NaN is not either
-        raise DataError("the clipped sum is not finite or exceeds what clipped units can add up to; nothing was released")
-    return _seal(value if exact else Partial((add_up(total[None], contribution.bound),)), contribution, summed=True)
-
-
-def seal_partials(contribution: Contribution, partials: Sequence[Partial]) -> Bounded:
-    """What blocks of tasks add to a total, as one Bounded value; `partials` in the order of the blocks.
-
-    For runtimes whose blocks are elsewhere: the caller states that each was made there by `contribution.partial` of clipped
-    messages.
-    """
-    whole = joined(partials)
-    return _seal(whole.parts[0], contribution) if whole.stacked else _seal(whole, contribution, summed=True)
 
 
 def _sum_segments(rows: FloatArray, offsets: Any) -> FloatArray:

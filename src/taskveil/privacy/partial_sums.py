@@ -9,6 +9,9 @@ What         An entry is written in whole numbers of a power of two, 2^-32 of th
 Precision    2^-56 of the smaller of 1 and the bound, for every message: beyond float64 where noise is added, and enough for
              runs without noise, whose bound of 1e12 only stands for "none".
 Limits       2^31 messages of the size of the bound.
+On a device  Messages of a jitted round are float32. `sum_on_grid` cuts every entry toward zero to a multiple of the grid
+             g = 2^(ceil(log2 bound) - 20) and adds in int32. |entry| <= bound <= 2^20 g, so 2047 messages fit; more are added
+             in several pieces. Each entry loses at most bound / 2^20 of its size.
 
 What cannot be added up (one row for each task) stays a stack of messages; partial stacks are joined in order.
 """
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.errors import OptionError
 from taskveil.threads import SMALL, in_parts
 
 FloatArray = NDArray[np.float64]
@@ -131,3 +135,19 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
     read = [whole * one for whole, one in zip(sums, values, strict=True) if whole.any()]
     return np.asarray(reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:]))  # small ones first
+
+
+GRID_BITS = 20
+MOST_MESSAGES = 2 ** (31 - GRID_BITS) - 1
+
+
+def grid_of(bound: float) -> float:
+    """The public grid of messages whose norm is at most `bound`: a power of two."""
+    return math.ldexp(1.0, math.ceil(math.log2(bound)) - GRID_BITS)
+
+
+def sum_on_grid(clipped: Any, grid: Any, xp: Any = np) -> Any:
+    """Sum over rows of (k, p) messages that `bounds.clip_rows` has clipped, as int32 multiples of `grid`."""
+    if clipped.shape[0] > MOST_MESSAGES:
+        raise OptionError(f"at most {MOST_MESSAGES} messages can be summed at once; got {clipped.shape[0]}")
+    return xp.sum(xp.trunc(clipped / grid).astype(np.int32), axis=0, dtype=np.int32)

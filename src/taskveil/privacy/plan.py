@@ -16,13 +16,12 @@ from dataclasses import replace
 from typing import Any
 
 from taskveil.errors import OptionError
-from taskveil.privacy.calibrate import largest_loss
+from taskveil.privacy.calibrate import largest_base_epsilon, largest_loss
 from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, PureEvent, SampledGaussianEvent
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism
 from taskveil.privacy.per_task import Weighted, check_budgets, task_shares
 from taskveil.privacy.planned import VARIANTS, Budget, Plan, PlannedRelease, Request, charged, event_of, is_sampled
-from taskveil.privacy.schedules import largest_base_epsilon
 from taskveil.privacy.secure_plan import secure_plan
 from taskveil.privacy.units import Neighbours
 

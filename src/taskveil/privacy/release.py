@@ -18,6 +18,7 @@ same protocol durable.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -27,7 +28,7 @@ from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS, TaskNames
 from taskveil.privacy.bounds import Bounded, FloatArray
 from taskveil.privacy.events import Charge, Event
-from taskveil.privacy.plan import PlannedRelease
+from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
 
 if TYPE_CHECKING:
@@ -168,3 +169,31 @@ def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
         raise OptionError(f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}")
     if bounded.summed and aggregation != "curator":
         raise OptionError(f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task")
+
+
+class SharedAccount:
+    """One account for many nodes of a run: release k is charged once, before the first of them draws its noise for it.
+
+    A record enters the messages of its own node only, so nodes compose in parallel, and everybody's own events are a prefix of
+    what is charged. Whoever owns the account has reserved the plan and will close it; without one there is nothing to charge.
+    """
+
+    def __init__(self, account: Account | None = None) -> None:
+        self._account, self._seen, self._lock = account, set[str](), threading.Lock()
+
+    def commit(self, *planned: PlannedRelease) -> str:
+        with self._lock:
+            new = [p for p in planned if p.id not in self._seen]
+            if self._account is not None and new:
+                self._account.commit(*new)
+            self._seen.update(p.id for p in new)
+        return planned[-1].id
+
+    def reserve(self, plan: Plan) -> None:
+        """Done by the owner, for everybody."""
+
+    def finish(self) -> None:
+        """Done by the owner."""
+
+    def spent(self) -> list[Charge]:
+        return [] if self._account is None else self._account.spent()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.additive import composition_bound
+from taskveil.privacy.accountants.base import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Contribution, Weighted, contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict

@@ -9,11 +9,10 @@ from taskveil.report.billboard import pictures
 from taskveil.report.by_size import sizes
 from taskveil.report.chart import Chart
 from taskveil.report.comparison_charts import curves, timings
-from taskveil.report.curve_charts import curve
+from taskveil.report.curve_charts import curve, survival
 from taskveil.report.gain_charts import gain, own_model
 from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Run
-from taskveil.report.survival_charts import survival
 
 
 def charts(run: Run) -> list[Chart]:

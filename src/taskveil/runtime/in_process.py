@@ -1,4 +1,9 @@
-"""All tasks in one process, batched: every round of runtime/round.py, one after the other."""
+"""All tasks in one process, batched: every round of runtime/round.py, one after the other.
+
+Sums that a device computes while their noise is drawn here take `released_alongside`: charged first, durably; then the
+computation is sent off, the noise and the next cohort are drawn, and only then is the sum waited for. A run that is killed in
+between has paid for a round it never saw.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from taskveil.errors import BudgetExceeded
-from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State
+from taskveil.faults import point
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.local import alone_models
+from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.plan import Plan, PlannedRelease
-from taskveil.runtime.alongside import released_alongside
-from taskveil.runtime.round import ClippedShare, Position, Round, released, task_step
+from taskveil.privacy.randomness import again
+from taskveil.privacy.release import release_alongside
+from taskveil.runtime.round import ClippedShare, Position, Round, bounded, released, task_step
 from taskveil.runtime.run import Run, RunRecord
 from taskveil.tasks.block import TaskBlock
 
@@ -167,3 +175,29 @@ def replay(method: Method, block: TaskBlock, public: PublicInfo, plan: Plan, bil
     for billboard in walked[:-1]:
         state, _ = tasks.step(state, billboard.view(None))
     return tasks.finish(state, walked[-1].view(None))
+
+
+def released_alongside(
+    rounds: Round, releases: Sequence[PlannedRelease], tasks: TaskSide, state: State, view: View, tries: Counter[str]
+) -> tuple[State, dict[str, np.ndarray]]:
+    """The tasks' next state and the noisy sums; `tries` counts earlier tries of a resumed run."""
+    run, states = rounds.run, []
+
+    def start() -> Callable[[], list[Bounded]]:
+        new_state, wait = tasks.begin(state, view)
+        states.append(new_state)
+
+        def sums() -> list[Bounded]:
+            if rounds.follows(releases):
+                tasks.expect(releases[0].round, rounds.look_ahead(releases))
+            message = wait()
+            return [bounded(planned, message[planned.name], view.active, run.source) for planned in releases]
+
+        return sums
+
+    pairs, noisy = [(planned, again(run.source, tries[planned.id])) for planned in releases], {}
+    for done in release_alongside(pairs, start, run.account):
+        noisy[done.name] = done.value
+        point("noise.drawn")
+    tries.update(planned.id for planned in releases)
+    return states[0], noisy

@@ -23,9 +23,9 @@ from taskveil.errors import OptionError
 from taskveil.methods.base import ArrivalServer, Asynchronous, Billboard, Method, Models, PublicInfo, State
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.release import SharedAccount
 from taskveil.runtime.round import Round, released
 from taskveil.runtime.run import Run, RunRecord
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.tasks.block import TaskBlock
 
 KINDS = ("uniform", "pareto", "constant")

@@ -1,4 +1,4 @@
-"""Compiled loops over the packed curvature of tasks (solvers/curvature.py says what it is for). Needs Numba.
+"""Compiled loops over the packed curvature of tasks (solvers/centred.py says what it is for). Needs Numba.
 
 The upper triangle of a task's matrix is kept in bands of BAND rows: band k holds columns k * BAND to d of its rows, one
 after the other, zeros left of the diagonal and half the diagonal on it, so that a band and its transpose together give

@@ -29,7 +29,7 @@ def accelerated_step(
     """Extrapolation and gradient step in centred coordinates (solvers/centred.py), one output, in one pass.
 
     new = z - step * gradient(z) with z = W + beta (W - before), and the same for the intercepts c. The gradient comes from
-    the rows, or, for a task whose curvature is packed and unless `from_rows`, from its anchor (solvers/curvature.py).
+    the rows, or, for a task whose curvature is packed and unless `from_rows`, from its anchor (solvers/centred.py).
     """
     d = X.shape[1]
     z, g = np.empty(d), np.empty(d)

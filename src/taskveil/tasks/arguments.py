@@ -1,6 +1,7 @@
 """What the arguments of the data functions may be: one table for each, read by the functions and by the tests.
 
-`checked` puts a table before a function; `as_array` and `as_column` are the way in for whatever holds values.
+`checked` puts a table before a function; `as_pandas`, `as_rows`, `as_array` and `as_column` are the way in for whatever holds
+values. Errors name columns and rules, never values.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Column, Flag, Number, Rule, Text, Whole, check_table, optional, shown
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError, EnvironmentMissing, OptionError
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 SEED = Whole(0, 2**64)
@@ -113,3 +114,43 @@ def as_names(values: Any, what: str) -> tuple[Any, ...]:
 
 def _lists(values: Any) -> bool:
     return isinstance(values, (set, frozenset)) or (hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1)
+
+
+def as_pandas(table: Any) -> Any:
+    """A pandas DataFrame of a table that can make one of itself (polars, Arrow); anything else as it is."""
+    if hasattr(table, "collect_schema") and hasattr(table, "lazy") and not hasattr(table, "to_pandas"):
+        table = table.collect()  # a LazyFrame of polars
+    if hasattr(table, "iloc") or not hasattr(table, "to_pandas"):
+        return table
+    try:
+        return table.to_pandas()
+    except ImportError:
+        library = type(table).__module__.split(".")[0]
+        remedy = "install it with: pip install 'taskveil[parquet]'"
+        raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
+
+
+def as_rows(X: Any) -> np.ndarray:
+    """X as an array (rows, features) of numbers; an error says what else it was."""
+    X = as_array(X, "X")
+    if X.ndim != 2:
+        raise DataError(f"X must be a table of rows x features, got shape {X.shape}.")
+    if X.dtype.kind not in "biuf":
+        raise DataError(f"X must be numbers, got {X.dtype}. Load a table with text columns through load_tasks.")
+    if X.shape[0] == 0:
+        raise DataError("the table has no rows; at least one row is needed.")
+    if X.shape[1] == 0:
+        raise DataError("the table has no feature columns; at least one is needed.")
+    dtype = np.float32 if X.dtype in (np.float16, np.float32, np.uint8, np.int8, np.bool_) else np.float64
+    return np.ascontiguousarray(X, dtype=dtype)
+
+
+def check_lengths(X: np.ndarray, y: np.ndarray, **columns: Any) -> None:
+    """Refuses columns that do not have one value for each row of X."""
+    lengths = {
+        "y": len(y),
+        **{k: len(v if hasattr(v, "factorize") else as_column(v, k)) for k, v in columns.items() if v is not None},
+    }
+    for name, n in lengths.items():
+        if n != X.shape[0]:
+            raise DataError(f"{name} has {n} values for {X.shape[0]} rows of X; they must be equally long.")

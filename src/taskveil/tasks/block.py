@@ -24,8 +24,6 @@ from taskveil.tasks.grouping import row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.task import TaskSet
 from taskveil.threads import each
 
-__all__ = ["TaskBlock", "label_columns", "position_folds", "within_reach"]
-
 REACH = 1e30  # eighth powers of it and of its inverse are still numbers
 
 

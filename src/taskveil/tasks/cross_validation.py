@@ -18,8 +18,6 @@ from taskveil.errors import DataError
 from taskveil.tasks.arguments import FOLDS, as_array, as_column, checked, row_count
 from taskveil.tasks.grouping import factorize
 
-__all__ = ["TaskKFold", "TaskShuffleSplit"]
-
 
 class _WithinTasks:
     """What both splitters share: the task and the unit (a group, or the row itself) of every row."""

@@ -18,12 +18,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing
-from taskveil.tasks import datasets
+from taskveil.tasks import catalogue
 from taskveil.tasks.catalogue import DATASETS
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.originals import ORIGINALS, Original, content_digest
-
-__all__ = ["download", "fetch", "verify"]
 
 LARGEST = 400 * 2**20
 """No original is larger; an answer that is, is not ours."""
@@ -36,7 +34,7 @@ def fetch(name: str, *, force: bool = False, get: Callable[[str], bytes] | None 
     `get` stands in for the network.
     """
     DATASETS.get(name)
-    path = datasets.cache_folder() / name / f"{name}.npz"
+    path = catalogue.cache_folder() / name / f"{name}.npz"
     if path.is_file() and not force:
         return path
     original = ORIGINALS[name]
@@ -48,7 +46,7 @@ def fetch(name: str, *, force: bool = False, get: Callable[[str], bytes] | None 
 
 def verify(name: str) -> bool:
     """Whether the file on this machine is the prepared one, byte for byte, or holds the same arrays."""
-    path, original = datasets.find(name), ORIGINALS[name]
+    path, original = catalogue.find(name), ORIGINALS[name]
     if hashlib.sha256(path.read_bytes()).hexdigest() == DATASETS.get(name).sha256:
         return True
     arrays = read_npz(path)
@@ -72,7 +70,7 @@ def download(url: str, progress: Progress | None = None) -> bytes:
         reason = getattr(e, "reason", e)
         raise EnvironmentMissing(
             f"cannot reach {parts.hostname} ({reason}). Fetching needs the internet; "
-            f"without it set {datasets.DATA_VARIABLE} to a folder that holds the prepared file."
+            f"without it set {catalogue.DATA_VARIABLE} to a folder that holds the prepared file."
         ) from None
 
 

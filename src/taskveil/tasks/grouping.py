@@ -16,10 +16,6 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.arguments import as_column
 
-__all__ = [
-    "factorize", "folded", "group_rows", "in_order", "room_like", "row_chunks", "sums_by_group", "task_chunks", "task_label",
-]  # fmt: skip
-
 CHUNK_ROWS = 1 << 12
 """Rows handled at once: temporaries stay in the cache, and no full-size one doubles the memory."""
 

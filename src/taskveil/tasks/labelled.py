@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.tasks.checks import as_rows, check_lengths
+from taskveil.tasks.arguments import as_rows, check_lengths
 from taskveil.tasks.files import skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, rows_by_task
 from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.task import TaskSet
-
-__all__ = ["labelled_tasks"]
 
 
 def labelled_tasks(

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
-from taskveil.tasks import catalogue, datasets, synthetic
-from taskveil.tasks.arguments import LOAD, as_array, as_names, checked
+from taskveil.tasks import catalogue, synthetic
+from taskveil.tasks.arguments import LOAD, as_array, as_names, as_pandas, checked
 from taskveil.tasks.files import TABLES, arrow, column_names, read_npz, read_table
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
@@ -179,7 +178,7 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
         return _adjusted(synthetic.get_synthetic(text, seed).train, layout)
     if text in catalogue.DATASETS and not path.is_file():
         _same_names(catalogue.DATASETS.get(text), layout)
-        return _adjusted(datasets.load_dataset(text), layout)
+        return _adjusted(catalogue.load_dataset(text), layout)
     if path.suffix.lower() == ".npz":
         return _from_npz(path, layout)
     if path.suffix.lower() in TABLES:
@@ -187,7 +186,7 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
     if os.path.exists(path):  # False for names that no file system takes
         types = ", ".join((*TABLES, ".npz"))
         raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {types}.")
-    names = [*datasets.names(), *synthetic.names()]
+    names = [*catalogue.names(), *synthetic.names()]
     close = difflib.get_close_matches(text, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"data sets: {', '.join(names)}."
     raise UnknownName(f"{text!r} is neither a file nor a data set; {hint}")

@@ -23,8 +23,6 @@ import numpy as np
 
 from taskveil.errors import DataError
 
-__all__ = ["ORIGINALS", "Original", "content_digest"]
-
 Files = Mapping[str, bytes]
 Arrays = dict[str, np.ndarray]
 RAW = "https://raw.githubusercontent.com"

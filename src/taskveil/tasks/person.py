@@ -17,8 +17,6 @@ from taskveil.errors import DataError, OptionError
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["limit_tasks_per_person", "most_tasks_of_one_person"]
-
 
 def limit_tasks_per_person(tasks: TaskSet, limit: int, seed: int) -> TaskSet:
     """Drop rows until every person is in at most `limit` tasks.

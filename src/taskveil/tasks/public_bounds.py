@@ -30,8 +30,6 @@ from taskveil.checks import ListOf, Number, Text, shown
 from taskveil.errors import DataError
 from taskveil.saved import read_table
 
-__all__ = ["PublicBounds"]
-
 KEYS = ("features", "target", "levels", "classes", "looked_at")
 ANY = "*"
 BLANK = "?"
@@ -143,10 +141,7 @@ class PublicBounds:
 
     @classmethod
     def coerce(cls, value: Any) -> PublicBounds | None:
-        """None.
-
-        A PublicBounds, a mapping, a (low, high) pair for all features, or a path to a bounds file.
-        """
+        """None, a PublicBounds, a mapping, a (low, high) pair for all features, or a path to a bounds file."""
         if value is None or isinstance(value, PublicBounds):
             return value
         if isinstance(value, Mapping):
@@ -156,14 +151,6 @@ class PublicBounds:
         if isinstance(value, (list, tuple)) and len(value) == 2 and all(np.isscalar(v) for v in value):
             return cls.same(*value)
         raise DataError("bounds must be a bounds file, a mapping, or one (low, high) pair for all features.")
-
-    @classmethod
-    def from_any(cls, value: Any) -> PublicBounds:
-        """Like `coerce`, for bounds that must be there."""
-        bounds = cls.coerce(value)
-        if bounds is None:
-            raise DataError("public bounds are needed here; give a bounds file, a mapping or a (low, high) pair.")
-        return bounds
 
     def covers(self, names: Iterable[str]) -> bool:
         """Whether every one of these columns has a declared range."""

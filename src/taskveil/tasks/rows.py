@@ -12,15 +12,14 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.files import TABLES, FileTable, column_names, read_npz, read_table
 from taskveil.tasks.grouping import factorize
-from taskveil.tasks.prepare.encode import Encoded, encode_features, hashed_in, levels_of
-from taskveil.tasks.prepare.fills import dropped_rows, fill_missing
+from taskveil.tasks.prepare.encode import Encoded, encode_features, levels_of
+from taskveil.tasks.prepare.facts import hashed_in
+from taskveil.tasks.prepare.unusable import dropped_rows, fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["Rows", "encode_like", "load_rows"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,6 @@ from taskveil.tasks.block import position_folds
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["k_fold", "split_rows", "train_mask"]
-
 
 def split_rows(
     tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None

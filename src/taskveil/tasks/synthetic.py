@@ -30,8 +30,6 @@ from taskveil.tasks.arguments import MOST_CELLS, SEED, SYNTHETIC
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
-__all__ = ["PREFIX", "SyntheticData", "get_synthetic", "names"]
-
 PREFIX = "synthetic:"
 
 

@@ -22,17 +22,13 @@ import numpy as np
 
 from taskveil.checks import check_table
 from taskveil.errors import DataError
-from taskveil.tasks.arguments import LOAD, as_column, row_count
-from taskveil.tasks.checks import as_rows, check_lengths, check_values
+from taskveil.tasks.arguments import LOAD, as_column, as_rows, check_lengths, row_count
 from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.kind import KINDS, infer_kind
-from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets, stand_ins
+from taskveil.tasks.prepare.labels import KINDS, as_target, infer_kind, label_set, missing_targets, stand_ins
 from taskveil.tasks.prepare.survival import survival_target, within_horizon
-from taskveil.tasks.prepare.unusable import rows_to_keep, usable_exposure
+from taskveil.tasks.prepare.unusable import check_values, rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
-
-__all__ = ["CLIPPED", "EXPOSURE", "Task", "TaskSet", "exposed", "exposed_bounds", "person_codes"]
 
 CLIPPED = "values outside their declared range are clipped to it"
 EXPOSURE = "(exposure)"  # the carried column that holds what counts are per

@@ -10,8 +10,8 @@ from scipy.stats import norm
 from tests.support import audit_faults as faults
 
 import taskveil as tv
+from taskveil.audits.both_worlds import _epsilon, every_release_visible, step_bounds
 from taskveil.audits.configured import audit_configured
-from taskveil.audits.every_release import _epsilon, every_release_visible, step_bounds
 from taskveil.audits.methods import audit_estimator, prepare, simulation_of
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.guarantees import gaussian_epsilon

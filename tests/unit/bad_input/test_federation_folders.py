@@ -236,7 +236,7 @@ def test_a_damaged_watch_begins_again_and_the_run_goes_on(part, value, trial):
     path = trial / "run" / "watch.json"
     path.write_text(json.dumps({**GOOD_WATCH, part: value}))
     watch = Watch(path, ["north", "south"], [1, 1], 10.0, lambda rounds: None)
-    watch.asked(0), watch.arrived(0), watch.refused(1, "late", "slow"), watch.progress(1, 2)
+    watch.question(0), watch.answer(0), watch.refusal(1, "late", "slow"), watch.progress(1, 2)
     path.write_text(json.dumps({**GOOD_WATCH, part: value}))
     federation = serve.load_federation(trial / "federation.toml")
     shown = status.of_server(federation, {"rounds": 2}, "running")
@@ -291,7 +291,7 @@ def test_a_whole_status_is_read_and_control_characters_never_reach_a_terminal(tm
 
 
 def test_locks_never_shorten_the_file_behind_a_link(tmp_path):
-    from taskveil.runtime.federation.locks import only_one
+    from taskveil.runtime.federation.processes import only_one
     from taskveil.runtime.federation.site.state import SiteState
 
     for name in ("lock", "answer.lock"):

@@ -13,7 +13,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 from dp_accounting.rdp import RdpAccountant
 
 from taskveil.errors import EnvironmentMissing
-from taskveil.tasks.datasets import find
+from taskveil.tasks.catalogue import find
 
 
 def data(name):

@@ -14,7 +14,7 @@ from taskveil.engine.clients import Clients  # noqa: E402
 from taskveil.engine.features import FeatureMap  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
 from taskveil.engine.rounds import LocalWork, Round, capacity  # noqa: E402
-from taskveil.privacy.exact_sum import grid_of  # noqa: E402
+from taskveil.privacy.partial_sums import grid_of  # noqa: E402
 from taskveil.tasks.block import TaskBlock  # noqa: E402
 
 WORK = LocalWork(steps=3, batch_size=4, learning_rate=0.3, pull=0.5)

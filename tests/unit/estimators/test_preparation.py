@@ -80,7 +80,7 @@ def test_records_refuse_rows_that_serve_several_tasks(visits):
 
 
 def test_records_without_ranges_are_taken_as_they_are_and_never_in_units_of_their_task():
-    bounds = PublicBounds.from_any({"classes": ["died", "home"]})
+    bounds = PublicBounds.coerce({"classes": ["died", "home"]})
     rules = PrepareRules(unit="record")
     assert scaling_mode(rules, "classification", bounds, ["age"]) == "none"
     assert scaling_mode(PrepareRules(unit="task"), "classification", bounds, ["age"]) == "own"

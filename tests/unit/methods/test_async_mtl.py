@@ -11,7 +11,7 @@ from taskveil.errors import OptionError
 from taskveil.estimators import TaskRegressor
 from taskveil.methods.async_mtl import AsyncMTL
 from taskveil.methods.async_mtl.presets import PRESETS
-from taskveil.methods.async_mtl.relaxation import Relaxation, arock
+from taskveil.methods.async_mtl.server import Relaxation, arock
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime.virtual_clock import longest_prefix, message_limits

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from taskveil.privacy.accountants import ACCOUNTANTS
-from taskveil.privacy.accountants.additive import composition_bound
+from taskveil.privacy.accountants.base import composition_bound
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.events import CappedEvent, Charge, PureEvent, SelectEvent
 from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu

@@ -11,12 +11,11 @@ from tests.support.privacy_reference import composition_bound_by_hand
 
 from taskveil.errors import OptionError, UnknownName
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.calibrate import largest_feasible
+from taskveil.privacy.calibrate import geometric, largest_base_epsilon, largest_feasible, power, uniform
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, TaskGram, VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_delta, gaussian_epsilon, gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request, make_plan
-from taskveil.privacy.schedules import geometric, largest_base_epsilon, power, uniform
 
 OUTER, VECTOR, DIAGONAL = OuterSum(6, 1.0), VectorSum((6,), 1.0), DiagonalSum(6, 1.0)
 

@@ -21,7 +21,7 @@ from taskveil.errors import (
     SecureSumRefused,
     UnknownName,
 )
-from taskveil.privacy import aggregation, calibrate, exact_sum, guarantees, integer_tables, schedules
+from taskveil.privacy import aggregation, calibrate, guarantees, integer_tables, partial_sums
 from taskveil.privacy.accountants import ACCOUNTANTS
 from taskveil.privacy.bounds import Bounded, check_norm, clip_rows
 from taskveil.privacy.certificate import Certificate, Verification
@@ -122,7 +122,7 @@ MESSAGES_AND_SUMS = {
     "Bounded by hand": (lambda: Bounded(np.ones(3), VECTOR, False, None), TypeError, "only by clipping"),
     "norm zero": (lambda: check_norm(0.0), OptionError, "clipping norm"),
     "rows of three dimensions": (lambda: clip_rows(np.ones((2, 2, 2)), 1.0), DataError, "2-d"),
-    "too many messages": (lambda: exact_sum.sum_on_grid(np.zeros((2048, 1), np.float32), 1.0), OptionError, "at most 2047"),
+    "too many messages": (lambda: partial_sums.sum_on_grid(np.zeros((2048, 1), np.float32), 1.0), OptionError, "at most 2047"),
     "released as it is": (lambda: released(planned(), np.ones((2, 3))), TypeError, "only clipped values"),
     "released for another": (lambda: released(planned(VectorSum((3,), 2.0)), MESSAGES), OptionError, "was planned for"),
     "released sum": (lambda: released(planned(), TOTAL, "local"), OptionError, "all there is here"),
@@ -163,10 +163,10 @@ ACCOUNTING = {
     "new delta": (lambda: guarantees.check_new_delta(0.5), OptionError, "nothing is promised"),
     "mu without delta": (lambda: guarantees.gaussian_mu(1.0, 0.0), OptionError, "delta > 0"),
     "target missed": (lambda: calibrate.verify_target([Charge(PureEvent(2.0))], 1.0, 0.0), OptionError, "above its target"),
-    "Q": (lambda: schedules.geometric(3, 0.0), OptionError, "Q must be"),
-    "weights": (lambda: schedules.largest_base_epsilon([1.0, -1.0], 1.0, 1e-5), OptionError, "weights"),
-    "no weights": (lambda: schedules.largest_base_epsilon([], 1.0, 1e-5), OptionError, "weights"),
-    "rounds": (lambda: schedules.uniform(0), OptionError, "rounds"),
+    "Q": (lambda: calibrate.geometric(3, 0.0), OptionError, "Q must be"),
+    "weights": (lambda: calibrate.largest_base_epsilon([1.0, -1.0], 1.0, 1e-5), OptionError, "weights"),
+    "no weights": (lambda: calibrate.largest_base_epsilon([], 1.0, 1e-5), OptionError, "weights"),
+    "rounds": (lambda: calibrate.uniform(0), OptionError, "rounds"),
     "unknown to the accountant": (
         lambda: ACCOUNTANTS.get("pure").epsilon([Charge(GaussianEvent(1.0))], 1e-5), OptionError, "cannot account"
     ),

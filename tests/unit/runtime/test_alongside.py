@@ -23,7 +23,7 @@ from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.release import MemoryAccount
-from taskveil.runtime import alongside, in_process
+from taskveil.runtime import in_process
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
 
@@ -119,7 +119,7 @@ def test_a_loop_that_charges_when_the_sums_are_there_is_noticed(monkeypatch):
         account.commit(*(planned for planned, _ in wanted))
         return release.release_alongside(wanted, lambda: wait, MuteAccount())
 
-    monkeypatch.setattr(alongside, "release_alongside", late)
+    monkeypatch.setattr(in_process, "release_alongside", late)
     assert order_of(monkeypatch, Events())[:2] == ["sent off", "charged"]
 
 
@@ -140,7 +140,7 @@ def begin(self, state, view):
 
 real, here.NeuralTasks.begin = here.NeuralTasks.begin, begin
 if sys.argv[2] == "late":
-    here.alongside.release_alongside = here.computed_first
+    here.in_process.release_alongside = here.computed_first
 here.run(open_account(sys.argv[1], here.KEY.name, here.case()[3]))
 """
 

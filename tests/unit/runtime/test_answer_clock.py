@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from taskveil.runtime.federation.site import answer_clock
+from taskveil.runtime.federation.site import decisions
 
 
 class FakeTime:
@@ -26,18 +26,18 @@ class FakeTime:
 @pytest.mark.parametrize(("work", "leaves"), [(0.0, 30.0), (0.5, 30.0), (29.0, 30.0), (31.0, 60.0)])
 def test_answers_on_a_public_clock_leave_at_the_same_time_however_long_they_took(work, leaves, monkeypatch):
     clock = FakeTime()
-    monkeypatch.setattr(answer_clock, "time", clock)
-    answer = answer_clock.on_the_clock(lambda data: clock.sleep(work) or data, 30.0, clock.now)
+    monkeypatch.setattr(decisions, "time", clock)
+    answer = decisions.on_the_clock(lambda data: clock.sleep(work) or data, 30.0, clock.now)
     assert answer(b"x") == b"x" and clock.now == pytest.approx(100.0 + leaves)
 
 
 def test_errors_wait_for_the_clock_too_and_without_one_nobody_waits(monkeypatch):
     clock = FakeTime()
-    monkeypatch.setattr(answer_clock, "time", clock)
+    monkeypatch.setattr(decisions, "time", clock)
     with pytest.raises(FileNotFoundError):
-        answer_clock.on_the_clock(lambda data: os.stat("/no/such/file"), 30.0, clock.now)(b"x")
+        decisions.on_the_clock(lambda data: os.stat("/no/such/file"), 30.0, clock.now)(b"x")
     assert clock.now == pytest.approx(130.0)
-    assert answer_clock.on_the_clock(lambda data: data, 0.0, clock.now)(b"x") == b"x" and clock.now == pytest.approx(130.0)
+    assert decisions.on_the_clock(lambda data: data, 0.0, clock.now)(b"x") == b"x" and clock.now == pytest.approx(130.0)
 
 
 def test_the_certificate_says_whether_time_is_covered(tmp_path):

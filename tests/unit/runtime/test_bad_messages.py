@@ -12,13 +12,12 @@ from taskveil import methods
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
-from taskveil.privacy.release import MemoryAccount
+from taskveil.privacy.release import MemoryAccount, SharedAccount
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.federation.server.replies import longest_noisy
 from taskveil.runtime.federation.site.owner import Site
 from taskveil.runtime.run import Run
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.wire import Packet
 
 N_TASKS = 6

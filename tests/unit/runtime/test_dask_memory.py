@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from taskveil.runtime.dask.memory import BY_DASK
+from taskveil.runtime.dask.worker import BY_DASK
 
 FAULTS = """
 import resource, sys
 import numpy as np
-from taskveil.runtime.dask.memory import keep_freed_memory
+from taskveil.runtime.dask.worker import keep_freed_memory
 
 agreed = sys.argv[1] == "kept" and keep_freed_memory()
 for k in range(60):

@@ -15,8 +15,7 @@ from tests.support.federation import Trial
 from taskveil.errors import DataError, InputError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import load_federation
-from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment
+from taskveil.runtime.federation.processes import Child, environment, only_one
 from taskveil.runtime.federation.server import serve
 from taskveil.runtime.federation.server.run_folder import KEEP, check_same, clean, open_run
 from taskveil.runtime.federation.site import join

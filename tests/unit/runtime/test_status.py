@@ -21,14 +21,14 @@ from taskveil.cli.main import run
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.plan import Budget, make_plan
 from taskveil.privacy.randomness import system_noise
+from taskveil.privacy.release import SharedAccount
 from taskveil.runtime import in_process, wire
 from taskveil.runtime.federation import status
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier
 from taskveil.runtime.federation.site.owner import Site
-from taskveil.runtime.federation.status_page import page, seen_as
+from taskveil.runtime.federation.status import page, seen_as
 from taskveil.runtime.run import Run
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.wire import Packet
 
 NAMES = ["good", "slow", "late", "dead", "cut-off", "lying", "refusing"]
@@ -85,7 +85,7 @@ def watched(tmp_path_factory) -> Watch:
     members = [[t] for t in range(len(NAMES))]
     rules = Rules(deadline=DEADLINE, min_sites=1, attempts=1)
     driver = Driver(Run(method, public, plan, progress=watch.progress), carrier, members, rules)
-    driver.on_refusal = watch.refused
+    driver.on_refusal = watch.refusal
     driver.run()
     watch.write(now=True)
     return watch

@@ -6,7 +6,7 @@ from tests.support import proximal_gradient as pg
 from tests.support.blocks import make_block
 
 from taskveil.losses import LOSSES
-from taskveil.solvers import curvature as module
+from taskveil.solvers import centred as module
 from taskveil.solvers.centred import SmoothPart
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock

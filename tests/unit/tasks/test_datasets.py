@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from taskveil.errors import DataError, EnvironmentMissing, OptionError, UnknownName
-from taskveil.tasks import datasets, load_tasks, split_rows
+from taskveil.tasks import catalogue, load_tasks, split_rows
 from taskveil.tasks.fetch import verify
 
 COUNTS = {
@@ -18,7 +18,7 @@ COUNTS = {
 
 
 def need(name):
-    if not any(p.is_file() for p in datasets.places(name)):
+    if not any(p.is_file() for p in catalogue.places(name)):
         pytest.skip(f"the data set {name} is not on this machine")
 
 
@@ -66,7 +66,7 @@ def test_columns_of_built_in_data_need_not_be_named_but_must_be_right():
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_every_data_set_says_whose_it_is(name):
-    said = datasets.describe(name)
+    said = catalogue.describe(name)
     for key in ("title", "citation", "licence", "publisher", "bounds", "sha256"):
         assert said[key]
     assert len(said["sha256"]) == 64
@@ -76,11 +76,11 @@ def test_the_cache_is_looked_at_after_the_data_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TASKVEIL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with pytest.raises(EnvironmentMissing, match="taskveil data fetch heart"):
-        datasets.find("heart")
+        catalogue.find("heart")
     path = tmp_path / "cache" / "taskveil" / "heart" / "heart.npz"
     path.parent.mkdir(parents=True)
     np.savez(path, X=np.zeros((1, 13)))
-    assert datasets.find("heart") == path
+    assert catalogue.find("heart") == path
     assert not verify("heart")
     with pytest.raises(DataError, match="lacks the array"):
         load_tasks("heart")
@@ -88,4 +88,4 @@ def test_the_cache_is_looked_at_after_the_data_folder(tmp_path, monkeypatch):
 
 def test_unknown_names_are_suggested():
     with pytest.raises(UnknownName, match="did you mean 'school'"):
-        datasets.find("schol")
+        catalogue.find("schol")

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from taskveil.errors import DataError, EnvironmentMissing, UnknownName
-from taskveil.tasks import datasets, fetch, load_tasks
+from taskveil.tasks import catalogue, fetch, load_tasks
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.originals import ORIGINALS, _runs, _unique_names, har
 
 
 def prepared(name):
-    for path in datasets.places(name):
+    for path in catalogue.places(name):
         if path.is_file():
             return read_npz(path)
     pytest.skip(f"the data set {name} is not on this machine")

@@ -9,7 +9,7 @@ from taskveil.errors import DataError, OptionError
 from taskveil.tasks import TaskBlock, TaskSet
 from taskveil.tasks.block import position_folds
 from taskveil.tasks.grouping import factorize, group_rows, sums_by_group, task_chunks
-from taskveil.tasks.prepare.kind import infer_kind
+from taskveil.tasks.prepare.labels import infer_kind
 
 
 def shuffled(seed=0, n=200, m=7, d=3):

@@ -13,8 +13,8 @@ import numpy as np
 
 from taskveil.estimators import common_units
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
+from taskveil.estimators.inputs import class_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
-from taskveil.estimators.weights import class_weights
 from taskveil.methods.base import Billboard, Method, Models
 from taskveil.runtime.dask.worker import Common, Held, Own, assemble, at_work, own_part
 from taskveil.runtime.run import RunRecord

@@ -81,7 +81,7 @@ class AsyncMTL(Asynchronous):
     row_rate : probability of each row to be in a message (unit record with privacy).
     clip : norm to which each row gradient (unit record) or each message (unit task) is clipped; None: from public sizes.
     step : step length alpha; None: from public sizes, or from the tasks' curvatures without privacy.
-    relaxation : "safeguarded", "delays" (the proved rule) or a number in (0, 1]; see relaxation.py.
+    relaxation : "safeguarded", "delays" (the proved rule) or a number in (0, 1]; see server.py.
     noises : 1, or 2 for the two-noise form (one noisy gradient moves q, a second one moves p).
     first_share : two noises only: share of a message's epsilon that goes to the first noise.
     semi_exact : solve q_t exactly at the task; None: where the unit is the task.

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from taskveil.privacy.accountants.additive import ExactGaussian, Kairouz, PureSum, Rdp, Zcdp
-from taskveil.privacy.accountants.base import Accountant, merge, with_curve
+from taskveil.privacy.accountants.base import Accountant, ExactGaussian, Kairouz, PureSum, Rdp, Zcdp, merge, with_curve
 from taskveil.privacy.accountants.pld import Pld
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent
 from taskveil.registry import Table

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.additive import DEFAULT_ORDERS, Rdp, rdp_curve
+from taskveil.privacy.accountants.base import DEFAULT_ORDERS, Rdp, rdp_curve
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, ZeroEvent
 from taskveil.privacy.guarantees import gaussian_epsilon
 

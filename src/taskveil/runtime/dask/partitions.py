@@ -68,7 +68,7 @@ class Partitions:
         states = self.start()
         for number, drawn in enumerate(schedule):
             active = None if drawn is None else np.isin(np.arange(self.n_tasks), drawn)
-            states, _ = self._asked(states, boards(number), active, [])
+            states, _ = self._step(states, boards(number), active, [])
         return states
 
     def stored(self, state: Any) -> State:
@@ -87,7 +87,7 @@ class Partitions:
 
     def _answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
         with cluster_errors():
-            states, leaves = self._asked(state, board, active, wanted)
+            states, leaves = self._step(state, board, active, wanted)
             sums = leaves
             while len(sums) > 1:
                 sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
@@ -103,7 +103,7 @@ class Partitions:
     def alone(self) -> list[Any]:
         return [self._submit(worker.alone, block, self.common) for block in self.blocks]
 
-    def _asked(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
+    def _step(self, states: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[list[Any], list[Any]]:
         shown = self._submit(same, board)
 
         def answer(k: int) -> Any:

@@ -2,19 +2,23 @@
 
 A child gets its own process group and is told by the kernel to end when its parent does (Linux), so that even a killed
 parent leaves nothing running. Output goes to a log file, never to the terminal of a script that reads JSON.
+
+One server or site per folder: a lock that the kernel drops when the process ends, however it ends.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from taskveil.errors import DataError, EnvironmentMissing
@@ -146,3 +150,15 @@ def _descendants(pid: int) -> list[int]:
                 descendants += children
                 queue += children
     return descendants
+
+
+@contextmanager
+def only_one(folder: Path, what: str) -> Iterator[None]:
+    """Hold the folder's lock, or refuse at once."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise EnvironmentMissing(f"{what} is already running in {folder}; stop it first") from None
+        yield

@@ -2,14 +2,19 @@
 
 `taskveil serve` and `taskveil join` write both beside their files, at most once a second; `taskveil status DIR` reads
 them. Nothing in them depends on rows: sites, rounds, refusals with their public reasons, budgets, versions.
+
+status.html: one self-contained page without scripts that reloads itself; readable on a telephone, by day and by night.
 """
 
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import math
 import time
+from collections.abc import Collection
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +26,6 @@ from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
 from taskveil.runtime.federation.server.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
-from taskveil.runtime.federation.status_page import page
 from taskveil.saved import read_json
 
 STALE = 20.0  # seconds after which a status that should be fresh says that nobody writes it any more
@@ -184,3 +188,156 @@ def alarms(content: dict[str, Any]) -> list[str]:
         lines.append("nobody has written this status for a while: the process that should is not running")
     lines += [f"account {a['account']} ({a['unit']}) has nothing left" for a in content["accounts"] if a.get("left") == 0]
     return lines
+
+
+REFRESH = 5  # seconds
+STYLE = """
+:root { color-scheme: light dark; --ink: #1a1d21; --soft: #5b6470; --line: #d9dde2; --page: #ffffff; --card: #f5f6f8;
+  --good: #1b7340; --warn: #8a5a00; --bad: #b3261e; --quiet: #5b6470 }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --soft: #a3abb6; --line: #3a3f47; --page: #16181c; --card: #1f2227;
+  --good: #6fd08c; --warn: #f0b849; --bad: #ff8a80; --quiet: #a3abb6 } }
+* { box-sizing: border-box }
+body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
+main { max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px }
+h1 { font-size: 1.5rem; margin: 0 } h2 { font-size: 1.1rem; margin: 32px 0 8px }
+p { margin: 4px 0 } .soft { color: var(--soft) }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 20px 0 }
+.facts div { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px }
+.facts b { display: block; font-size: 1.15rem; overflow-wrap: anywhere } .facts span { color: var(--soft); font-size: .85rem }
+.alarm { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 12px; margin: 8px 0; overflow-wrap: anywhere }
+.fine { border-left: 4px solid var(--good); background: var(--card); padding: 8px 12px; margin: 8px 0 }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: 7px 10px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top }
+td { overflow-wrap: break-word } td.w { white-space: nowrap }
+th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
+.state { font-weight: 600; white-space: nowrap }
+.good { color: var(--good) } .warn { color: var(--warn) } .bad { color: var(--bad) } .quiet { color: var(--quiet) }
+@media (max-width: 640px) { thead { display: none } tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line) }
+  td, td.n { display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 2px 0; text-align: right }
+  td.w { white-space: normal } td > span { overflow-wrap: anywhere } td.zero { display: none }
+  td::before { content: attr(data-label); color: var(--soft); text-align: left; flex: none } }
+"""
+STATES = {  # state -> (sign, words, colour); the sign says it without colour
+    "answering": ("\u2713", "answering", "good"),
+    "slow": ("\u25d4", "slow", "warn"),
+    "silent": ("\u2715", "dead or cut off", "bad"),
+    "lost": ("\u2715", "dead or cut off", "bad"),
+    "lying": ("\u26a0", "breaks the rules", "bad"),
+    "refusing": ("\u2298", "says no", "bad"),
+}
+URGENT = ("bad", "warn", "quiet", "good")  # whoever needs a look comes first
+WAITED_FOR = ("\u2026", "asked, no answer yet", "quiet")
+CONNECTED = ("\u2713", "connected", "good")
+NOT_THERE = ("\u2026", "not there yet", "quiet")
+
+
+def seen_as(site: dict[str, Any], connected: Collection[str] = ()) -> tuple[str, str, str]:
+    """Sign, words and colour for what a site is; before its first answer, whether it is there and was asked."""
+    if site.get("state") in STATES:
+        return STATES[site["state"]]
+    if site.get("waiting_since"):
+        return WAITED_FOR
+    return CONNECTED if site.get("name") in connected else NOT_THERE
+
+
+def page(status: dict[str, Any]) -> str:
+    """The whole page; every word of it escaped."""
+    name, role = escape(status["name"]), "server of the federation" if status["role"] == "server" else "site"
+    body = [
+        f"<header><h1>{name}</h1><p class=soft>{role} &middot; {escape(_when(status['updated']))}</p></header>",
+        _facts(status), _alarms(status), _sites(status), _accounts(status), _refusals(status), _versions(status),
+    ]  # fmt: skip
+    reload = "" if status["phase"] in ("finished", "stopped") else f"<meta http-equiv=refresh content={REFRESH}>"
+    return (
+        f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{name}: {escape(status['phase'])}</title>{reload}"
+        "<meta name=viewport content='width=device-width, initial-scale=1'>"
+        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<style>{STYLE}</style></head><body><main>{''.join(body)}</main></body></html>"
+    )
+
+
+def _facts(status: dict[str, Any]) -> str:
+    plan = status["plan"]
+    facts = [("now", status["phase"])]
+    if status.get("rounds"):
+        done = "rounds done" if status["role"] == "server" else "messages sent"
+        facts.append((done, f"{status['round']} of {status['rounds']}"))
+    if plan.get("epsilon") is not None:
+        facts.append((f"epsilon planned, delta {plan['delta']:.2g}", f"{plan['epsilon']:.4g}"))
+        facts.append((f"protects one {plan['unit']} against", str(plan["observer"])))
+    elif plan:
+        facts.append(("privacy", "none"))
+    if status.get("spent") is not None:
+        facts.append(("epsilon of the rounds done", f"{status['spent']:.4g}"))
+    if status["role"] == "server":
+        here, good = len(status.get("connected") or ()), sum(s.get("state") == "answering" for s in status["sites"])
+        waiting = status["phase"] == "waiting for sites"
+        title, count = ("sites connected", here) if waiting else ("sites answering in time", good)
+        facts.append((title, f"{count} of {len(status['sites'])}"))
+    if status.get("server"):
+        facts.append(("server", status["server"]))
+    return "<div class=facts>" + "".join(f"<div><b>{escape(v)}</b><span>{escape(k)}</span></div>" for k, v in facts) + "</div>"
+
+
+def _alarms(status: dict[str, Any]) -> str:
+    alarms = "".join(f"<p class=alarm>{escape(text)}</p>" for text in status["alarms"])
+    return alarms or "<p class=fine>Nothing to look at.</p>"
+
+
+def _sites(status: dict[str, Any]) -> str:
+    columns = [("asked", "asked"), ("answered", "answered"), ("slow", "late"), ("silent", "silent"), ("lost", "lost"),
+               ("refusing", "refused"), ("lying", "broke a rule")]  # fmt: skip
+    rows = ""
+    connected = status.get("connected") or ()
+    for site in sorted(status["sites"], key=lambda site: URGENT.index(seen_as(site, connected)[2])):
+        sign, words, colour = seen_as(site, connected)
+        waiting = " (asked again)" if site.get("waiting_since") and site.get("state") in STATES else ""
+        cells = _cell("site", escape(str(site.get("name"))))
+        cells += _cell("state", f"<span class='state {colour}'>{sign} {words}{waiting}</span>")
+        counts = [(title, int(site.get(key) or 0)) for key, title in columns]
+        cells += "".join(_cell(title, str(count), "n" if count else "n zero") for title, count in counts)
+        cells += _cell("why", escape(str(site.get("reason") or "\u2013")), "" if site.get("reason") else "zero")
+        rows += f"<tr>{cells}</tr>"
+    heads = "".join(f"<th class=n>{t}</th>" for _, t in columns)
+    return _table("Sites", f"<th>site</th><th>state</th>{heads}<th>why</th>", rows)
+
+
+def _accounts(status: dict[str, Any]) -> str:
+    rows = ""
+    for a in status["accounts"]:
+        spent = "unbounded" if a.get("spent") is None else f"{a['spent']:.4g}"
+        what = escape(f"one {a['unit']} against {a['observer']}")
+        cells = [("account", escape(str(a["account"]))), ("protects", what)]
+        cells += [("limit", f"{a['limit']:.4g}"), ("spent or held", spent), ("left", f"{a['left']:.4g}")]
+        rows += "<tr>" + "".join(_cell(title, value, "" if i < 2 else "n") for i, (title, value) in enumerate(cells)) + "</tr>"
+    heads = "<th>account</th><th>protects</th><th class=n>limit</th><th class=n>spent or held</th><th class=n>left</th>"
+    return _table("Budget (epsilon)", heads, rows)
+
+
+def _refusals(status: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr>{_cell('when', escape(_when(r.get('time'))), 'w')}{_cell('site', escape(str(r.get('site'))))}"
+        f"{_cell('reason', escape(str(r.get('reason'))))}</tr>"
+        for r in reversed(status["refusals"])
+    )
+    heads = "<th>when</th><th>site</th><th>reason</th>"
+    return _table("Last refusals", heads, rows)
+
+
+def _versions(status: dict[str, Any]) -> str:
+    words = ", ".join(f"{escape(k)} {escape(v)}" for k, v in status["versions"].items())
+    return f"<h2>Software</h2><p class=soft>{words}</p>"
+
+
+def _table(title: str, heads: str, rows: str) -> str:
+    return f"<h2>{title}</h2><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>" if rows else ""
+
+
+def _cell(title: str, value: str, kind: str = "") -> str:
+    return f"<td data-label='{title}' class='{kind}'><span>{value}</span></td>"
+
+
+def _when(seconds: Any) -> str:
+    if not isinstance(seconds, (int, float)):
+        return "never"
+    return dt.datetime.fromtimestamp(seconds, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -18,10 +18,10 @@ import numpy as np
 from taskveil.errors import EnvironmentMissing
 from taskveil.methods.base import State
 from taskveil.methods.published import published
+from taskveil.privacy.release import SharedAccount
 from taskveil.runtime.federation.server.driver import Driver, Rules
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, Volatile
 from taskveil.runtime.run import Run, RunRecord
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.virtual_clock import message_limits, stack_models
 from taskveil.tasks.block import TaskBlock
 

@@ -3,15 +3,12 @@
 A guarantee starts at the raw table (docs/theory/preparation.md), so all that lies between table and first message is in this
 folder:
 
-    kind.py       regression or classification, from the type of the target column
-    labels.py     the target: its values, its label set, the positive label
+    labels.py     the target: its kind, its values, its label set, the positive label
     encode.py     text to numbers: declared levels one-hot, undeclared text hashed
-    fills.py      missing cells
-    unusable.py   values no computer can calculate with: that task falls silent, the others never notice
+    unusable.py   missing cells are filled; values no computer can calculate with: that task falls silent, the others never notice
     scaling.py    units, of features and target
-    parts.py      the three values as types: PublicPart, OwnPart, ReleasedPart
     facts.py      what a run takes for granted, in words for the certificate, and what each unit refuses
-    step.py       prepare(): the step itself
+    step.py       prepare(): the step itself, and the three values as types: PublicPart, OwnPart, ReleasedPart
 
 Two laws, tested from the raw table (tests/property/test_preparation.py):
 

@@ -22,7 +22,6 @@ from taskveil.tasks.table import Layout, check_columns, feature_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["draft"]
 
 HEAD = """\
 # A declaration: what everybody may know before a row is read. Fill each {blank} from what a column means

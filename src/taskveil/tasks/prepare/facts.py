@@ -6,12 +6,10 @@ rows would itself be a release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from taskveil.errors import OptionError
-
-__all__ = ["Fact", "check_facts"]
 
 
 @dataclass(frozen=True)
@@ -108,3 +106,9 @@ def check_facts(facts: Iterable[Fact], unit: str) -> None:
         rule = _RULES[fact.what]
         if rule.breaks in ("any", unit):
             raise OptionError(f"{row if unit == 'record' else task}; but {fact.sentence()}. Instead: {rule.mend}.")
+
+
+def hashed_in(names: Sequence[str]) -> tuple[str, ...]:
+    """Text columns hidden in encoded feature names: 'ward#0/16' -> 'ward'."""
+    first = f"#0/{BUCKETS}"
+    return tuple(n.removesuffix(first) for n in names if n.endswith(first))

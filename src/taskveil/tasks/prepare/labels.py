@@ -2,6 +2,11 @@
 
 A label is missing in the same cases wherever it comes from: None, NaN, NA, or one of the texts that stand for an empty cell
 in a csv.
+
+The kind (regression or classification) follows from the type of the target column, never from its values; survival is always
+asked for. Numbers are regression; text, booleans and categories are classification. Counting distinct values instead would be a
+statistic of everybody's rows. A number column of nothing but 0 and 1 is the one case where the type is a bad guess: `ask_kind`
+turns it back to whoever runs the command, before anything is released.
 """
 
 from __future__ import annotations
@@ -17,10 +22,8 @@ from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import folded, task_label
-from taskveil.tasks.prepare.disguise import disguise
-from taskveil.tasks.prepare.encode import is_number, plain_text
+from taskveil.tasks.prepare.encode import disguise, is_number, plain_text
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.kind import KINDS, infer_kind
 from taskveil.tasks.prepare.survival import survival_target
 
 if TYPE_CHECKING:
@@ -28,17 +31,6 @@ if TYPE_CHECKING:
 
     from taskveil.tasks.task import TaskSet
 
-__all__ = [
-    "as_target",
-    "check_few_labels",
-    "declared_labels",
-    "filled_targets",
-    "label_set",
-    "make_binary",
-    "missing_targets",
-    "stand_ins",
-    "target_values",
-]
 
 MANY_LABELS = 100
 """More labels than this are believed only if they were declared."""
@@ -218,3 +210,25 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
         bounds=None if tasks.bounds is None else replace(tasks.bounds, classes=(0, 1)),
         facts=tuple(f for f in tasks.facts if f != Fact("labels", tasks.target_name)),
     )
+
+
+KINDS = ("regression", "classification", "survival")
+
+
+def infer_kind(y: np.ndarray) -> str:
+    """The kind that goes with the type of an array of targets."""
+    return "regression" if y.dtype.kind in "iuf" else "classification"
+
+
+def only_zeros_and_ones(y: np.ndarray) -> bool:
+    """Whether a number column could just as well be yes and no."""
+    return y.dtype.kind in "iuf" and bool(np.isin(y, (0, 1)).all())
+
+
+def ask_kind(y: np.ndarray, column: str) -> None:
+    """Refuse to guess where a number column holds nothing but 0 and 1."""
+    if only_zeros_and_ones(y):
+        raise OptionError(
+            f"the target {column!r} holds nothing but 0 and 1: numbers, or no and yes? "
+            "Say --kind classification or --kind regression (kind=...). Nothing was released."
+        )

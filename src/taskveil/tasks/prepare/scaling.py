@@ -41,20 +41,6 @@ from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet
 from taskveil.threads import each
 
-__all__ = [
-    "ARRAYS",
-    "MODES",
-    "Scaling",
-    "block_targets",
-    "check_declared",
-    "declared_units",
-    "fit_scaling",
-    "link_of",
-    "own_rates",
-    "robust_units",
-    "undeclared_target",
-]
-
 LINKS = {"poisson": "rate", "cox": "time"}
 DEVIATIONS = 1.4826  # median absolute deviations in a standard deviation, of normal numbers
 Units = tuple[np.ndarray, np.ndarray]

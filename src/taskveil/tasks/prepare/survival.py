@@ -15,8 +15,6 @@ from taskveil.tasks.arguments import as_array
 from taskveil.tasks.prepare.unusable import HUGE
 from taskveil.tasks.public_bounds import PublicBounds
 
-__all__ = ["EVENT_AND_TIME", "signed_times", "survival_target", "within_horizon"]
-
 FIRST = 1e-9
 EVENT_AND_TIME = "a survival target is (event, time): a structured array as in scikit-survival, or two columns, the event first"
 

@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from taskveil.errors import BudgetExceeded, LedgerUnavailable, OptionError, UnknownName
-from taskveil.privacy.accountants.additive import Rdp
+from taskveil.privacy.accountants.base import Rdp
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, UncertifiedEvent
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.ledger.holdings import Holdings

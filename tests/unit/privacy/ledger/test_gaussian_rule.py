@@ -10,7 +10,7 @@ import math
 import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
-from taskveil.privacy.accountants.additive import Rdp
+from taskveil.privacy.accountants.base import Rdp
 from taskveil.privacy.events import Charge, GaussianEvent, PureEvent, SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_epsilon, gaussian_mu
 from taskveil.privacy.ledger import Book, Key

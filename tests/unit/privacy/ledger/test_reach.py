@@ -11,7 +11,7 @@ import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.additive import Rdp
+from taskveil.privacy.accountants.base import Rdp
 from taskveil.privacy.contributions import RowSum, VectorSum
 from taskveil.privacy.events import Charge, GaussianEvent
 from taskveil.privacy.ledger import Book, Key, open_account, reach

@@ -18,7 +18,7 @@ from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import system_noise
 from taskveil.privacy.secure_options import SecureOptions
 from taskveil.runtime.secure import SecureSettings, dealing, field, messages, shamir
-from taskveil.runtime.secure.disputes import smallest_cover
+from taskveil.runtime.secure.server import smallest_cover
 
 N = 7
 

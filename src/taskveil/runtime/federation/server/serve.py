@@ -17,8 +17,7 @@ from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation import keys, template
 from taskveil.runtime.federation.config import Federation, load_federation
-from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, speakable, tool, wait_for_port
+from taskveil.runtime.federation.processes import Child, environment, only_one, speakable, tool, wait_for_port
 from taskveil.runtime.federation.server.run_folder import check_same, clean, open_run, read_nodes, refusal
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.federation.status import StatusFile, of_server

@@ -39,11 +39,11 @@ from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.units import Observer
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
 from taskveil.runtime.federation.config import Federation, load_federation
-from taskveil.runtime.federation.locks import only_one
+from taskveil.runtime.federation.processes import only_one
 from taskveil.runtime.federation.server.driver import Driver
 from taskveil.runtime.federation.server.run_folder import keep_refusal, read_nodes
 from taskveil.runtime.federation.server.watch import Watch, WatchedCarrier
-from taskveil.runtime.federation.site.answer_clock import COVERED, NOT_COVERED
+from taskveil.runtime.federation.site.decisions import COVERED, NOT_COVERED
 from taskveil.runtime.federation.site.owner import plan_digest
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run, executed_releases
@@ -68,7 +68,7 @@ def train(folder: str | Path, online: Callable[[], dict[int, bytes]], carrier_to
         store = ProgressStore(folder / "run", plan, federation)
         carrier = WatchedCarrier(carrier_to(ids, federation.rules.deadline), watch)
         driver = make_driver(federation, plan, source, carrier, store.save)
-        driver.on_refusal, driver.progress = watch.refused, watch.progress
+        driver.on_refusal, driver.progress = watch.refusal, watch.progress
         try:
             position = store.load()
             if position is None or not finished(position, plan):  # sites that have heard the end do not come back

@@ -84,14 +84,14 @@ class Watch:
         self.connected = list(connected)
         self.write()
 
-    def asked(self, site: int) -> None:
+    def question(self, site: int) -> None:
         view = self.sites[site]
         view.asked += 1
         view.waiting_since = time.time()
         self.phase = "running"
         self.write()
 
-    def arrived(self, site: int) -> None:
+    def answer(self, site: int) -> None:
         view, now = self.sites[site], time.time()
         late = view.waiting_since is None or now - view.waiting_since > SLOW * self.deadline
         view.answered += 1
@@ -103,7 +103,7 @@ class Watch:
             view.state, view.reason = ("slow", "answers late") if late else ("answering", "")
         self.write()
 
-    def refused(self, site: int, reason: str, kind: str) -> None:
+    def refusal(self, site: int, reason: str, kind: str) -> None:
         view = self.sites[site]
         if kind in (REFUSING, LYING) or site in self._unjudged:
             view.answered -= view.answered > 0  # it came, and was no answer
@@ -155,12 +155,12 @@ class WatchedCarrier:
         self.carrier, self.watch = carrier, watch
 
     def send(self, site: int, data: bytes) -> None:
-        self.watch.asked(site)
+        self.watch.question(site)
         self.carrier.send(site, data)
 
     def receive(self, seconds: float) -> list[tuple[int, bytes | None]]:
         arrived = self.carrier.receive(seconds)
         for site, data in arrived:
             if data is not None:
-                self.watch.arrived(site)
+                self.watch.answer(site)
         return arrived

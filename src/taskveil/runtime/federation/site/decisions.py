@@ -4,10 +4,16 @@ Its limits: one for whole tasks and one for single records, over all runs, aggre
 accounts, both against the other tasks. Every run makes a statement against those, whatever its aggregation, so whatever a site
 spends is in them; a run that protects whole tasks is charged to both, a run that protects records to the second
 (privacy/ledger/reach.py). What site.toml says counts from the next message on.
+
+Answers on a public clock: how long a site computed does not show in when it answers.
+
+An answer leaves a whole multiple of `seconds` after the question came, computed, repeated or refused alike. An answer that takes
+longer than that leaves at the next multiple, which shows how many it took: choose `seconds` well above the slowest site.
 """
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,17 +25,16 @@ from taskveil.errors import BudgetExceeded, DataError
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.ledger import Book, Key, LedgerAccount, open_account
 from taskveil.privacy.plan import Plan
+from taskveil.privacy.release import SharedAccount
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
-from taskveil.runtime.federation.site.answer_clock import on_the_clock
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, plan_digest
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
-from taskveil.runtime.shared_account import SharedAccount
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.labels import label_set
@@ -287,3 +292,26 @@ def _from_the_folder_of(file: Path, url: str) -> str:
     """Paths of SQLite files count from site.toml, like every path in it, and not from where the command was started."""
     place = url.removeprefix(SQLITE)
     return url if place == url or not place else f"{SQLITE}{(file.parent / place).resolve()}"
+
+
+Answer = Callable[[bytes], bytes]
+COVERED = (
+    "sites answer on a public clock, {seconds:g} s after a question: when an answer comes says nothing about rows as long as "
+    "every site computes its answer in that time"
+)
+NOT_COVERED = "when a site answers: its computing time may depend on its rows (rules.answer_at sets a public clock)"
+
+
+def on_the_clock(answer: Answer, seconds: float, begun: float) -> Answer:
+    """`answer`, at a multiple of `seconds` after `begun` (of time.monotonic); as soon as it is there if `seconds` is 0."""
+    if seconds <= 0.0:
+        return answer
+
+    def later(data: bytes) -> bytes:
+        try:
+            return answer(data)
+        finally:  # an error shows as a refusal, and waits like one
+            passed = time.monotonic() - begun
+            time.sleep(max(1, math.ceil(passed / seconds)) * seconds - passed)
+
+    return later

@@ -10,8 +10,7 @@ from typing import Any
 from taskveil.errors import DataError, TaskveilError
 from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import SiteFile, load_federation, load_site
-from taskveil.runtime.federation.locks import only_one
-from taskveil.runtime.federation.processes import Child, environment, free_port, listening, speakable, tool
+from taskveil.runtime.federation.processes import Child, environment, free_port, listening, only_one, speakable, tool
 from taskveil.runtime.federation.site.decisions import Agreement, ledger_of, membership, prepare
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import StatusFile, of_site
@@ -42,13 +41,13 @@ def join(config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] =
     with only_one(file.state, "this site"):
         look = Look(file)
 
-        def asked(agreement: Agreement) -> bool:
+        def answer(agreement: Agreement) -> bool:
             look.agreement = agreement
             say(f"this run: {agreement}")
             return agree(agreement)
 
         try:
-            agreed = prepare(config, data, asked)
+            agreed = prepare(config, data, answer)
         except TaskveilError as error:
             look("refused", str(error))
             raise

@@ -21,10 +21,12 @@ import hashlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,7 +41,6 @@ from taskveil.privacy.contributions import seal_clipped_sum
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account, release
 from taskveil.runtime import wire
-from taskveil.runtime.federation.site.memory import Last, Memory, Volatile
 from taskveil.runtime.round import bounded, task_step
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure.parties import Membership, SecureParty
@@ -301,3 +302,58 @@ def _whole(value: Any, below: int) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise CheckFailed("the number of a message must be a whole number inside the plan; nothing was sent")
     return value
+
+
+Last = tuple[int, State, bytes]  # number of the last answered message, task state after it, the answer
+
+
+class Memory(Protocol):
+    """What a site must not forget: files (site_state.py), or `Volatile`."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def lock(self) -> AbstractContextManager[Any]:
+        """Held from reading the memory to saving it: two processes never answer at once."""
+
+    def load(self) -> Last | None: ...
+
+    def save(self, number: int, state: State, reply: bytes) -> None: ...
+
+    def keep_models(self, models: Models, view: View) -> None: ...
+
+    def load_secure(self) -> bytes | None: ...
+
+    def save_secure(self, data: bytes) -> None: ...
+
+
+class Volatile:
+    """Memory of a site that lives and dies with this process."""
+
+    def __init__(self) -> None:
+        self.last: Last | None = None
+        self.models: Models | None = None
+        self.secure: bytes | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def finished(self) -> bool:
+        return self.models is not None
+
+    def lock(self) -> AbstractContextManager[Any]:
+        return self._lock
+
+    def load_secure(self) -> bytes | None:
+        return self.secure
+
+    def save_secure(self, data: bytes) -> None:
+        self.secure = data
+
+    def load(self) -> Last | None:
+        return self.last
+
+    def save(self, number: int, state: State, reply: bytes) -> None:
+        self.last = (number, state, reply)
+
+    def keep_models(self, models: Models, view: View) -> None:
+        self.models = models

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from experiments.liang_2020 import prox_bounds as p
 
-from taskveil.calculators import prox_bounds as p
 from taskveil.errors import OptionError
 
 
