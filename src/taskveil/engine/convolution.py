@@ -12,7 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-
 LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
 
 

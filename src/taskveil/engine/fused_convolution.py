@@ -16,9 +16,8 @@ tap. Images of one channel are seen whole, all 16 pixels at once.
 
 Products are sums of products of parts (products.py). Sums, weights and gradients of weights are float32 in both modes. In the
 forward pass, which decides where a gradient goes (a wrong decision moves a whole one), float32 is multiplied to its last bit, and
-weights keep all their bits beside float16 activations. Images of one channel are data: float32 in either mode, multiplied to 17
-bits where activations have 16. Gradients that travel in 16 bits are 256 times as large (convolution.py `leave` multiplies, the
-gradients of weights are divided): small ones would vanish otherwise.
+weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (convolution.py:
+`leave` multiplies; the gradients of weights are divided here): small ones would vanish otherwise.
 
 Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power.
 """
@@ -35,28 +34,22 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from taskveil.engine.convolution import lift_of
-from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 
 Pair = tuple[int, int]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 NOWHERE = 4  # the corner of a window whose relu is zero
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How a kernel is cut up: pixels at a time, warps of a program, programs a client's pixels are divided among."""
-
-    tile: int
-    warps: int
-    slices: int = 0
-
-
-FORWARD = {True: Launch(32, 1), False: Launch(64, 4)}  # one channel; many
-WEIGHTS = {  # activations, one channel
-    ("float32", True): Launch(32, 1, 7), ("float32", False): Launch(32, 4, 5),
-    ("float16", True): Launch(32, 1, 7), ("float16", False): Launch(32, 4, 5),
+FORWARD = {  # activations, one channel
+    ("float32", True): Launch(32, 1, 14), ("float32", False): Launch(64, 4, 4),
+    ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 4),
 }  # fmt: skip
-INPUTS = Launch(64, 4)
+WEIGHTS = {
+    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 5),
+    ("float16", True): Launch(16, 1, 14), ("float16", False): Launch(32, 4, 5),
+}  # fmt: skip
+INPUTS = {"float32": Launch(64, 4, 4), "float16": Launch(64, 4, 4)}
 
 
 @dataclass(frozen=True)
@@ -107,6 +100,11 @@ class Layer:
                 found.append(((u, v), (dy, dx), (u - dy, v - dx)))
         return found
 
+    def by_view(self, meetings: list[tuple[Pair, Pair, Pair]]) -> list[tuple[Pair, list[tuple[Pair, Pair]]]]:
+        """The same, (corner, tap) of one view after the other."""
+        views = sorted({first for first, _, _ in meetings})
+        return [(view, [(corner, tap) for first, corner, tap in meetings if first == view]) for view in views]
+
     def weights(self, weights: Any, tap: Pair) -> Any:
         """(rows 4 c, o) what the pixels of a view are multiplied with, by the tap of the first; zero where there is none."""
         pixel, channel = whole(jnp.arange(self.rows * 4 * self.c)[:, None], self.c)
@@ -135,21 +133,25 @@ def fits(channels: int, outputs: int) -> bool:
 # ------------------------------------------------------------------ kernels
 
 
-def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
-    row = pl.program_id(0) * tile + jnp.arange(tile)
-    at, meetings, single = layer.windows(row), layer.meetings(moving=False), layer.c == 1
-    cut = functools.partial(parts, dtype=jnp.float32 if single else dtype, exact=not single or dtype == jnp.float32)
-    views = {first: cut(layer.view(images, at, first)) for first, _, _ in meetings}
+def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
+    meetings, cut = layer.meetings(moving=False), functools.partial(parts, dtype=dtype, exact=True)
     taps = {tap: cut(layer.weights(weights, tap)) for _, _, tap in meetings}
-    scores: dict[Pair, Any] = {}
-    for first, corner, tap in meetings:
-        part = dot(views[first], taps[tap])
-        scores[corner] = scores[corner] + part if corner in scores else part
     shift = load(bias, jnp.arange(layer.o))[None]
-    best, winner = pool(*(scores[corner] + shift for corner in CORNERS))
-    index, there = layer.outputs(row)
-    triton.store(out.at[index], best.astype(out.dtype), mask=there)
-    triton.store(code.at[index], winner.astype(jnp.int8), mask=there)
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        at, scores = layer.windows(row), {}
+        for first, met in layer.by_view(meetings):
+            view = cut(layer.view(images, at, first))
+            for corner, tap in met:
+                part = dot(view, taps[tap])
+                scores[corner] = scores[corner] + part if corner in scores else part
+        best, winner = pool(*(scores[corner] + shift for corner in CORNERS))
+        index, there = layer.outputs(row)
+        triton.store(out.at[index], best.astype(out.dtype), mask=there)
+        triton.store(code.at[index], winner.astype(jnp.int8), mask=there)
+        return ()
+
+    each_tile(layer.pooled, how, tile, ())
 
 
 def pool(top: Any, top_right: Any, low: Any, low_right: Any) -> tuple[Any, Any]:
@@ -167,56 +169,53 @@ def unpooled(gradient: Any, winner: Any, corner: Any) -> Any:
 
 def weights_kernel(images: Any, gradient: Any, code: Any, dw: Any, db: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
     """One slice's sum of the gradients of bias and weights: by tap, or by pixel at every corner where all are seen at once."""
-    part, meetings, single = pl.program_id(0), layer.meetings(moving=True), layer.c == 1
-    per = -(-layer.pooled // (how.tile * how.slices))
-    cut = functools.partial(parts, dtype=jnp.float32 if single else dtype, exact=dtype == jnp.float32)
+    part, meetings, cut = pl.program_id(0), layer.meetings(moving=True), functools.partial(parts, dtype=dtype)
+    taps, wide = list(dict.fromkeys(tap for _, _, tap in meetings)), layer.rows * 4 * layer.c
 
-    def add(t: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        sums, bias = dict(zip(taps, carry[0])), carry[1]
-        row = (part * per + t) * how.tile + jnp.arange(how.tile)
-        at, (index, there) = layer.windows(row), layer.outputs(row)
+    def add(row: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        sums, at, (index, there) = dict(zip(taps, carry[0])), layer.windows(row), layer.outputs(row)
         g, winner = load(gradient, index, there), load(code, index, there).astype(jnp.int32)
-        g = g.astype(jnp.float32) if single else g
         dz = {corner: cut(unpooled(g, winner, k)) for k, corner in enumerate(CORNERS)}
-        views = {first: cut(layer.view(images, at, first)) for first, _, _ in meetings}
-        for first, corner, tap in meetings:
-            sums[tap] = sums[tap] + dot(views[first], dz[corner], turn_a=True)
-        return tuple(sums.values()), bias + jnp.where(winner < NOWHERE, g.astype(jnp.float32), 0.0)
+        for first, met in layer.by_view(meetings):
+            view = cut(layer.view(images, at, first))
+            for corner, tap in met:
+                sums[tap] = sums[tap] + dot(view, dz[corner], turn_a=True)
+        return tuple(sums.values()), carry[1] + jnp.where(winner < NOWHERE, g.astype(jnp.float32), 0.0)
 
-    taps = list(dict.fromkeys(tap for _, _, tap in meetings))
-    wide = layer.rows * 4 * layer.c
-    blank = jnp.zeros((how.tile, layer.o), jnp.float32), jnp.zeros((wide, layer.o), jnp.float32)
-    sums, bias = jax.lax.fori_loop(0, per, add, ((blank[1],) * len(taps), blank[0]))
-    out, rows = jnp.arange(layer.o), jnp.arange(wide)
-    used = wide if single else 3 * layer.c
+    blank = (jnp.zeros((wide, layer.o), jnp.float32),) * len(taps), jnp.zeros((how.tile, layer.o), jnp.float32)
+    sums, bias = each_tile(layer.pooled, how, add, blank)
+    out, rows, used = jnp.arange(layer.o), jnp.arange(wide), wide if layer.c == 1 else 3 * layer.c
     triton.store(db.at[part * layer.o + out], jnp.sum(bias, axis=0))
     for k, total in enumerate(sums):
         index = ((part * len(taps) + k) * used + rows)[:, None] * layer.o + out[None]
         triton.store(dw.at[index], total, mask=jnp.broadcast_to((rows < used)[:, None], index.shape))
 
 
-def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
+def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
     """The four pixels of a window are seen by 4 x 4 outputs, of it and of the eight windows around it: row by row of them."""
-    image, y, x, there = (side[:, None] for side in layer.windows(pl.program_id(0) * tile + jnp.arange(tile)))
     high, wide = layer.h // 2, layer.w // 2
     right, channel = whole(jnp.arange(4 * layer.o)[None], layer.o)
-    column = whole(right + 1, 2)[0] - 1  # of windows: -1, 0, 0, 1; the corner in it: 1, 0, 1, 0
+    column, dx = (side - k for k, side in zip((1, 0), whole(right + 1, 2)))  # the window: -1, 0, 0, 1; its corner: 1, 0, 1, 0
     taps = [parts(_turned(layer, weights, a), dtype) for a in range(3)]
-    sums: list[Any] = [None, None]
-    for down in range(4):
-        i, dy = (down + 1) // 2 - 1, (down + 1) % 2
-        inside = there & (y + i >= 0) & (y + i < high) & (x + column >= 0) & (x + column < wide)
-        index = ((image * high + y + i) * wide + x + column) * layer.o + channel
-        g, winner = load(gradient, index, inside), load(code, index, inside).astype(jnp.int32)
-        dz = parts(unpooled(g, winner, 2 * dy + whole(right + 1, 2)[1]), dtype)
-        for py in (0, 1):
-            if 0 <= py + 2 - down < 3:
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        image, y, x, there = (side[:, None] for side in layer.windows(row))
+        sums: dict[int, Any] = {}
+        for down in range(4):
+            i, dy = (down + 1) // 2 - 1, (down + 1) % 2
+            inside = there & (y + i >= 0) & (y + i < high) & (x + column >= 0) & (x + column < wide)
+            index = ((image * high + y + i) * wide + x + column) * layer.o + channel
+            g, winner = load(gradient, index, inside), load(code, index, inside).astype(jnp.int32)
+            dz = parts(unpooled(g, winner, 2 * dy + dx), dtype)
+            for py in [py for py in (0, 1) if 0 <= py + 2 - down < 3]:
                 part = dot(dz, taps[py + 2 - down])
-                sums[py] = part if sums[py] is None else sums[py] + part
-    for py, total in enumerate(sums):
-        start = ((image * layer.h + 2 * y + py) * layer.w + 2 * x) * layer.c
-        index = start + jnp.arange(2 * layer.c)[None]
-        triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(there, index.shape))
+                sums[py] = sums[py] + part if py in sums else part
+        for py, total in sums.items():
+            index = ((image * layer.h + 2 * y + py) * layer.w + 2 * x) * layer.c + jnp.arange(2 * layer.c)[None]
+            triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(there, index.shape))
+        return ()
+
+    each_tile(layer.pooled, how, tile, ())
 
 
 def _turned(layer: Layer, weights: Any, a: int) -> Any:
@@ -236,33 +235,35 @@ def convolve_and_halve(images: Any, weights: Any, bias: Any, dtype: Any = jnp.fl
 
 
 def _forward(images: Any, weights: Any, bias: Any, dtype: Any) -> tuple[Any, Any]:
-    layer, how = _layer(images, weights), FORWARD[images.shape[-1] == 1]
+    layer, how = _layer(images, weights), FORWARD[jnp.dtype(dtype).name, images.shape[-1] == 1]
     outs = _array(layer.pooled * layer.o, dtype), _array(layer.pooled * layer.o, jnp.int8)
-    kernel = functools.partial(forward_kernel, layer=layer, tile=how.tile, dtype=dtype)
-    arrays = images.reshape(-1), weights.reshape(-1), bias
-    out, code = launch(kernel, -(-layer.pooled // how.tile), outs, how.warps, *arrays)
+    kernel = functools.partial(forward_kernel, layer=layer, how=how, dtype=dtype)
+    out, code = launch(kernel, how, outs, images.reshape(-1), weights.reshape(-1), bias)
     return out.reshape(layer.n, layer.h // 2, layer.w // 2, layer.o), (images, weights, code)
 
 
 def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, Any, Any]:
     images, weights, code = saved
-    layer, how = _layer(images, weights), WEIGHTS[jnp.dtype(dtype).name, images.shape[-1] == 1]
-    single = layer.c == 1
+    layer, gradient, lift = _layer(images, weights), gradient.reshape(-1), lift_of(dtype)
+    dw, db = _weights_gradient(layer, images, gradient, code, dtype)
+    dx = jnp.zeros_like(images)
+    if layer.c > 1:
+        how, outs = INPUTS[jnp.dtype(dtype).name], [_array(images.size, images.dtype)]
+        kernel = functools.partial(inputs_kernel, layer=layer, how=how, dtype=dtype)
+        (dx,) = launch(kernel, how, outs, weights.reshape(-1), gradient, code)
+    return dx.reshape(images.shape), dw.reshape(weights.shape) / lift, db / lift
+
+
+def _weights_gradient(layer: Layer, images: Any, gradient: Any, code: Any, dtype: Any) -> tuple[Any, Any]:
+    how, single = WEIGHTS[jnp.dtype(dtype).name, layer.c == 1], layer.c == 1
     outs = [_array(how.slices * (64 if single else 9 * layer.c) * layer.o), _array(how.slices * layer.o)]
     kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
-    dw, db = launch(kernel, how.slices, outs, how.warps, images.reshape(-1), gradient.reshape(-1), code)
+    dw, db = launch(kernel, how, outs, images.reshape(-1), gradient, code)
     dw, db = dw.reshape(how.slices, -1, layer.o).sum(0), db.reshape(how.slices, -1).sum(0)
     if single:  # what every pixel meets at every corner
         seen = dw.reshape(4, 4, 4, layer.o)
         dw = functools.reduce(jnp.add, (seen[k, dy : dy + 3, dx : dx + 3] for k, (dy, dx) in enumerate(CORNERS)))
-    dx = jnp.zeros_like(images)
-    if layer.c > 1:
-        kernel = functools.partial(inputs_kernel, layer=layer, tile=INPUTS.tile, dtype=dtype)
-        outs = [_array(images.size, images.dtype)]
-        arrays = weights.reshape(-1), gradient.reshape(-1), code
-        (dx,) = launch(kernel, -(-layer.pooled // INPUTS.tile), outs, INPUTS.warps, *arrays)
-    lift = lift_of(dtype)
-    return dx.reshape(images.shape), dw.reshape(weights.shape) / lift, db / lift
+    return dw, db
 
 
 convolve_and_halve.defvjp(_forward, _backward)

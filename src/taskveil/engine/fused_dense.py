@@ -1,14 +1,15 @@
 """A dense layer that walks its local step while gradients are on their way back, for accelerators.
 
-A step of a dense layer is bound by memory: its weights are read for the scores, read for the gradient of its inputs, and read and
-written once more, with the gradient of the weights, to move them. Here one kernel does all that comes after the scores: it reads a
-piece of the weights, makes the gradient of the inputs that meet it and that of the piece, and writes the piece after the step
+A step of a dense layer is bound by memory: its weights are read for the scores, read for the gradient of its inputs, and read
+and written once more, with the gradient of the weights, to move them. Here one kernel does all that comes after the scores: it
+reads a piece of the weights, makes the gradient of the inputs that meet it and that of the piece, and writes the piece after the
+step
 
     W <- (W - eta (x' dy - lambda A)) / (1 + eta lambda)
 
 so that the weights are read twice and the gradient of the weights is never in memory. What `walk` returns as the gradient of its
-weights is *the weights after the step*: rounds.py takes it as such. Without a kernel for the shapes at hand the same is computed in
-plain steps. Inputs may have 16 bits; their gradient then has 16 too, and is lifted (convolution.py).
+weights is *the weights after the step*: rounds.py takes it as such. Without a kernel for the shapes at hand the same is computed
+in plain steps. Inputs may have 16 bits; their gradient then has 16 too, and is lifted (convolution.py).
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from taskveil.engine.convolution import leave, lift_of
-from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 from taskveil.engine.walk import Walk
 
-TILE, WARPS = 32, 4  # rows of the weights at a time
+STEP = Launch(32, 4, 7)  # of the rows of the weights
 MOST_ROWS, MOST_OUTPUTS = 64, 256  # what a program can hold beside them
 
 
@@ -57,12 +57,11 @@ def fits(rows: int, outputs: int) -> bool:
 
 
 def stepped(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any) -> tuple[Any, Any]:
-    """The gradient of the rows, and the weights after the step; both to the last bit of float32 where the rows have it."""
+    """The gradient of the rows, and the weights after the step; these to the last bit where rows have float32."""
     (n, inputs), outputs = rows.shape, weights.shape[1]
     kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs)
-    flat = (a.reshape(-1) for a in (rows, weights, target, gradient))
     outs = [jax.ShapeDtypeStruct((rows.size,), rows.dtype), jax.ShapeDtypeStruct((weights.size,), jnp.float32)]
-    back, moved = launch(kernel, -(-inputs // TILE), outs, WARPS, *flat, jnp.stack([eta, pull]))
+    back, moved = launch(kernel, STEP, outs, *(a.reshape(-1) for a in (rows, weights, target, gradient)), jnp.stack([eta, pull]))
     return back.reshape(rows.shape), moved.reshape(weights.shape)
 
 
@@ -70,16 +69,20 @@ def step_kernel(
     rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, back: Any, moved: Any,
     *, n: int, inputs: int, outputs: int,
 ) -> None:  # fmt: skip
-    row, out, batch = pl.program_id(0) * TILE + jnp.arange(TILE), jnp.arange(outputs), jnp.arange(n)
-    at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (TILE, outputs))
-    w, a = load(weights, at, inside), load(target, at, inside)  # first of all: memory is what the rest waits for
-    of_rows, there = batch[:, None] * inputs + row[None], jnp.broadcast_to((row < inputs)[None], (n, TILE))
-    x, dy = load(rows, of_rows, there), load(gradient, batch[:, None] * outputs + out[None])
-    lift = lift_of(x.dtype)
-    dy = dy if lift == 1.0 else dy * lift
-    slopes = parts(dy, x.dtype, exact=True)
-    dx = dot(slopes if lift == 1.0 else slopes[:1], parts(w, x.dtype, exact=lift == 1.0), turn_b=True)
-    triton.store(back.at[of_rows], dx.astype(x.dtype), mask=there)
-    dw = dot(parts(x, x.dtype, exact=True), slopes, turn_a=True)
+    out, batch = jnp.arange(outputs), jnp.arange(n)
     step = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1)))
-    triton.store(moved.at[at], step.moved(w, dw if lift == 1.0 else dw / lift, a), mask=inside)
+    dy, lift, exact = load(gradient, batch[:, None] * outputs + out[None]), lift_of(rows.dtype), rows.dtype == jnp.float32
+    slopes = parts(dy if exact else dy * lift, rows.dtype, exact=True)
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (STEP.tile, outputs))
+        w, a = load(weights, at, inside), load(target, at, inside)  # first of all: memory is what the rest waits for
+        of_rows, there = batch[:, None] * inputs + row[None], jnp.broadcast_to((row < inputs)[None], (n, STEP.tile))
+        x = load(rows, of_rows, there)
+        dx = dot(slopes[: 2 if exact else 1], parts(w, x.dtype), turn_b=True)
+        triton.store(back.at[of_rows], dx.astype(x.dtype), mask=there)
+        dw = dot(parts(x, x.dtype, exact=True), slopes, turn_a=True)
+        triton.store(moved.at[at], step.moved(w, dw if exact else dw / lift, a), mask=inside)
+        return ()
+
+    each_tile(inputs, STEP, tile, ())
