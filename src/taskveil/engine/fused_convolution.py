@@ -25,6 +25,7 @@ Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16,
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,7 @@ from taskveil.engine.convolution import lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 
 Pair = tuple[int, int]
+Meetings = list[tuple[Pair, Pair, Pair]]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 NOWHERE = 4  # the corner of a window whose relu is zero
 
@@ -91,7 +93,7 @@ class Layer:
         """Row and column of a view's pixels."""
         return (0, pixel) if self.rows == 1 else whole(pixel, 4)
 
-    def meetings(self, moving: bool) -> list[tuple[Pair, Pair, Pair]]:
+    def meetings(self, moving: bool) -> Meetings:
         """(view, corner, tap of the view's first pixel); a view that is moving starts with the corner's own first column."""
         found = []
         for dy, dx in CORNERS:
@@ -100,10 +102,11 @@ class Layer:
                 found.append(((u, v), (dy, dx), (u - dy, v - dx)))
         return found
 
-    def by_view(self, meetings: list[tuple[Pair, Pair, Pair]]) -> list[tuple[Pair, list[tuple[Pair, Pair]]]]:
-        """The same, (corner, tap) of one view after the other."""
-        views = sorted({first for first, _, _ in meetings})
-        return [(view, [(corner, tap) for first, corner, tap in meetings if first == view]) for view in views]
+    def views(self, images: Any, row: Any, meetings: Meetings) -> Iterator[tuple[Any, list[tuple[Pair, Pair]]]]:
+        """Pixels of one view after the other and the (corner, tap) they meet, loaded while the one before is multiplied."""
+        at = self.windows(row)
+        pairs = {view: [(corner, tap) for first, corner, tap in meetings if first == view] for view, _, _ in sorted(meetings)}
+        return ahead((functools.partial(self.view, images, at, view), met) for view, met in pairs.items())
 
     def weights(self, weights: Any, tap: Pair) -> Any:
         """(rows 4 c, o) what the pixels of a view are multiplied with, by the tap of the first; zero where there is none."""
@@ -118,6 +121,16 @@ class Layer:
         """Places of (tile, o) pooled values, and which there are."""
         index = row[:, None] * self.o + jnp.arange(self.o)[None]
         return index, jnp.broadcast_to((row < self.pooled)[:, None], index.shape)
+
+
+def ahead(loads: Iterable[tuple[Callable[[], Any], Any]]) -> Iterator[tuple[Any, Any]]:
+    """(what a call loads, what came with it), each call made before the one ahead of it is handed out."""
+    loaded: list[tuple[Any, Any]] = []
+    for call, what in loads:
+        loaded.append((call(), what))
+        if len(loaded) > 1:
+            yield loaded.pop(0)
+    yield from loaded
 
 
 def whole(a: Any, b: int) -> tuple[Any, Any]:
@@ -139,9 +152,9 @@ def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *,
     shift = load(bias, jnp.arange(layer.o))[None]
 
     def tile(row: Any, _: Any) -> tuple[()]:
-        at, scores = layer.windows(row), {}
-        for first, met in layer.by_view(meetings):
-            view = cut(layer.view(images, at, first))
+        scores: dict[Pair, Any] = {}
+        for pixels, met in layer.views(images, row, meetings):
+            view = cut(pixels)
             for corner, tap in met:
                 part = dot(view, taps[tap])
                 scores[corner] = scores[corner] + part if corner in scores else part
@@ -173,11 +186,11 @@ def weights_kernel(images: Any, gradient: Any, code: Any, dw: Any, db: Any, *, l
     taps, wide = list(dict.fromkeys(tap for _, _, tap in meetings)), layer.rows * 4 * layer.c
 
     def add(row: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        sums, at, (index, there) = dict(zip(taps, carry[0])), layer.windows(row), layer.outputs(row)
+        sums, (index, there) = dict(zip(taps, carry[0])), layer.outputs(row)
         g, winner = load(gradient, index, there), load(code, index, there).astype(jnp.int32)
         dz = {corner: cut(unpooled(g, winner, k)) for k, corner in enumerate(CORNERS)}
-        for first, met in layer.by_view(meetings):
-            view = cut(layer.view(images, at, first))
+        for pixels, met in layer.views(images, row, meetings):
+            view = cut(pixels)
             for corner, tap in met:
                 sums[tap] = sums[tap] + dot(view, dz[corner], turn_a=True)
         return tuple(sums.values()), carry[1] + jnp.where(winner < NOWHERE, g.astype(jnp.float32), 0.0)
@@ -200,13 +213,16 @@ def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: La
 
     def tile(row: Any, _: Any) -> tuple[()]:
         image, y, x, there = (side[:, None] for side in layer.windows(row))
-        sums: dict[int, Any] = {}
-        for down in range(4):
-            i, dy = (down + 1) // 2 - 1, (down + 1) % 2
+
+        def row_of(down: int) -> tuple[Any, Any]:
+            i = (down + 1) // 2 - 1
             inside = there & (y + i >= 0) & (y + i < high) & (x + column >= 0) & (x + column < wide)
             index = ((image * high + y + i) * wide + x + column) * layer.o + channel
-            g, winner = load(gradient, index, inside), load(code, index, inside).astype(jnp.int32)
-            dz = parts(unpooled(g, winner, 2 * dy + dx), dtype)
+            return load(gradient, index, inside), load(code, index, inside)
+
+        sums: dict[int, Any] = {}
+        for (g, winner), down in ahead((functools.partial(row_of, down), down) for down in range(4)):
+            dz = parts(unpooled(g, winner.astype(jnp.int32), 2 * ((down + 1) % 2) + dx), dtype)
             for py in [py for py in (0, 1) if 0 <= py + 2 - down < 3]:
                 part = dot(dz, taps[py + 2 - down])
                 sums[py] = sums[py] + part if py in sums else part
