@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
+
 
 def patches(images: Any, side: int = 3) -> Any:
     """Zero-padded neighbourhoods: (n, h, w, c) -> (n, h, w, side * side * c)."""
@@ -34,14 +36,20 @@ def halve(images: Any) -> Any:
     """2 x 2 maximum pooling of (n, h, w, c) with even h and w."""
     n, height, width, channels = images.shape
     rows = images.reshape(n, height // 2, 2, width // 2, 2 * channels)
-    taller = jnp.maximum(rows[:, :, 0], rows[:, :, 1])
-    return jnp.maximum(taller[..., :channels], taller[..., channels:])
+    taller = _larger(rows[:, :, 0], rows[:, :, 1])
+    return _larger(taller[..., :channels], taller[..., channels:])
+
+
+def _larger(a: Any, b: Any) -> Any:
+    """The maximum; of equal ones the first gets the gradient, which `jnp.maximum` would share out."""
+    return jnp.where(a >= b, a, b)
 
 
 def convolution_layers(images: Any, layers: list[Any], activations: str = "float32") -> Any:
-    """Layers of convolution, relu and pooling, float32 in the end: fused kernels on a GPU, the plain functions elsewhere.
+    """Layers of convolution, relu and pooling: fused kernels on a GPU, the plain functions elsewhere.
 
-    `activations="float16"` (between the layers) is for the kernels; the plain functions stay in float32.
+    `activations="float16"` (between the layers and after the last: see `leave`) is for the kernels; the plain functions stay in
+    float32.
     """
     if jax.default_backend() == "gpu":
         from taskveil.engine import fused_convolution as fused
@@ -50,7 +58,29 @@ def convolution_layers(images: Any, layers: list[Any], activations: str = "float
         if all(fused.fits(a, b) for a, b in zip(sizes, sizes[1:])):
             for layer in layers:
                 images = fused.convolve_and_halve(images, layer["weights"], layer["bias"], jnp.dtype(activations))
-            return fused.leave(images)
+            return images
     for layer in layers:
         images = halve(jax.nn.relu(convolve(images, layer["weights"], layer["bias"])))
     return images
+
+
+@jax.custom_vjp
+def leave(images: Any) -> Any:
+    """Out of the fused layers: float32, and gradients come back lifted where activations have 16 bits."""
+    return images.astype(jnp.float32)
+
+
+def _leave_forward(images: Any) -> tuple[Any, Any]:
+    return leave(images), jnp.zeros((0,), images.dtype)
+
+
+def _leave_backward(like: Any, gradient: Any) -> tuple[Any]:
+    return ((gradient * lift_of(like.dtype)).astype(like.dtype),)
+
+
+leave.defvjp(_leave_forward, _leave_backward)
+
+
+def lift_of(dtype: Any) -> float:
+    """How many times too large gradients of arrays of this type are."""
+    return LIFT if dtype == jnp.float16 else 1.0

@@ -3,18 +3,21 @@
 The plain path (convolution.py) writes every 3 x 3 neighbourhood to memory before it multiplies: nine times the images, in
 every local step of every client. These kernels read the neighbours where they are needed and keep them in registers:
 
-    forward   pooled outputs, and for each of them a bit for every corner of its 2 x 2 window that has the maximum
+    forward   pooled outputs, and for each of them which corner of its 2 x 2 window has the maximum
     weights   gradient of weights and bias, summed over slices of a client's pixels
     inputs    gradient of the images, four pixels of a window at a time
 
-The gradient before pooling is never written: both backward kernels make it from the pooled one and the bits. At ties it is that
-of the plain path: halves at each of its two maxima.
+The gradient before pooling is never written: both backward kernels make it from the pooled one and the corner. Of equal
+maxima the first has it, as in the plain path.
+
+The matrix units want long sums. A window of outputs looks at 4 x 4 pixels; four pixels of a row lie next to each other in
+memory, so a view of them, all channels, is one side of a product, and the other is the weights with zeros where a pixel meets no
+tap. Images of one channel are seen whole, all 16 pixels at once.
 
 Products are sums of products of parts (products.py). Sums, weights and gradients of weights are float32 in both modes. In the
 forward pass, which decides where a gradient goes (a wrong decision moves a whole one), float32 is multiplied to its last bit, and
-weights keep all their bits beside float16 activations. A convolution of one channel is nine multiplications in float32 in either
-case. Gradients that travel in 16 bits are 256 times as large (`leave` multiplies, the gradients of weights are divided): small
-ones would vanish otherwise.
+weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (convolution.py:
+`leave` multiplies; the gradients of weights are divided here): small ones would vanish otherwise.
 
 Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power.
 """
@@ -22,6 +25,7 @@ Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16,
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,28 +34,24 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+from taskveil.engine.convolution import lift_of
+from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 
-SHIFTS = [(u, v) for u in range(4) for v in range(4)]  # the 4 x 4 pixels that a 2 x 2 window of outputs looks at
+Pair = tuple[int, int]
+Meetings = list[tuple[Pair, Pair, Pair]]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
-LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
+NOWHERE = 4  # the corner of a window whose relu is zero
 
 
-@dataclass(frozen=True)
-class Launch:
-    """How a kernel is cut up: pixels at a time, warps of a program, programs a client's pixels are divided among."""
-
-    tile: int
-    warps: int
-    slices: int = 0
-
-
-FORWARD = {True: Launch(32, 1), False: Launch(64, 4)}  # one channel; many
-WEIGHTS = {  # activations, one channel
-    ("float32", True): Launch(16, 1, 16), ("float32", False): Launch(16, 1, 16),
-    ("float16", True): Launch(16, 1, 8), ("float16", False): Launch(32, 2, 8),
+FORWARD = {  # activations, one channel
+    ("float32", True): Launch(32, 1, 14), ("float32", False): Launch(64, 4, 4),
+    ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 4),
 }  # fmt: skip
-INPUTS = Launch(64, 4)
+WEIGHTS = {
+    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 5),
+    ("float16", True): Launch(16, 1, 14), ("float16", False): Launch(32, 4, 5),
+}  # fmt: skip
+INPUTS = {"float32": Launch(64, 4, 4), "float16": Launch(64, 4, 4)}
 
 
 @dataclass(frozen=True)
@@ -68,24 +68,54 @@ class Layer:
     def pooled(self) -> int:
         return self.n * (self.h // 2) * (self.w // 2)
 
+    @property
+    def rows(self) -> int:
+        """How many rows of pixels are seen at once."""
+        return 4 if self.c == 1 else 1
+
     def windows(self, row: Any) -> tuple[Any, ...]:
         """(image, row, column, is there one) of pooled pixels."""
         high, wide = self.h // 2, self.w // 2
-        rest = row % (high * wide)
-        return row // (high * wide), rest // wide, rest % wide, row < self.pooled
+        image, rest = whole(row, high * wide)
+        return image, *whole(rest, wide), row < self.pooled
 
-    def neighbours(self, images: Any, at: tuple[Any, ...], u: int, v: int) -> Any:
-        """(tile, c) the pixels at (2 row + u - 1, 2 column + v - 1), zero outside the image."""
-        image, row, column, there = at
-        y, x = 2 * row + u - 1, 2 * column + v - 1
-        there = there & (y >= 0) & (y < self.h) & (x >= 0) & (x < self.w)
-        index = ((image * self.h + y) * self.w + x)[:, None] * self.c + jnp.arange(self.c)[None]
-        return load(images, index, jnp.broadcast_to(there[:, None], index.shape))
+    def view(self, images: Any, at: tuple[Any, ...], first: Pair) -> Any:
+        """(tile, rows 4 c) the pixels from (2 row + u - 1, 2 column + v - 1) on, zero outside the image."""
+        image, row, column, there = (side[:, None] for side in at)
+        k = jnp.arange(self.rows * 4 * self.c)[None]
+        down, right = self._within(whole(k, self.c)[0])
+        y, x = 2 * row + (first[0] - 1), 2 * column + (first[1] - 1)
+        there = there & (y + down >= 0) & (y + down < self.h) & (x + right >= 0) & (x + right < self.w)
+        index = ((image * self.h + y) * self.w + x) * self.c + k + down * ((self.w - 4) * self.c)
+        return load(images, index, jnp.broadcast_to(there, index.shape))
 
-    def weights(self, weights: Any, tap: int) -> Any:
-        """(c, o) of one of the nine taps."""
-        index = (tap * self.c + jnp.arange(self.c))[:, None] * self.o + jnp.arange(self.o)[None]
-        return load(weights, index)
+    def _within(self, pixel: Any) -> tuple[Any, Any]:
+        """Row and column of a view's pixels."""
+        return (0, pixel) if self.rows == 1 else whole(pixel, 4)
+
+    def meetings(self, moving: bool) -> Meetings:
+        """(view, corner, tap of the view's first pixel); a view that is moving starts with the corner's own first column."""
+        found = []
+        for dy, dx in CORNERS:
+            for u in [0] if self.c == 1 else range(dy, dy + 3):
+                v = dx if moving and self.c > 1 else 0
+                found.append(((u, v), (dy, dx), (u - dy, v - dx)))
+        return found
+
+    def views(self, images: Any, row: Any, meetings: Meetings) -> Iterator[tuple[Any, list[tuple[Pair, Pair]]]]:
+        """Pixels of one view after the other and the (corner, tap) they meet, loaded while the one before is multiplied."""
+        at = self.windows(row)
+        pairs = {view: [(corner, tap) for first, corner, tap in meetings if first == view] for view, _, _ in sorted(meetings)}
+        return ahead((functools.partial(self.view, images, at, view), met) for view, met in pairs.items())
+
+    def weights(self, weights: Any, tap: Pair) -> Any:
+        """(rows 4 c, o) what the pixels of a view are multiplied with, by the tap of the first; zero where there is none."""
+        pixel, channel = whole(jnp.arange(self.rows * 4 * self.c)[:, None], self.c)
+        down, right = self._within(pixel)
+        a, b = tap[0] + down, tap[1] + right
+        there = (a >= 0) & (a < 3) & (b >= 0) & (b < 3)
+        index = ((3 * a + b) * self.c + channel) * self.o + jnp.arange(self.o)[None]
+        return load(weights, index, jnp.broadcast_to(there, index.shape))
 
     def outputs(self, row: Any) -> tuple[Any, Any]:
         """Places of (tile, o) pooled values, and which there are."""
@@ -93,123 +123,122 @@ class Layer:
         return index, jnp.broadcast_to((row < self.pooled)[:, None], index.shape)
 
 
+def ahead(loads: Iterable[tuple[Callable[[], Any], Any]]) -> Iterator[tuple[Any, Any]]:
+    """(what a call loads, what came with it), each call made before the one ahead of it is handed out."""
+    loaded: list[tuple[Any, Any]] = []
+    for call, what in loads:
+        loaded.append((call(), what))
+        if len(loaded) > 1:
+            yield loaded.pop(0)
+    yield from loaded
+
+
+def whole(a: Any, b: int) -> tuple[Any, Any]:
+    """Quotient and rest of numbers that are not negative: what `//` does beyond that is slow here."""
+    return jax.lax.div(a, jnp.int32(b)), jax.lax.rem(a, jnp.int32(b))
+
+
 def fits(channels: int, outputs: int) -> bool:
     """Whether the kernels can do such a layer."""
     return (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
 
 
-def taps() -> list[tuple[int, int, tuple[int, int], int]]:
-    """(u, v, corner, tap): which neighbour meets which tap at which corner of the window."""
-    return [
-        (u, v, (dy, dx), 3 * (u - dy) + v - dx) for u, v in SHIFTS for dy, dx in CORNERS if 0 <= u - dy < 3 and 0 <= v - dx < 3
-    ]
-
-
 # ------------------------------------------------------------------ kernels
 
 
-def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
-    row = pl.program_id(0) * tile + jnp.arange(tile)
-    at, seen, single = layer.windows(row), {}, layer.c == 1
-    w: list[Any] = [layer.weights(weights, tap) for tap in range(9)]
-    if not single:
-        w = [parts(one, dtype, exact=True) for one in w]
-    scores: dict[tuple[int, int], Any] = {}
-    for u, v, corner, tap in taps():
-        if (u, v) not in seen:
-            pixels = layer.neighbours(images, at, u, v)
-            seen = {(u, v): pixels if single else parts(pixels, dtype, exact=True)}
-        part = seen[u, v] * w[tap] if single else dot(seen[u, v], w[tap])
-        scores[corner] = scores[corner] + part if corner in scores else part
+def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
+    meetings, cut = layer.meetings(moving=False), functools.partial(parts, dtype=dtype, exact=True)
+    taps = {tap: cut(layer.weights(weights, tap)) for _, _, tap in meetings}
     shift = load(bias, jnp.arange(layer.o))[None]
-    best, corners = pool({corner: z + shift for corner, z in scores.items()})
-    index, there = layer.outputs(row)
-    triton.store(out.at[index], best.astype(out.dtype), mask=there)
-    triton.store(code.at[index], corners.astype(jnp.int8), mask=there)
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        scores: dict[Pair, Any] = {}
+        for pixels, met in layer.views(images, row, meetings):
+            view = cut(pixels)
+            for corner, tap in met:
+                part = dot(view, taps[tap])
+                scores[corner] = scores[corner] + part if corner in scores else part
+        best, winner = pool(*(scores[corner] + shift for corner in CORNERS))
+        index, there = layer.outputs(row)
+        triton.store(out.at[index], best.astype(out.dtype), mask=there)
+        triton.store(code.at[index], winner.astype(jnp.int8), mask=there)
+        return ()
+
+    each_tile(layer.pooled, how, tile, ())
 
 
-def pool(scores: dict[tuple[int, int], Any]) -> tuple[Any, Any]:
-    """relu of the maximum over the window, and the bits of the corners that have it; none where relu is 0."""
-    best = functools.reduce(jnp.maximum, scores.values())
-    code = functools.reduce(jnp.bitwise_or, (jnp.where(z == best, bit(corner), 0) for corner, z in scores.items()))
-    return jnp.maximum(best, 0.0), jnp.where(best > 0, code, 0)
+def pool(top: Any, top_right: Any, low: Any, low_right: Any) -> tuple[Any, Any]:
+    """relu of the maximum over the window, and the corner that has it: the upper of equal ones, then the left."""
+    left, right = jnp.where(top >= low, top, low), jnp.where(top_right >= low_right, top_right, low_right)
+    winner = jnp.where(left >= right, jnp.where(top >= low, 0, 2), jnp.where(top_right >= low_right, 1, 3))
+    best = jnp.where(left >= right, left, right)
+    return jnp.maximum(best, 0.0), jnp.where(best > 0, winner, NOWHERE)
 
 
-def bit(*corners: tuple[int, int]) -> int:
-    return sum(1 << (2 * dy + dx) for dy, dx in corners)
-
-
-def unpooled(layer: Layer, gradient: Any, code: Any, row: Any, there: Any, dtype: Any) -> tuple[dict[tuple[int, int], Any], Any]:
-    """Corner -> (tile, o) gradient before pooling and relu, from that of the pooled outputs; and their sum over the corners.
-
-    The plain path takes the larger of each column, then of the two columns: a tie gives each side half.
-    """
-    index = row[:, None] * layer.o + jnp.arange(layer.o)[None]
-    there = jnp.broadcast_to(there[:, None], index.shape)
-    g, bits = load(gradient, index, there).astype(dtype), load(code, index, there).astype(jnp.int32)
-    zero = jnp.zeros_like(g)
-    left, right = bit((0, 0), (1, 0)), bit((0, 1), (1, 1))
-    column = jnp.where(((bits & left) != 0) & ((bits & right) != 0), half(g), g)
-    shares = [jnp.where((bits & side) == side, half(column), column) for side in (left, right)]
-    corners = {(dy, dx): jnp.where((bits & bit((dy, dx))) != 0, shares[dx], zero) for dy, dx in CORNERS}
-    return corners, jnp.where(bits != 0, g, zero)
-
-
-def half(g: Any) -> Any:
-    return g * jnp.asarray(0.5, g.dtype)
+def unpooled(gradient: Any, winner: Any, corner: Any) -> Any:
+    """The gradient before pooling and relu at a corner, from that of the pooled outputs."""
+    return jnp.where(winner == corner, gradient, jnp.zeros_like(gradient))
 
 
 def weights_kernel(images: Any, gradient: Any, code: Any, dw: Any, db: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
-    """One slice's sum of the gradients of weights and bias."""
-    part, single = pl.program_id(0), layer.c == 1
-    per = -(-layer.pooled // how.slices)
+    """One slice's sum of the gradients of bias and weights: by tap, or by pixel at every corner where all are seen at once."""
+    part, meetings, cut = pl.program_id(0), layer.meetings(moving=True), functools.partial(parts, dtype=dtype)
+    taps, wide = list(dict.fromkeys(tap for _, _, tap in meetings)), layer.rows * 4 * layer.c
 
-    def add(t: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        sums, bias = list(carry[0]), carry[1]
-        local = t * how.tile + jnp.arange(how.tile)
-        row = jnp.where(local < per, part * per + local, layer.pooled)
-        at, seen = layer.windows(row), {}
-        dz, total = unpooled(layer, gradient, code, row, at[-1], jnp.float32 if single else dtype)
-        if not single:
-            dz = {corner: parts(z, dtype) for corner, z in dz.items()}
-        for u, v, corner, tap in taps():
-            if (u, v) not in seen:
-                pixels = layer.neighbours(images, at, u, v)
-                seen = {(u, v): pixels if single else parts(pixels, dtype)}
-            more = seen[u, v] * dz[corner] if single else dot(seen[u, v], dz[corner], turn_a=True)
-            sums[tap] = sums[tap] + more
-        return tuple(sums), bias + total.astype(jnp.float32)
+    def add(row: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        sums, (index, there) = dict(zip(taps, carry[0])), layer.outputs(row)
+        g, winner = load(gradient, index, there), load(code, index, there).astype(jnp.int32)
+        dz = {corner: cut(unpooled(g, winner, k)) for k, corner in enumerate(CORNERS)}
+        for pixels, met in layer.views(images, row, meetings):
+            view = cut(pixels)
+            for corner, tap in met:
+                sums[tap] = sums[tap] + dot(view, dz[corner], turn_a=True)
+        return tuple(sums.values()), carry[1] + jnp.where(winner < NOWHERE, g.astype(jnp.float32), 0.0)
 
-    blank = jnp.zeros((how.tile, layer.o), jnp.float32)
-    zero = blank if single else jnp.zeros((layer.c, layer.o), jnp.float32)
-    sums, bias = jax.lax.fori_loop(0, -(-per // how.tile), add, ((zero,) * 9, blank))
-    out = jnp.arange(layer.o)
+    blank = (jnp.zeros((wide, layer.o), jnp.float32),) * len(taps), jnp.zeros((how.tile, layer.o), jnp.float32)
+    sums, bias = each_tile(layer.pooled, how, add, blank)
+    out, rows, used = jnp.arange(layer.o), jnp.arange(wide), wide if layer.c == 1 else 3 * layer.c
     triton.store(db.at[part * layer.o + out], jnp.sum(bias, axis=0))
-    for tap in range(9):
-        rows = (part * 9 + tap) * layer.c + jnp.arange(layer.c)
-        total = jnp.sum(sums[tap], axis=0)[None] if single else sums[tap]
-        triton.store(dw.at[rows[:, None] * layer.o + out[None]], total)
+    for k, total in enumerate(sums):
+        index = ((part * len(taps) + k) * used + rows)[:, None] * layer.o + out[None]
+        triton.store(dw.at[index], total, mask=jnp.broadcast_to((rows < used)[:, None], index.shape))
 
 
-def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: Layer, tile: int, dtype: Any) -> None:
-    """The four pixels of a window are seen by outputs in it and in the eight windows around it."""
-    row = pl.program_id(0) * tile + jnp.arange(tile)
-    image, y, x, there = layer.windows(row)
+def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: Layer, how: Launch, dtype: Any) -> None:
+    """The four pixels of a window are seen by 4 x 4 outputs, of it and of the eight windows around it: row by row of them."""
     high, wide = layer.h // 2, layer.w // 2
-    w = [parts(layer.weights(weights, tap), dtype) for tap in range(9)]
-    pixels: dict[tuple[int, int], Any] = {}
-    for i, j in [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]:
-        inside = there & (y + i >= 0) & (y + i < high) & (x + j >= 0) & (x + j < wide)
-        dz, _ = unpooled(layer, gradient, code, row + i * wide + j, inside, dtype)
-        for (dy, dx), (py, px) in [(c, p) for c in CORNERS for p in CORNERS]:
-            a, b = py - 2 * i - dy + 1, px - 2 * j - dx + 1
-            if 0 <= a < 3 and 0 <= b < 3:
-                part = dot(parts(dz[dy, dx], dtype), w[3 * a + b], turn_b=True)
-                pixels[py, px] = pixels[py, px] + part if (py, px) in pixels else part
-    for (py, px), total in pixels.items():
-        place = ((image * layer.h + 2 * y + py) * layer.w + 2 * x + px) * layer.c
-        index = place[:, None] + jnp.arange(layer.c)[None]
-        triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(there[:, None], index.shape))
+    right, channel = whole(jnp.arange(4 * layer.o)[None], layer.o)
+    column, dx = (side - k for k, side in zip((1, 0), whole(right + 1, 2)))  # the window: -1, 0, 0, 1; its corner: 1, 0, 1, 0
+    taps = [parts(_turned(layer, weights, a), dtype) for a in range(3)]
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        image, y, x, there = (side[:, None] for side in layer.windows(row))
+
+        def row_of(down: int) -> tuple[Any, Any]:
+            i = (down + 1) // 2 - 1
+            inside = there & (y + i >= 0) & (y + i < high) & (x + column >= 0) & (x + column < wide)
+            index = ((image * high + y + i) * wide + x + column) * layer.o + channel
+            return load(gradient, index, inside), load(code, index, inside)
+
+        sums: dict[int, Any] = {}
+        for (g, winner), down in ahead((functools.partial(row_of, down), down) for down in range(4)):
+            dz = parts(unpooled(g, winner.astype(jnp.int32), 2 * ((down + 1) % 2) + dx), dtype)
+            for py in [py for py in (0, 1) if 0 <= py + 2 - down < 3]:
+                part = dot(dz, taps[py + 2 - down])
+                sums[py] = sums[py] + part if py in sums else part
+        for py, total in sums.items():
+            index = ((image * layer.h + 2 * y + py) * layer.w + 2 * x) * layer.c + jnp.arange(2 * layer.c)[None]
+            triton.store(out.at[index], total.astype(out.dtype), mask=jnp.broadcast_to(there, index.shape))
+        return ()
+
+    each_tile(layer.pooled, how, tile, ())
+
+
+def _turned(layer: Layer, weights: Any, a: int) -> Any:
+    """(4 o, 2 c) the weights of one row of taps, from four outputs of a row to the two pixels between them."""
+    (right, out), (px, channel) = whole(jnp.arange(4 * layer.o)[:, None], layer.o), whole(jnp.arange(2 * layer.c)[None], layer.c)
+    b = px + 2 - right
+    return load(weights, ((3 * a + b) * layer.c + channel) * layer.o + out, (b >= 0) & (b < 3))
 
 
 # ------------------------------------------------------------------ the operation
@@ -222,49 +251,38 @@ def convolve_and_halve(images: Any, weights: Any, bias: Any, dtype: Any = jnp.fl
 
 
 def _forward(images: Any, weights: Any, bias: Any, dtype: Any) -> tuple[Any, Any]:
-    layer, how = _layer(images, weights), FORWARD[images.shape[-1] == 1]
+    layer, how = _layer(images, weights), FORWARD[jnp.dtype(dtype).name, images.shape[-1] == 1]
     outs = _array(layer.pooled * layer.o, dtype), _array(layer.pooled * layer.o, jnp.int8)
-    kernel = functools.partial(forward_kernel, layer=layer, tile=how.tile, dtype=dtype)
-    arrays = images.reshape(-1), weights.reshape(-1), bias
-    out, code = launch(kernel, -(-layer.pooled // how.tile), outs, how.warps, *arrays)
+    kernel = functools.partial(forward_kernel, layer=layer, how=how, dtype=dtype)
+    out, code = launch(kernel, how, outs, images.reshape(-1), weights.reshape(-1), bias)
     return out.reshape(layer.n, layer.h // 2, layer.w // 2, layer.o), (images, weights, code)
 
 
 def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, Any, Any]:
     images, weights, code = saved
-    layer, how = _layer(images, weights), WEIGHTS[jnp.dtype(dtype).name, images.shape[-1] == 1]
-    outs = [_array(how.slices * 9 * layer.c * layer.o), _array(how.slices * layer.o)]
-    kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
-    dw, db = launch(kernel, how.slices, outs, how.warps, images.reshape(-1), gradient.reshape(-1), code)
+    layer, gradient, lift = _layer(images, weights), gradient.reshape(-1), lift_of(dtype)
+    dw, db = _weights_gradient(layer, images, gradient, code, dtype)
     dx = jnp.zeros_like(images)
     if layer.c > 1:
-        kernel = functools.partial(inputs_kernel, layer=layer, tile=INPUTS.tile, dtype=dtype)
-        outs = [_array(images.size, images.dtype)]
-        arrays = weights.reshape(-1), gradient.reshape(-1), code
-        (dx,) = launch(kernel, -(-layer.pooled // INPUTS.tile), outs, INPUTS.warps, *arrays)
-    lift = 1.0 if dtype == jnp.float32 else LIFT
-    dw, db = dw.reshape(how.slices, -1, layer.o).sum(0) / lift, db.reshape(how.slices, -1).sum(0) / lift
-    return dx.reshape(images.shape), dw, db
+        how, outs = INPUTS[jnp.dtype(dtype).name], [_array(images.size, images.dtype)]
+        kernel = functools.partial(inputs_kernel, layer=layer, how=how, dtype=dtype)
+        (dx,) = launch(kernel, how, outs, weights.reshape(-1), gradient, code)
+    return dx.reshape(images.shape), dw.reshape(weights.shape) / lift, db / lift
+
+
+def _weights_gradient(layer: Layer, images: Any, gradient: Any, code: Any, dtype: Any) -> tuple[Any, Any]:
+    how, single = WEIGHTS[jnp.dtype(dtype).name, layer.c == 1], layer.c == 1
+    outs = [_array(how.slices * (64 if single else 9 * layer.c) * layer.o), _array(how.slices * layer.o)]
+    kernel = functools.partial(weights_kernel, layer=layer, how=how, dtype=dtype)
+    dw, db = launch(kernel, how, outs, images.reshape(-1), gradient, code)
+    dw, db = dw.reshape(how.slices, -1, layer.o).sum(0), db.reshape(how.slices, -1).sum(0)
+    if single:  # what every pixel meets at every corner
+        seen = dw.reshape(4, 4, 4, layer.o)
+        dw = functools.reduce(jnp.add, (seen[k, dy : dy + 3, dx : dx + 3] for k, (dy, dx) in enumerate(CORNERS)))
+    return dw, db
 
 
 convolve_and_halve.defvjp(_forward, _backward)
-
-
-@jax.custom_vjp
-def leave(images: Any) -> Any:
-    """Out of the fused layers: float32, and gradients come back lifted where activations have 16 bits."""
-    return images.astype(jnp.float32)
-
-
-def _leave_forward(images: Any) -> tuple[Any, Any]:
-    return leave(images), jnp.zeros((0,), images.dtype)
-
-
-def _leave_backward(like: Any, gradient: Any) -> tuple[Any]:
-    return ((gradient if like.dtype == jnp.float32 else gradient * LIFT).astype(like.dtype),)
-
-
-leave.defvjp(_leave_forward, _leave_backward)
 
 
 def _layer(images: Any, weights: Any) -> Layer:

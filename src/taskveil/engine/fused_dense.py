@@ -1,13 +1,15 @@
 """A dense layer that walks its local step while gradients are on their way back, for accelerators.
 
-A step of a dense layer is bound by memory: its weights are read for the scores, read for the gradient of its inputs, and read and
-written once more, with the gradient of the weights, to move them. Here one kernel makes each piece of that gradient where it is
-needed and writes the piece after the step
+A step of a dense layer is bound by memory: its weights are read for the scores, read for the gradient of its inputs, and read
+and written once more, with the gradient of the weights, to move them. Here one kernel does all that comes after the scores: it
+reads a piece of the weights, makes the gradient of the inputs that meet it and that of the piece, and writes the piece after the
+step
 
     W <- (W - eta (x' dy - lambda A)) / (1 + eta lambda)
 
-so that the gradient of the weights is never in memory. What `walk` returns as the gradient of its weights is *the weights after
-the step*: rounds.py takes it as such. Without a kernel for the shapes at hand the same is computed in plain steps.
+so that the weights are read twice and the gradient of the weights is never in memory. What `walk` returns as the gradient of its
+weights is *the weights after the step*: rounds.py takes it as such. Without a kernel for the shapes at hand the same is computed
+in plain steps. Inputs may have 16 bits; their gradient then has 16 too, and is lifted (convolution.py).
 """
 
 from __future__ import annotations
@@ -17,20 +19,20 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from taskveil.engine.products import dot, launch, load, matrix_sized, parts
+from taskveil.engine.convolution import leave, lift_of
+from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 from taskveil.engine.walk import Walk
 
-TILE, WARPS = 32, 4  # rows of the weights at a time
+STEP = Launch(32, 4, 7)  # of the rows of the weights
 MOST_ROWS, MOST_OUTPUTS = 64, 256  # what a program can hold beside them
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
 def walk(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, precision: Any) -> Any:
     """rows @ weights; the "gradient" of the weights is where the step takes them."""
-    return jnp.matmul(rows, weights, precision=precision)
+    return jnp.matmul(leave(rows), weights, precision=precision)
 
 
 def _forward(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, precision: Any) -> tuple[Any, Any]:
@@ -40,10 +42,10 @@ def _forward(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, precisio
 def _backward(precision: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, ...]:
     rows, weights, target, eta, pull = saved
     if fits(rows.shape[0], weights.shape[1]):
-        moved = moved_weights(rows, weights, target, eta, pull, gradient, exact=precision is not None)
-    else:
-        moved = Walk(target, eta, pull).moved(weights, jnp.matmul(rows.T, gradient, precision=precision), target)
-    return jnp.matmul(gradient, weights.T, precision=precision), moved, None, None, None
+        return *stepped(rows, weights, target, eta, pull, gradient), None, None, None
+    _, pull_back = jax.vjp(lambda r, w: jnp.matmul(leave(r), w, precision=precision), rows, weights)
+    back, dw = pull_back(gradient)
+    return back, Walk(target, eta, pull).moved(weights, dw, target), None, None, None
 
 
 walk.defvjp(_forward, _backward)
@@ -54,24 +56,33 @@ def fits(rows: int, outputs: int) -> bool:
     return matrix_sized(rows) and rows <= MOST_ROWS and matrix_sized(outputs) and outputs <= MOST_OUTPUTS
 
 
-def moved_weights(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any, exact: bool) -> Any:
-    """The weights after the step; `exact`: their gradient to the last bit of float32, which memory leaves time for."""
+def stepped(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any) -> tuple[Any, Any]:
+    """The gradient of the rows, and the weights after the step; these to the last bit where rows have float32."""
     (n, inputs), outputs = rows.shape, weights.shape[1]
-    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs, exact=exact)
-    flat = (a.reshape(-1) for a in (rows, weights, target, gradient))
-    outs = [jax.ShapeDtypeStruct((weights.size,), jnp.float32)]
-    (moved,) = launch(kernel, -(-inputs // TILE), outs, WARPS, *flat, jnp.stack([eta, pull]))
-    return moved.reshape(weights.shape)
+    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs)
+    outs = [jax.ShapeDtypeStruct((rows.size,), rows.dtype), jax.ShapeDtypeStruct((weights.size,), jnp.float32)]
+    back, moved = launch(kernel, STEP, outs, *(a.reshape(-1) for a in (rows, weights, target, gradient)), jnp.stack([eta, pull]))
+    return back.reshape(rows.shape), moved.reshape(weights.shape)
 
 
 def step_kernel(
-    rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, moved: Any,
-    *, n: int, inputs: int, outputs: int, exact: bool,
+    rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, back: Any, moved: Any,
+    *, n: int, inputs: int, outputs: int,
 ) -> None:  # fmt: skip
-    row, out, batch = pl.program_id(0) * TILE + jnp.arange(TILE), jnp.arange(outputs), jnp.arange(n)
-    at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (TILE, outputs))
-    x = load(rows, batch[None] * inputs + row[:, None], jnp.broadcast_to((row < inputs)[:, None], (TILE, n)))
-    dy = load(gradient, batch[:, None] * outputs + out[None])
-    dw = dot(parts(x, jnp.float32, exact), parts(dy, jnp.float32, exact))
+    out, batch = jnp.arange(outputs), jnp.arange(n)
     step = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1)))
-    triton.store(moved.at[at], step.moved(load(weights, at, inside), dw, load(target, at, inside)), mask=inside)
+    dy, lift, exact = load(gradient, batch[:, None] * outputs + out[None]), lift_of(rows.dtype), rows.dtype == jnp.float32
+    slopes = parts(dy if exact else dy * lift, rows.dtype, exact=True)
+
+    def tile(row: Any, _: Any) -> tuple[()]:
+        at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (STEP.tile, outputs))
+        w, a = load(weights, at, inside), load(target, at, inside)  # first of all: memory is what the rest waits for
+        of_rows, there = batch[:, None] * inputs + row[None], jnp.broadcast_to((row < inputs)[None], (n, STEP.tile))
+        x = load(rows, of_rows, there)
+        dx = dot(slopes[: 2 if exact else 1], parts(w, x.dtype), turn_b=True)
+        triton.store(back.at[of_rows], dx.astype(x.dtype), mask=there)
+        dw = dot(parts(x, x.dtype, exact=True), slopes, turn_a=True)
+        triton.store(moved.at[at], step.moved(w, dw if exact else dw / lift, a), mask=inside)
+        return ()
+
+    each_tile(inputs, STEP, tile, ())

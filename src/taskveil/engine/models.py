@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from taskveil.engine.convolution import convolution_layers
+from taskveil.engine.convolution import convolution_layers, leave
 from taskveil.errors import OptionError
 
 Init = Callable[[Any], Any]
@@ -194,14 +194,14 @@ def cnn_body(n_features: int, channels: Any = (16, 32), hidden: int = 128, activ
         inner = images.reshape(images.shape[0], -1)
         for layer in params[2:]:
             inner = jax.nn.relu(_walked_product(inner, layer["weights"], walk, precision) + layer["bias"])
-        return inner
+        return leave(inner)
 
     return Body(init, apply, hidden or flat, len(sizes), precision)
 
 
 def _walked_product(rows: Any, weights: Any, walk: Any, precision: Any) -> Any:
     if walk is None:
-        return jnp.matmul(rows, weights, precision=precision)
+        return jnp.matmul(leave(rows), weights, precision=precision)
     from taskveil.engine import fused_dense
 
     return fused_dense.walk(rows, weights, walk.target[2]["weights"], walk.eta, walk.pull, precision)

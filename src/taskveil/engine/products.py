@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -51,8 +52,25 @@ def dot(a: Parts, b: Parts, turn_a: bool = False, turn_b: bool = False) -> Any:
     return functools.reduce(operator.add, (multiply(a[i], b[j]) for i, j in sorted(pairs, key=sum, reverse=True)))
 
 
-def launch(kernel: Any, programs: int, outs: Any, warps: int, *arrays: Any) -> Any:
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is cut up: rows at a time, warps of a program, programs that the rows of a client are divided among."""
+
+    tile: int
+    warps: int
+    slices: int
+    stages: int = 2  # how far loads run ahead
+
+
+def each_tile(rows: int, how: Launch, work: Any, carry: Any) -> Any:
+    """carry <- work(row numbers of a tile, carry), for the tiles of this program; some may lie beyond the rows."""
+    per = -(-rows // (how.tile * how.slices))
+    first = pl.program_id(0) * per
+    return jax.lax.fori_loop(0, per, lambda t, carry: work((first + t) * how.tile + jnp.arange(how.tile), carry), carry)
+
+
+def launch(kernel: Any, how: Launch, outs: Any, *arrays: Any) -> Any:
     """The kernel on a GPU; elsewhere (tests) it is interpreted."""
     on_gpu = jax.default_backend() == "gpu"
-    settings = triton.CompilerParams(num_warps=warps, num_stages=2) if on_gpu else None
-    return pl.pallas_call(kernel, (*outs,), grid=(programs,), compiler_params=settings, interpret=not on_gpu)(*arrays)
+    settings = triton.CompilerParams(num_warps=how.warps, num_stages=how.stages) if on_gpu else None
+    return pl.pallas_call(kernel, (*outs,), grid=(how.slices,), compiler_params=settings, interpret=not on_gpu)(*arrays)

@@ -187,7 +187,10 @@ class Round:
         per_client = (begin, index, weights) if one_anchor else (begin, index, weights, anchor)
         new, message = each_client(client, per_client, self.accelerator)
         in_cohort = present[:, None] > 0
-        return (jnp.where(in_cohort, new, own) if remembers else own), jnp.where(in_cohort, knobs[2] * message, 0.0)
+        kept = jnp.where(in_cohort, new, own) if remembers else new
+        if message is None:  # from what is kept, which is then the one array written
+            message = kept - anchor
+        return (kept if remembers else own), jnp.where(in_cohort, knobs[2] * message, 0.0)
 
     def _sum(self, clipped: Any, member: Any, grid: Any) -> Any:
         """sum_k member_kc clip(g_k); |member_k| <= 1 keeps each client's part inside the bound."""
@@ -197,6 +200,7 @@ class Round:
         return total.reshape(groups, -1)
 
     def _client(self, anchor: Any, begin: Any, index: Any, weights: Any, X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
+        """The client's new model, and its message where that is not the way from the billboard to the model."""
         if self.work.kind == "residual":
             gradient = self._gradient(anchor + begin, X[index[0]], y[index[0]], weights[0])
             return begin - knobs[0] * gradient, gradient
@@ -217,8 +221,7 @@ class Round:
                 return self._step(params, target, rows, labels, weights[0], knobs)
 
             params = jax.lax.fori_loop(0, self.work.steps, same, params)
-        new = ravel_pytree(params)[0]
-        return new, new - anchor
+        return ravel_pytree(params)[0], None
 
     def _step(self, params: Any, target: Any, rows: Any, labels: Any, weight: Any, knobs: Any) -> Any:
         walk = Walk(target, knobs[0], knobs[1])

@@ -9,8 +9,10 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from taskveil.engine import fused_dense  # noqa: E402
+from taskveil.engine.convolution import lift_of  # noqa: E402
 from taskveil.engine.fused_dense import walk  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
+from taskveil.engine.products import parts  # noqa: E402
 from taskveil.engine.rounds import Cohort, LocalWork, Round  # noqa: E402
 from taskveil.engine.walk import Walk  # noqa: E402
 
@@ -76,15 +78,24 @@ def test_only_the_cnn_walks_and_not_on_a_cpu_by_itself():
 
 
 def test_the_kernel_takes_only_what_a_program_can_hold():
-    assert case()[1].shape[1] % fused_dense.TILE  # the first test above covers a last tile that is not full
+    assert case()[1].shape[1] % fused_dense.STEP.tile  # the first test above covers a last tile that is not full
     shapes = (16, 128), (10, 128), (16, 62), (1024, 128), (16, 512)
     assert [fused_dense.fits(*shape) for shape in shapes] == [True, False, False, False, False]
 
 
-def test_weights_move_to_the_last_bit_where_asked():
-    """Against float64. Twin: the two parts that suffice beside 16-bit activations are seen to be fewer."""
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float16])
+def test_weights_move_to_the_last_bit_and_16_bit_rows_get_lifted_gradients(dtype, monkeypatch):
+    """Against float64. Twin: slopes of one part are seen to be fewer than those of two or three."""
     rows, weights, target, dy = (a[0] if a.ndim == 3 else a for a in case())
+    rows = rows.astype(dtype)
     x, w, g, a = (np.asarray(v, np.float64) for v in (rows, weights, dy, target))
-    expected = ((w - ETA * (x.T @ g - PULL * a)) / (1 + ETA * PULL),)
-    assert worst([fused_dense.moved_weights(rows, weights, target, ETA, PULL, dy, exact=True)], expected) < 1e-6
-    assert worst([fused_dense.moved_weights(rows, weights, target, ETA, PULL, dy, exact=False)], expected) > 1e-6
+    expected = lift_of(dtype) * (g @ w.T), (w - ETA * (x.T @ g - PULL * a)) / (1 + ETA * PULL)
+
+    def errors():
+        found = fused_dense.stepped(rows, weights, target, ETA, PULL, dy)
+        return [worst([np.asarray(f, np.float64)], [e]) for f, e in zip(found, expected, strict=True)]
+
+    back, moved = errors()
+    assert back < (1e-5 if dtype == jnp.float32 else 2e-3) and moved < 1e-6
+    monkeypatch.setattr(fused_dense, "parts", lambda a, dtype, exact=False: parts(a, dtype, exact)[:1])
+    assert errors()[1] > 1e-6
