@@ -13,8 +13,8 @@ ratios: the mean prior variance of a row's score, t trace(X C X') / rows, in uni
 
 `Reduced` is the smaller Gram matrix as Q T Q': all that any prior and strength needs, without eigenvalues. With T a system I + t
 T takes as many operations as it has rows, so that a grid of twenty strengths is nothing beside the reduction, which takes a fifth
-of the time of an eigendecomposition. Large matrices are decomposed after all (T diagonal): there LAPACK's blocks win. Rows are
-divided by `unit`, so that squares of squares stay numbers.
+of the time of an eigendecomposition. Small matrices are reduced by a compiled loop, larger ones by LAPACK. Rows are divided by
+`unit`, so that squares of squares stay numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.solvers import lapack
 from taskveil.solvers.padding import CentredRows, per_task
 
-LARGE = 150  # rows of a matrix
+SMALL = 32  # rows of a matrix up to which calling LAPACK takes longer than its blocks save
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,9 @@ class Reduced:
     spread: Array  # (k,) trace of the matrix
     diagonal: Array  # (k, p) of T
     beside: Array  # (k, p) beside the diagonal
-    turns: Array  # (k, p, p) Q, or the reflectors it is the product of
+    turns: Array  # (k, p, p) the reflectors that Q is the product of
+    factors: Array | None  # (k, p) of LAPACK's reflectors
     products: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
-
-    @property
-    def whole(self) -> bool:
-        """Whether `turns` is Q itself."""
-        return self.turns.shape[1] > LARGE
 
     def once(self, what: Any, make: Callable[[], Any]) -> Any:
         """make(), once for each array `what`: priors share centres and directions."""
@@ -65,22 +62,28 @@ class Reduced:
             return self.turned(left[:, :, None])[:, :, 0]
         return self.turned((self.rows.X.transpose(0, 2, 1) @ left[:, :, None]) / self.unit[:, None, None])[:, :, 0]
 
-    def turned(self, columns: Array) -> Array:
-        """Q' columns (k, p, q)."""
-        return self.turns.transpose(0, 2, 1) @ columns if self.whole else self._turned(columns, back=False)
-
-    def models(self, steps: Array) -> Array:
-        """(k, d, g) the models that steps (k, p, g) along the basis add up to."""
-        v = self.turns @ steps if self.whole else self._turned(steps, back=True)
-        v = self.rows.X.transpose(0, 2, 1) @ v / self.unit[:, None, None] if self.dual else v
-        return v / self.unit[:, None, None]
-
-    def _turned(self, columns: Array, back: bool) -> Array:
+    def turned(self, columns: Array, back: bool = False) -> Array:
+        """Q' columns (k, p, q), or Q columns where `back`."""
+        if self.factors is not None:
+            return lapack.turn(self.turns, self.factors, columns, back)
         from taskveil.solvers import kernels_tridiagonal
 
         out = np.array(columns, order="C")
         kernels_tridiagonal.turn(self.turns, out, back)
         return out
+
+    def times_T(self, steps: Array) -> Array:
+        """T steps (k, p, g)."""
+        out, beside = self.diagonal[:, :, None] * steps, self.beside[:, :-1, None]
+        out[:, :-1] += beside * steps[:, 1:]
+        out[:, 1:] += beside * steps[:, :-1]
+        return out
+
+    def models(self, steps: Array) -> Array:
+        """(k, d, g) the models that steps (k, p, g) along the basis add up to."""
+        v = self.turned(steps, back=True)
+        v = self.rows.X.transpose(0, 2, 1) @ v / self.unit[:, None, None] if self.dual else v
+        return v / self.unit[:, None, None]
 
 
 def reduced(rows: CentredRows) -> Reduced:
@@ -91,15 +94,14 @@ def reduced(rows: CentredRows) -> Reduced:
     G = X @ turned if dual else turned @ X
     G /= np.square(unit)[:, None, None]
     spread = np.einsum("kpp->k", G)
-    if G.shape[1] > LARGE:
-        diagonal, turns = np.linalg.eigh(G)
-        return Reduced(rows, dual, unit, spread, np.maximum(diagonal, 0.0), np.zeros_like(diagonal), turns)
-    from taskveil.solvers import kernels_tridiagonal
+    diagonal, beside, factors = np.zeros(G.shape[:2]), np.zeros(G.shape[:2]), None
+    if G.shape[1] > SMALL:
+        factors = lapack.tridiagonalise(G, diagonal, beside)
+    elif G.shape[1]:
+        from taskveil.solvers import kernels_tridiagonal
 
-    diagonal, beside = np.zeros(G.shape[:2]), np.zeros(G.shape[:2])
-    if G.shape[1]:
         kernels_tridiagonal.tridiagonalise(G, diagonal, beside)
-    return Reduced(rows, dual, unit, spread, diagonal, beside, G)
+    return Reduced(rows, dual, unit, spread, diagonal, beside, G, factors)
 
 
 Array = NDArray[np.floating]
@@ -139,8 +141,19 @@ class Posterior:
     centre: Array | None
 
     def scores(self) -> Array:
-        """(k, n, g) what the posterior mean of every strength says of the rows."""
-        v, B = self.reduced.models(self.steps), self.prior.directions
+        """(k, n, g) what the posterior mean of every strength says of the rows.
+
+        Along the basis of XX' scores are T steps, and directions are there already: rows need not be read again.
+        """
+        B = self.prior.directions
+        if self.reduced.dual:
+            along = self.prior.floor * self.reduced.times_T(self.steps)
+            if B is not None:
+                onto, _ = self.reduced.once(B, lambda: _onto(self.reduced, B))
+                along += onto @ (onto.transpose(0, 2, 1) @ self.steps)
+            scores = self.reduced.turned(along, back=True)
+            return scores if self.centre is None else scores + per_task("knd,kd->kn", self.reduced.rows.X, self.centre)[:, :, None]
+        v = self.reduced.models(self.steps)
         w = self.prior.floor * v if B is None else self.prior.floor * v + B @ (B.T @ v)
         return self.reduced.rows.X @ (w if self.centre is None else w + self.centre[:, :, None])
 
