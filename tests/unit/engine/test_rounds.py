@@ -20,6 +20,9 @@ from taskveil.tasks.block import TaskBlock  # noqa: E402
 WORK = LocalWork(steps=3, batch_size=4, learning_rate=0.3, pull=0.5)
 
 
+ROWS = 36  # of nine clients: blocks of one shape are compiled once
+
+
 def ragged(n_clients: int = 9, seed: int = 0, sizes=None) -> TaskBlock:
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 12, n_clients) if sizes is None else np.asarray(sizes)
@@ -39,17 +42,26 @@ def compiled(model):
     return Round(model, WORK)
 
 
-def one_round(compiled, model, block, clients, bound=0.2, rate=None, number=1, scale=1.0):
-    side = Clients(block, FeatureMap(None, 5), model, 0)
+def asked(compiled, model, block, clients, bound=0.2, rate=None):
+    """(clients, what a round is asked with)."""
     models = store.empty_models(block.n_tasks, model.n_parameters)
     nobody, one = np.zeros(block.n_tasks, bool), np.ones((block.n_tasks, 1))
-    args = (compiled, models, nobody, model.start(0)[None], one, np.asarray(clients), rate, number, bound)
-    models, wait = side.begin_sum(*args, scale)
-    return (models, wait() * grid_of(bound)), side.each_message(*args)
+    side = Clients(block, FeatureMap(None, 5), model, 0)
+    return side, (compiled, models, nobody, model.start(0)[None], one, np.asarray(clients), rate, 1, bound)
+
+
+def sum_of(compiled, model, block, clients, rate=None):
+    side, asking = asked(compiled, model, block, clients, rate=rate)
+    return side.begin_sum(*asking, 1.0)[1]() * grid_of(0.2)
+
+
+def messages_of(compiled, model, block, clients, bound=0.2):
+    side, asking = asked(compiled, model, block, clients, bound)
+    return side.each_message(*asking)[1]
 
 
 def test_the_sum_is_that_of_the_single_messages_and_each_fits_the_bound(compiled, model):
-    (_, total), (_, messages) = one_round(compiled, model, ragged(), range(9))
+    total, messages = (found(compiled, model, ragged(), range(9)) for found in (sum_of, messages_of))
     np.testing.assert_allclose(total[0], messages.sum(axis=0), atol=1e-12)
     assert np.linalg.norm(messages, axis=1).max() <= 0.2
     assert np.linalg.norm(messages, axis=1).min() > 0.05
@@ -58,43 +70,42 @@ def test_the_sum_is_that_of_the_single_messages_and_each_fits_the_bound(compiled
 def test_one_client_moves_the_sum_by_at_most_the_bound(compiled, model):
     """Exactly, whatever the float32 rounding: sums are made on integers."""
     block = ragged()
-    (_, everybody), _ = one_round(compiled, model, block, range(9))
+    everybody = sum_of(compiled, model, block, range(9))
     for k in range(9):
-        (_, others), _ = one_round(compiled, model, block, [i for i in range(9) if i != k])
+        others = sum_of(compiled, model, block, [i for i in range(9) if i != k])
         assert np.linalg.norm(everybody - others) <= 0.2
 
 
 def test_the_sum_does_not_depend_on_order_or_pieces(compiled, model):
     block = ragged(40)
-    (_, straight), _ = one_round(compiled, model, block, range(40))
-    (_, turned), _ = one_round(compiled, model, block, range(40)[::-1])
+    straight = sum_of(compiled, model, block, range(40))
+    turned = sum_of(compiled, model, block, range(40)[::-1])
     np.testing.assert_array_equal(straight, turned)
-    (_, pieces), _ = one_round(compiled, model, block, range(40), rate=0.05)  # capacity 11: four pieces
+    pieces = sum_of(compiled, model, block, range(40), rate=0.05)  # capacity 11: four pieces
     np.testing.assert_array_equal(straight, pieces)
     assert (straight / grid_of(0.2) == np.round(straight / grid_of(0.2))).all()
 
 
 def test_a_client_with_many_rows_weighs_no_more_than_one_with_few(compiled, model):
-    """Twin: weights by sample count would make the large client's part a hundred times larger."""
-    block = ragged(sizes=[300, 3])
-    _, (_, messages) = one_round(compiled, model, block, [0, 1], bound=0.01)
+    """Twin: weights by sample count would make the large client's part seven times larger."""
+    sizes = np.array([ROWS - 8, *[1] * 8])
+    messages = messages_of(compiled, model, ragged(sizes=sizes), range(9), bound=0.01)
     np.testing.assert_allclose(np.linalg.norm(messages, axis=1), 0.01, rtol=1e-3)
-    weighed = messages * (np.array([300, 3]) / 151.5)[:, None]
-    assert np.linalg.norm(weighed, axis=1).max() > 1.9 * 0.01
+    weighed = messages * (sizes / sizes.mean())[:, None]
+    assert np.linalg.norm(weighed, axis=1).max() > 5 * 0.01
 
 
 def test_clients_without_rows_and_rows_that_are_not_finite_send_nothing(compiled, model):
-    block = ragged(sizes=[4, 0, 5])
+    block = ragged(sizes=[ROWS - 5, 0, 5, *[0] * 6])
     X = block.X.copy()
-    X[5] = np.inf
-    _, (_, messages) = one_round(compiled, model, replace(block, X=X), range(3))
+    X[ROWS - 4] = np.inf
+    messages = messages_of(compiled, model, replace(block, X=X), range(9))
     assert np.abs(messages[0]).max() > 0
     np.testing.assert_array_equal(messages[1:], 0.0)
 
 
 def test_an_empty_cohort_sums_to_zero(compiled, model):
-    (_, total), _ = one_round(compiled, model, ragged(), np.zeros(0, int))
-    np.testing.assert_array_equal(total, 0.0)
+    np.testing.assert_array_equal(sum_of(compiled, model, ragged(), np.zeros(0, int)), 0.0)
 
 
 def test_nothing_is_compiled_again_for_other_cohorts_rows_step_sizes_or_bounds(model):
@@ -123,5 +134,5 @@ def test_a_cohorts_arrays_have_a_public_size_and_nobody_is_dropped():
 def test_an_accelerators_way_and_a_cpus_way_agree(model):
     """All clients at once, or a few at a time: the same messages within float32."""
     block = ragged(20)
-    sums = [one_round(Round(model, WORK, accelerator=a), model, block, range(20))[0][1] for a in (True, False)]
+    sums = [sum_of(Round(model, WORK, accelerator=a), model, block, range(20)) for a in (True, False)]
     np.testing.assert_allclose(sums[0], sums[1], atol=1e-4)
