@@ -68,18 +68,14 @@ def random_proximal(count: int, most_rounds: int, seed: int = 0) -> list[Options
             "penalty": between(0.003, 300.0),
             "clip": between(0.2, 20.0),
         }
-        kind = rng.integers(4)
-        if kind == 1:
-            option |= {"momentum": "none"}
-        elif kind == 2:
-            option |= {"allocation": "power", "exponent": float(rng.uniform(-1, 2))}
-        elif kind == 3:
-            option |= {
-                "momentum": "strong",
-                "strong_convexity": MU,
-                "allocation": "geometric",
-                "exponent": float(Q0 ** rng.uniform(-1, 1)),
-            }
+        momentum, allocation = rng.choice(["accelerated", "none", "strong"]), rng.choice(["uniform", "power", "geometric"])
+        if momentum != "accelerated":
+            option |= {"momentum": str(momentum)}
+        if momentum == "strong":
+            option |= {"strong_convexity": between(MU / 10, 100 * MU)}
+        if allocation != "uniform":
+            exponent = rng.uniform(-2, 6) if allocation == "power" else Q0 ** rng.uniform(-2, 2)
+            option |= {"allocation": str(allocation), "exponent": float(exponent)}
         found.append(option)
     return found
 

@@ -103,10 +103,14 @@ def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
 
 def test_papers_run_side_by_side_and_nothing_is_lost(tmp_path, capsys, monkeypatch):
     """Two items that cost nothing, of two papers, in processes of their own; both documents come back in order."""
-    monkeypatch.setattr(registry, "ITEMS", {n: registry.ITEMS[n] for n in ("mp-mtl-prop1", "svm-complexity")})
+    every = registry.ITEMS
+    monkeypatch.setattr(registry, "ITEMS", {n: every[n] for n in ("mp-mtl-prop1", "svm-complexity")})
     assert call("reproduce", "all", "--quick", "--json", "-o", tmp_path) == 0
     assert [d["name"] for d in json.loads(capsys.readouterr().out)] == ["prop1", "complexity"]
     assert {f.parent.name for f in tmp_path.glob("*/*-quick.json")} == {"liang_2020", "ponomarenko_2023"}
+    monkeypatch.setattr(registry, "ITEMS", every)
+    parts = registry.side_by_side(list(every))
+    assert sorted(n for part in parts for n in part) == sorted(every) and max(map(len, parts)) < len(every) / 2
 
 
 def test_results_of_quick_runs_are_not_committed():
