@@ -18,7 +18,8 @@ from taskveil.tasks.split import k_fold
 from taskveil.tasks.task import TaskSet
 
 KEPT = 10  # that one fold likes best are judged on all folds
-WIDTHS = (0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1)  # of the steps between generations, in logarithms
+WIDTHS = (0.5, 0.4, 0.3, 0.2, 0.15, 0.1)  # of the steps between generations, in logarithms
+CYCLES, GAIN = 4, 0.01  # widths are gone through again while they bring this much
 OFFSPRING = 40
 MOST_ROUNDS = 1000
 
@@ -52,15 +53,26 @@ class Folds:
 
 
 def tuned(
-    name: str, rows: Folds, epsilon: float, folds: int, grid: Iterable[Options], widths: Iterable[float] = WIDTHS
+    name: str, rows: Folds, epsilon: float, folds: int, grid: Iterable[Options], widths: tuple[float, ...] = WIDTHS
 ) -> Options:
     """The setting with the best cross-validated score among those given and those found around them."""
-    options, rng = list(grid), np.random.default_rng(rows.seed)
+    options = list(grid)
     best = _best(options, rows.scores(name, options, epsilon, 1))
-    for generation, width in enumerate(widths if usable(rows.train, name) else (), start=1):
-        options = best + [nearby(best[rng.integers(len(best))], width, rng) for _ in range(OFFSPRING)]
-        best = _best(options, rows.scores(name, options, epsilon, 1, noise=100 * generation))
+    for cycle in range(CYCLES if widths and usable(rows.train, name) else 0):
+        before, best = best[0], _bred(name, rows, epsilon, best, widths, 1000 * (cycle + 1))
+        old, new = rows.scores(name, [before, best[0]], epsilon, folds, noise=1000 * (cycle + 1) + 999)
+        if new > (1 - GAIN) * old:
+            break
     return best[int(np.argmin(rows.scores(name, best, epsilon, folds)))] if folds > 1 else best[0]
+
+
+def _bred(name: str, rows: Folds, epsilon: float, best: list[Options], widths: tuple[float, ...], noise: int) -> list[Options]:
+    """The best after a generation of every width."""
+    rng = np.random.default_rng([rows.seed, noise])
+    for generation, width in enumerate(widths):
+        options = best + [nearby(best[rng.integers(len(best))], width, rng) for _ in range(OFFSPRING)]
+        best = _best(options, rows.scores(name, options, epsilon, 1, noise=noise + 100 * generation))
+    return best
 
 
 def _best(options: list[Options], scores: np.ndarray) -> list[Options]:
