@@ -19,6 +19,7 @@ from experiments.paper_page import measured, paper_page
 from experiments.registry import FOLDERS, ITEMS, folder_of
 from experiments.svg import write_chart
 from experiments.verdicts import OF_OURS, OF_PAPER, WORDS
+from taskveil import __version__
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"
@@ -77,6 +78,15 @@ class Found:
     paper: str
     stem: str
     document: dict[str, Any]
+
+    @property
+    def version(self) -> str:
+        return str(self.document["run"]["versions"]["taskveil"])
+
+    @property
+    def shown(self) -> str:
+        """Its name in tables: an older run is marked."""
+        return self.name if self.version == __version__ else f"{self.name} (older)"
 
     @property
     def picture(self) -> Path:
@@ -158,16 +168,20 @@ tuning and with noise whose epsilon does not hold.
 
 
 def origins(found: list[Found]) -> str:
-    """Which version of the package made which figures: what was not run again is said."""
-    by_version: dict[str, list[str]] = {}
+    """Which items an older version of the package made, and what that means for them: what was not run again is said."""
+    older: dict[str, list[str]] = {}
     for f in found:
-        star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
-        by_version.setdefault(f.document["run"]["versions"]["taskveil"], []).append(f"`{f.name}`{star}")
-    rows = [f"| {version} | {', '.join(names)} |" for version, names in sorted(by_version.items(), reverse=True)]
+        if f.version != __version__:
+            said = import_module(f"experiments.{FOLDERS[f.paper]}.page").OLDER[f.stem]
+            star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
+            older.setdefault(said, []).append(f"`{f.name}`{star}")
+    if not older:
+        return ""
+    rows = [f"| {', '.join(names)} | {said} |" for said, names in older.items()]
     return (
-        "## Which code the figures come from\n\nItems of an older version were not run again: algorithms, settings and neighbours are those of that "
-        "version, as each paper's page shows them. With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
-        "| version | items |\n|---|---|\n" + "\n".join(rows)
+        f"## Figures of an older version\n\nAll others come from version {__version__}. These were not run again; they are marked in every table above. "
+        "With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
+        "| items | what is different from what this page says |\n|---|---|\n" + "\n".join(rows)
     )
 
 
@@ -213,7 +227,7 @@ def claim_rows(found: Found, value: bool | None) -> list[str]:
         where = "; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks)
         seen = ": ".join(filter(None, (place, printed)))
         ours = ": ".join(filter(None, (quantity, where)))
-        rows.append(f"| {found.name} | {cell(said)} | {whose(checks[0][1])} | {cell(seen)} | {cell(ours)} |")
+        rows.append(f"| {found.shown} | {cell(said)} | {whose(checks[0][1])} | {cell(seen)} | {cell(ours)} |")
     return rows
 
 
@@ -265,7 +279,7 @@ def not_as_good(found: list[Found]) -> str:
         lost += len(failed)
         for said, checks in grouped(failed).items():
             lines.append(
-                f"| {f.name} | {cell(said)} | "
+                f"| {f.shown} | {cell(said)} | "
                 + cell("; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks))
                 + " |"
             )
