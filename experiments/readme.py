@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from experiments.paper_page import measured, paper_page
 from experiments.registry import FOLDERS, ITEMS, folder_of
 from experiments.svg import write_chart
 from experiments.verdicts import OF_OURS, OF_PAPER, WORDS
-from taskveil import __version__
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "reproduction.md"
@@ -72,21 +71,23 @@ not rise above valid noise, the sound default keeps every task's own model.
 
 @dataclass(frozen=True)
 class Found:
-    """One result: its name in the registry, its paper's prefix, the stem of its files, the document."""
+    """One result: its name in the registry, its paper's prefix, the stem of its files, the document; and what a newer version changed."""
 
     name: str
     paper: str
     stem: str
     document: dict[str, Any]
+    older: str = ""
 
     @property
     def version(self) -> str:
+        """Of the package that made it."""
         return str(self.document["run"]["versions"]["taskveil"])
 
     @property
     def shown(self) -> str:
         """Its name in tables: an older run is marked."""
-        return self.name if self.version == __version__ else f"{self.name} (older)"
+        return f"{self.name} (older)" if self.older else self.name
 
     @property
     def picture(self) -> Path:
@@ -104,7 +105,18 @@ def results() -> list[Found]:
             if (folder / f"{stem}.json").exists():
                 found.append(Found(name, paper, stem, json.loads((folder / f"{stem}.json").read_text())))
                 break
-    return found
+    return marked(found)
+
+
+def marked(found: list[Found]) -> list[Found]:
+    """Those that an older version made than the newest of them, each with what is different there."""
+    newest = max((f.version for f in found), key=lambda v: [int(n) for n in v.split(".")[:2]], default="")
+    return [f if f.version == newest else replace(f, older=difference(f)) for f in found]
+
+
+def difference(found: Found) -> str:
+    known: dict[str, str] = getattr(import_module(f"experiments.{FOLDERS[found.paper]}.page"), "OLDER", {})
+    return known.get(found.stem, f"algorithms, settings and neighbours of version {found.version}")
 
 
 def redraw() -> None:
@@ -171,18 +183,16 @@ def origins(found: list[Found]) -> str:
     """Which items an older version of the package made, and what that means for them: what was not run again is said."""
     older: dict[str, list[str]] = {}
     for f in found:
-        if f.version != __version__:
-            said = import_module(f"experiments.{FOLDERS[f.paper]}.page").OLDER[f.stem]
-            star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
-            older.setdefault(said, []).append(f"`{f.name}`{star}")
-    if not older:
-        return ""
+        star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
+        if f.older:
+            older.setdefault(f.older, []).append(f"`{f.name}`{star}")
     rows = [f"| {', '.join(names)} | {said} |" for said, names in older.items()]
-    return (
-        f"## Figures of an older version\n\nAll others come from version {__version__}. These were not run again; they are marked in every table above. "
+    head = (
+        "## Figures of an older version\n\nThese were not run again with the code that made all others; they are marked in every table above. "
         "With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
-        "| items | what is different from what this page says |\n|---|---|\n" + "\n".join(rows)
+        "| items | what is different from what this page says |\n|---|---|\n"
     )
+    return head + "\n".join(rows) if rows else ""
 
 
 def counted(found: list[Found]) -> str:
