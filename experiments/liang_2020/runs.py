@@ -47,7 +47,7 @@ def proximal_grid(quick: bool) -> list[Options]:
         grid += [{"rounds": 1, "step": 0.25, "penalty": p} for p in (1.0, 4.0)]
         grid += [{"rounds": T, "step": s, "penalty": p} for T, s, p in ((5, 0.03, 2.0), (100, 0.25, 0.03), (200, 0.5, 0.05))]
         grid += [{"rounds": T, "step": s, "penalty": p, "clip": 5.6, "allocation": "power", "exponent": a}
-                 for T, s, p, a in ((200, 1.4, 0.05, 2.0), (140, 4.8, 0.038, 2.4))]  # fmt: skip
+                 for T, s, p, a in ((200, 1.4, 0.05, 2.0), (90, 8.7, 0.063, 4.0))]  # fmt: skip
         grid += [{"rounds": 5, "step": 0.3, "penalty": 0.6, "clip": 1.0}, {"rounds": 5, "step": 0.3, "penalty": 2.5, "clip": 2.0}]
         grid += [{"rounds": 50, "step": 0.03, "penalty": 3.0, "clip": 2.0}]
         grid += [{"rounds": 30, "step": 0.25, "penalty": 0.3, "momentum": "none"}]
@@ -65,7 +65,7 @@ def random_proximal(count: int, most_rounds: int, seed: int = 0) -> list[Options
     for _ in range(count):
         option: Options = {
             "rounds": round(between(1, most_rounds)),
-            "step": between(0.01, 10.0),
+            "step": between(0.01, 30.0),
             "penalty": between(0.003, 300.0),
             "clip": between(0.2, 20.0),
         }
