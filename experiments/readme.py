@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,23 @@ not rise above valid noise, the sound default keeps every task's own model.
 
 @dataclass(frozen=True)
 class Found:
-    """One result: its name in the registry, its paper's prefix, the stem of its files, the document."""
+    """One result: its name in the registry, its paper's prefix, the stem of its files, the document; and what a newer version changed."""
 
     name: str
     paper: str
     stem: str
     document: dict[str, Any]
+    older: str = ""
+
+    @property
+    def version(self) -> str:
+        """Of the package that made it."""
+        return str(self.document["run"]["versions"]["taskveil"])
+
+    @property
+    def shown(self) -> str:
+        """Its name in tables: an older run is marked."""
+        return f"{self.name} (older)" if self.older else self.name
 
     @property
     def picture(self) -> Path:
@@ -94,7 +105,18 @@ def results() -> list[Found]:
             if (folder / f"{stem}.json").exists():
                 found.append(Found(name, paper, stem, json.loads((folder / f"{stem}.json").read_text())))
                 break
-    return found
+    return marked(found)
+
+
+def marked(found: list[Found]) -> list[Found]:
+    """Those that an older version made than the newest of them, each with what is different there."""
+    newest = max((f.version for f in found), key=lambda v: [int(n) for n in v.split(".")[:2]], default="")
+    return [f if f.version == newest else replace(f, older=difference(f)) for f in found]
+
+
+def difference(found: Found) -> str:
+    known: dict[str, str] = getattr(import_module(f"experiments.{FOLDERS[found.paper]}.page"), "OLDER", {})
+    return known.get(found.stem, f"algorithms, settings and neighbours of version {found.version}")
 
 
 def redraw() -> None:
@@ -158,17 +180,19 @@ tuning and with noise whose epsilon does not hold.
 
 
 def origins(found: list[Found]) -> str:
-    """Which version of the package made which figures: what was not run again is said."""
-    by_version: dict[str, list[str]] = {}
+    """Which items an older version of the package made, and what that means for them: what was not run again is said."""
+    older: dict[str, list[str]] = {}
     for f in found:
         star = "*" if any("p_value" in check for check in f.document["checks"]) else ""
-        by_version.setdefault(f.document["run"]["versions"]["taskveil"], []).append(f"`{f.name}`{star}")
-    rows = [f"| {version} | {', '.join(names)} |" for version, names in sorted(by_version.items(), reverse=True)]
-    return (
-        "## Which code the figures come from\n\nItems of an older version were not run again: algorithms, settings and neighbours are those of that "
-        "version, as each paper's page shows them. With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
-        "| version | items |\n|---|---|\n" + "\n".join(rows)
+        if f.older:
+            older.setdefault(f.older, []).append(f"`{f.name}`{star}")
+    rows = [f"| {', '.join(names)} | {said} |" for said, names in older.items()]
+    head = (
+        "## Figures of an older version\n\nThese were not run again with the code that made all others; they are marked in every table above. "
+        "With a star: verdicts from p values at 5 %, made before there were intervals.\n\n"
+        "| items | what is different from what this page says |\n|---|---|\n"
     )
+    return head + "\n".join(rows) if rows else ""
 
 
 def counted(found: list[Found]) -> str:
@@ -213,7 +237,7 @@ def claim_rows(found: Found, value: bool | None) -> list[str]:
         where = "; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks)
         seen = ": ".join(filter(None, (place, printed)))
         ours = ": ".join(filter(None, (quantity, where)))
-        rows.append(f"| {found.name} | {cell(said)} | {whose(checks[0][1])} | {cell(seen)} | {cell(ours)} |")
+        rows.append(f"| {found.shown} | {cell(said)} | {whose(checks[0][1])} | {cell(seen)} | {cell(ours)} |")
     return rows
 
 
@@ -265,7 +289,7 @@ def not_as_good(found: list[Found]) -> str:
         lost += len(failed)
         for said, checks in grouped(failed).items():
             lines.append(
-                f"| {f.name} | {cell(said)} | "
+                f"| {f.shown} | {cell(said)} | "
                 + cell("; ".join(f"{at}: {numbers(c)}" if at else numbers(c) for at, c in checks))
                 + " |"
             )

@@ -28,3 +28,11 @@ def get(name: str) -> Any:
 def folder_of(name: str) -> str:
     """The experiment's folder, below experiments/."""
     return ITEMS[name].split(".")[1]
+
+
+def side_by_side(names: list[str]) -> list[list[str]]:
+    """Parts for processes of their own. Items of a paper share runs, so papers stay whole and come first; those of MP-MTL share
+    nothing and fill up what time is left on either side.
+    """
+    whole = [[n for n in names if folder_of(n) == folder] for folder in reversed(FOLDERS.values()) if folder != FOLDERS["mp-mtl"]]
+    return [part for part in whole if part] + [[n] for n in names if folder_of(n) == FOLDERS["mp-mtl"]]

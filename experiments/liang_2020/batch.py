@@ -1,7 +1,7 @@
 """Algorithms 2 and 3 as printed for squared loss, many settings at once: to choose settings with, seven times as fast as fits.
 
 The steps are those of `low-rank` and `group-sparse` with variant="paper" (a test compares their models), and so are the noise's law and
-scale; the draws are others. Figures are made with the library itself.
+scale; the draws are others. Figures are made with the library itself, but for Fig. 4, which is cross-validation anyway, and `two-budgets`.
 """
 
 from __future__ import annotations

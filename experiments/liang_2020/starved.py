@@ -2,7 +2,7 @@
 
     python -m experiments.liang_2020.starved low-rank --settings 200
 
-The best of fresh settings is found by the rule that chose ours (runs.tuned, the tuning draw); then both are judged again on all five folds with
+The best of fresh settings is found by the rule that chose ours (the tuning draw, without the generations); then both are judged again on all five folds with
 the same new noise. What comes out is kept in tuned.json, and `python -m experiments.random_settings` names every row in which the
 fresh one is better by more than 5 %.
 """
@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from experiments.liang_2020 import curves, runs
+from experiments.liang_2020.choosing import Folds, tuned
 from experiments.liang_2020.tradeoff import EVERY_EPSILON, GROUP, LOW_RANK, PRINTED
 from experiments.liang_2020.tuning import kept, read
 
@@ -31,11 +32,12 @@ def check(data: str, count: int) -> None:
     """Every tuned cell of the two printed algorithms on one data set that was not checked yet."""
     make, metric = DRAWS[data]
     train, _ = make()(TUNING_DRAW)
+    choice, judge = Folds(train, TUNING_DRAW, metric), Folds(train, NEW_NOISE, metric)
     for name in (LOW_RANK, GROUP):
         known = read().get(data, {}).get(f"chosen/{name}", {})
         for epsilon in (e for e in EVERY_EPSILON if f"{e:g}" in known):
             row = kept(
-                data, f"random/{name}", epsilon, partial(compared, train, name, known[f"{epsilon:g}"], epsilon, metric, count)
+                data, f"random/{name}", epsilon, partial(compared, choice, judge, name, known[f"{epsilon:g}"], epsilon, count)
             )
             print(
                 f"{name}, epsilon {epsilon:g}: {row['chosen']:.4f}, best of {row['tried']} others {row['best of random']:.4f}",
@@ -43,16 +45,16 @@ def check(data: str, count: int) -> None:
             )
 
 
-def compared(train: Any, name: str, chosen: runs.Options, epsilon: float, metric: str, count: int) -> dict[str, Any]:
+def compared(choice: Folds, judge: Folds, name: str, chosen: runs.Options, epsilon: float, count: int) -> dict[str, Any]:
     """Scores of the chosen setting and of the best of `count` fresh ones."""
     method, fresh = PRINTED[name], runs.random_proximal(count, 300, OTHER_SETTINGS)
-    best = runs.tuned(method, train, epsilon, TUNING_DRAW, metric, 5, fresh)
-    ours, other = abs(runs.scores_of([chosen, best], method, train, epsilon, NEW_NOISE, metric, 5))
+    best = tuned(method, choice, epsilon, 5, fresh, widths=())
+    ours, other = abs(judge.scores(method, [chosen, best], epsilon, 5))
     return {
         "tried": count,
         "chosen": float(ours),
         "best of random": float(other),
-        "lower is better": metric in runs.LOWER_IS_BETTER,
+        "lower is better": judge.metric in runs.LOWER_IS_BETTER,
     }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import taskveil as tv
 from experiments.common import Result, below, near, not_above, summary
 from experiments.liang_2020 import runs
+from experiments.liang_2020.choosing import Folds
 from experiments.liang_2020.curves import synthetic
 from experiments.liang_2020.tradeoff import ALONE, CERTAIN, LOW_RANK, MTL, OURS, PAPER, Setting, tune
 from taskveil.tasks.synthetic import get_synthetic
@@ -24,8 +25,9 @@ def fig4(quick: bool, seed: int, repeats: int | None = None) -> Result:
     errors: dict[str, dict[float, list[float]]] = {}
     for r in range(repeats):
         train = get_synthetic("low-rank", seed=seed + r).train
-        for name, place, options in _allocations():
-            error = runs.cross_validated(train, "low-rank", options, EPSILON, seed + r, "nmse", folds)
+        names, places, options = zip(*_allocations(), strict=True)
+        found = Folds(train, seed + r).scores("low-rank", list(options), EPSILON, folds)
+        for name, place, error in zip(names, places, found.tolist(), strict=True):
             errors.setdefault(name, {}).setdefault(place, []).append(error)
     checks = []
     for panel, best, ends in (("t^alpha", 0.4, (-2.0, 2.0)), ("Q^-t", 0.2, (-10.0, 3.0))):

@@ -16,6 +16,7 @@ import numpy as np
 import taskveil as tv
 from experiments.common import Check, below, not_above, positive, summary, versions
 from experiments.liang_2020 import runs
+from experiments.liang_2020.choosing import WIDTHS, Folds, tuned
 from experiments.liang_2020.tuning import kept, replication
 from taskveil.tasks.task import TaskSet
 
@@ -93,11 +94,11 @@ def tune(setting: Setting, tuning_draw: int) -> None:
     """Fills setting.options, from what was kept where it can; a quick run keeps nothing."""
     extra, _ = setting.draw(tuning_draw)
     data = "" if setting.quick else setting.draw.data
-    common = tuning_draw, setting.metric, setting.folds
+    rows = Folds(extra, tuning_draw, setting.metric)
     for name in setting.printed:
         for epsilon in setting.epsilons:
             grid = runs.grid_of(PRINTED[name], setting.quick)
-            search = partial(runs.tuned, PRINTED[name], extra, epsilon, *common, grid)
+            search = partial(tuned, PRINTED[name], rows, epsilon, setting.folds, grid, () if setting.quick else WIDTHS)
             chosen = kept(data, f"chosen/{name}", epsilon, search)
             setting.options.setdefault(name, {})[f"{epsilon:g}"] = chosen
             if name == LOW_RANK:

@@ -12,6 +12,7 @@ import numpy as np
 from experiments.common import Result, below, summary
 from experiments.liang_2020 import runs
 from experiments.liang_2020.batch import Batch
+from experiments.liang_2020.choosing import KEPT
 from experiments.liang_2020.curves import synthetic
 from experiments.liang_2020.starved import TUNING_DRAW
 from experiments.liang_2020.tradeoff import PAPER
@@ -59,5 +60,5 @@ def best_of(grid: list[runs.Options], train: TaskSet, epsilon_dp: float) -> runs
     scores = lambda options, folds: np.mean(  # noqa: E731
         [batch.errors("low-rank", options, EPSILON_MP, held, n, epsilon_dp) for n, (batch, held) in enumerate(parts[:folds])], axis=0
     )  # fmt: skip
-    few = [grid[i] for i in np.argsort(scores(grid, 1))[: runs.KEPT]]
+    few = [grid[i] for i in np.argsort(scores(grid, 1))[:KEPT]]
     return few[int(np.argmin(scores(few, 3)))]

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.common import Check, Result, below, not_above, positive
 from experiments.ponomarenko_2023 import accuracy, masking, stragglers
-from experiments.ponomarenko_2023.clock import HAR, banded, curve, epoch_times
+from experiments.ponomarenko_2023.clock import HAR, MOCHA, banded, curve, epoch_times
 from experiments.ponomarenko_2023.data import har_split
 from experiments.ponomarenko_2023.words import PAPER, SPLIT, listed, printed_words
 
@@ -72,7 +72,7 @@ def fig5(quick: bool, seed: int) -> Result:
     from taskveil.methods.svm.method import Svm
 
     epoch = {"rounds": 30 if quick else 100, "tol": 0.0, "local_passes": 1}
-    kinds = {"svm": Svm(**HAR, coordinator="safe", **epoch), "mocha": methods.get("mocha", **HAR, **epoch)}
+    kinds = {"svm": Svm(**HAR, coordinator="safe", **epoch), "mocha": methods.get("mocha", **MOCHA, **epoch)}
     splits = [har_split(seed, 20) for seed in range(2 if quick else 4)]
     series = {n: banded([curve(m, s, epoch_times(s, heterogeneous=False)) for s in splits]) for n, m in kinds.items()}
     for name in ("local", "pooled"):

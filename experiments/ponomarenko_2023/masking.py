@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from experiments.ponomarenko_2023.accuracy import classifier
-from experiments.ponomarenko_2023.clock import HAR, banded, curve, epoch_times
+from experiments.ponomarenko_2023.clock import HAR, LIGHT, banded, curve, epoch_times
 from experiments.ponomarenko_2023.data import har_split
 from taskveil.estimators.metrics import evaluate
 from taskveil.methods.svm.method import Svm
@@ -24,7 +24,7 @@ def one_split(light: int | None, seed: int, masks: dict[str, Any], rounds: int, 
     found = {}
     for name, options in masks.items():
         method = Svm(
-            **HAR, **options, mask_mode=mode, mask_seed=seed if options else None, rounds=rounds, tol=0.0, coordinator="safe",
+            **(HAR if light is None else LIGHT), **options, mask_mode=mode, mask_seed=seed if options else None, rounds=rounds, tol=0.0, coordinator="safe",
             local_passes=1,
         )  # fmt: skip
         found[name] = curve(method, split, times, growth=1.5)

@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 
 PREFIX = "svm"
+FEW = "constants from fewer pairs, the largest C2 chosen most often"
+SAME = "nothing: the same rounds with the same constants"
+OLDER = dict.fromkeys(("fig5", "har30", "light"), FEW) | dict.fromkeys(("fig7", "masks", "attack"), SAME)
+OLDER |= dict.fromkeys(("fig11", "fig12"), "light HAR with the constants of HAR, which are not the best for it")
 
 HEAD = """
 # Federated MTL-SVM (Ponomarenko-Timofeev et al. 2023)

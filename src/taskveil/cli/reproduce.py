@@ -28,7 +28,7 @@ from taskveil.saved import read_json, total
 @click.option("-o", "--out", type=Given(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:
-    """Reproduce NAME ('list' for all names, 'all' for everything, each kept when done; with --quick papers side by side)."""
+    """Reproduce NAME ('list' for all names, 'all' for everything, each kept when done; with --quick side by side)."""
     registry = experiments()
     if name == "list":
         print_json(sorted(registry.ITEMS)) if as_json else click.echo("\n".join(registry.ITEMS))
@@ -41,14 +41,16 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool
         fixed = [n for n in chosen if "repeats" not in inspect.signature(registry.get(n)).parameters]
         if fixed:
             raise OptionError(f"{fixed[0]} has no number of replications to set; leave --repeats out")
-    run = partial(several, quick=quick, seed=seed, repeats=repeats, resume=resume, out=out, every=name == "all", quiet=as_json)
+    run = partial(several, listed=chosen, quick=quick, seed=seed, repeats=repeats, resume=resume, out=out, quiet=as_json)
+    found: dict[str, Any] = {}
     if name == "all" and quick:
-        papers = [[n for n in chosen if registry.folder_of(n) == folder] for folder in registry.FOLDERS.values()]
-        with ProcessPoolExecutor(min(len(papers), os.cpu_count() or 1), get_context("spawn")) as pool:
-            parts = list(pool.map(run, papers))
+        with ProcessPoolExecutor(min(4, os.cpu_count() or 1), get_context("spawn")) as pool:
+            for part in pool.map(run, registry.side_by_side(chosen)):
+                found |= part
     else:
-        parts = [run(chosen)]
-    documents, missing = ([item for part in side for item in part] for side in zip(*parts, strict=True))
+        found = run(chosen)
+    documents = [found[n] for n in chosen if n in found]
+    missing = [n for n in chosen if n not in found]
     if as_json:
         print_json(documents if name == "all" else documents[0])
     if missing:
@@ -56,23 +58,22 @@ def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool
 
 
 def several(
-    names: list[str], quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, every: bool, quiet: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """One item after the other: their documents, and the names of those that this machine lacks something for."""
-    registry = experiments()
-    documents, missing = [], []
-    for number, n in enumerate(names, start=1):
-        below = str(Path(out) / registry.folder_of(n)) if out and every else out  # papers share names of figures
-        click.echo(f"[{'#' * (20 * number // len(names)):<20}] {number}/{len(names)} {n} ...", err=True)
+    names: list[str], listed: list[str], quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, quiet: bool
+) -> dict[str, Any]:
+    """Documents of some of the listed items, by name, without those that this machine lacks something for."""
+    registry, documents = experiments(), {}
+    for n in names:
+        number, count = listed.index(n) + 1, len(listed)
+        below = str(Path(out) / registry.folder_of(n)) if out and count > 1 else out  # papers share names of figures
+        click.echo(f"[{'#' * (20 * number // count):<20}] {number}/{count} {n} ...", err=True)
         try:
             earlier = done(registry, n, quick, seed, repeats, below) if resume else None
-            documents.append(earlier or one(registry, n, quick, seed, repeats, below, quiet))
+            documents[n] = earlier or one(registry, n, quick, seed, repeats, below, quiet)
         except EnvironmentMissing as problem:
-            if not every:
+            if count == 1:
                 raise
-            missing.append(n)
             click.echo(f"{n} left out: {problem}", err=True)
-    return documents, missing
+    return documents
 
 
 def complete_items(context: Any, option: Any, begun: str) -> list[str]:

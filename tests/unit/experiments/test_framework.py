@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
 from experiments import readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
 from experiments.svg import write_chart
+from experiments.verdicts import document
 
 from taskveil.cli.main import run
 
@@ -86,6 +88,28 @@ def test_every_picture_of_the_long_pages_is_there():
         assert shown or path == readme.PAGE
 
 
+def test_no_panel_has_more_than_eight_lines_and_every_line_goes_along_its_axis():
+    for found in readme.results():
+        lines = [line for line in found.document["series"].values() if "x" in line]
+        panels = Counter(line.get("panel", "") for line in lines)
+        assert not panels or max(panels.values()) <= 8, found.name
+        numeric = [line["x"] for line in lines if all(isinstance(x, int | float) for x in line["x"])]
+        assert all(x == sorted(x) for x in numeric), found.name
+
+
+def test_what_an_older_version_made_is_marked_and_its_difference_is_said():
+    """Two made-up items: the older one's rows carry a mark and its difference stands in the table, the newer one's do not."""
+    checks = [document(below("c", [1, 2], [3, 5]))]
+    made = [
+        readme.Found(f"svm-{stem}", "svm", stem, {"run": {"versions": {"taskveil": version}}, "checks": checks})
+        for stem, version in (("fig11", "0.2.0"), ("fig12", "0.10.0"))
+    ]
+    older, newer = readme.marked(made)
+    assert readme.claim_rows(older, True)[0].startswith("| svm-fig11 (older) |")
+    assert readme.claim_rows(newer, True)[0].startswith("| svm-fig12 |")
+    assert "`svm-fig11` | light HAR" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
+
+
 def test_claims_that_differ_in_numbers_share_a_row_and_lose_none():
     checks = [{"claim": f"{s}%: LR beats {m} at epsilon {e:g}"} for s in (30, 50) for m in ("DP-1", "DP-2") for e in (0.1, 1)]
     said = readme.grouped(checks)
@@ -103,10 +127,14 @@ def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
 
 def test_papers_run_side_by_side_and_nothing_is_lost(tmp_path, capsys, monkeypatch):
     """Two items that cost nothing, of two papers, in processes of their own; both documents come back in order."""
-    monkeypatch.setattr(registry, "ITEMS", {n: registry.ITEMS[n] for n in ("mp-mtl-prop1", "svm-complexity")})
+    every = registry.ITEMS
+    monkeypatch.setattr(registry, "ITEMS", {n: every[n] for n in ("mp-mtl-prop1", "svm-complexity")})
     assert call("reproduce", "all", "--quick", "--json", "-o", tmp_path) == 0
     assert [d["name"] for d in json.loads(capsys.readouterr().out)] == ["prop1", "complexity"]
     assert {f.parent.name for f in tmp_path.glob("*/*-quick.json")} == {"liang_2020", "ponomarenko_2023"}
+    monkeypatch.setattr(registry, "ITEMS", every)
+    parts = registry.side_by_side(list(every))
+    assert sorted(n for part in parts for n in part) == sorted(every) and max(map(len, parts)) < len(every) / 2
 
 
 def test_results_of_quick_runs_are_not_committed():

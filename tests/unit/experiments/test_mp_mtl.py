@@ -7,6 +7,7 @@ import pytest
 from experiments.common import execute
 from experiments.liang_2020 import runs, tradeoff, tuning
 from experiments.liang_2020.batch import Batch, model_noise
+from experiments.liang_2020.choosing import Folds, tuned
 from experiments.liang_2020.starved import compared
 from experiments.liang_2020.tradeoff import ALONE, FREE, LOW_RANK, MTL, OURS, STL, Claims, Setting
 from experiments.random_settings import ALLOWED, Row
@@ -102,6 +103,15 @@ def test_random_settings_reach_beyond_the_grid_on_every_side():
         assert max(o[key] for o in drawn) > max(o[key] for o in grid)
 
 
+def test_choosing_leaves_the_listed_settings_where_they_are_bad_and_without_generations_it_cannot():
+    """One listed setting whose step is a tenth of a good one; judged with noise that chose nothing."""
+    rows, listed = Folds(small(1000)[0], 1000), [{"rounds": 5, "step": 0.03, "penalty": 1.3, "clip": 1.0}]
+    found, stuck = (tuned("low-rank", rows, 10.0, 2, listed, widths) for widths in ((0.5, 0.5, 0.5), ()))
+    assert stuck == listed[0]
+    better, listed_score = rows.scores("low-rank", [found, stuck], 10.0, 2, noise=5000)
+    assert better < 0.97 * listed_score
+
+
 def test_a_method_whose_tuning_missed_better_settings_is_called_starved():
     cases = ((0.060, 0.055, True, True), (0.057, 0.055, True, False), (0.70, 0.75, False, True), (0.75, 0.70, False, False))
     for chosen, best, lower, expected in cases:
@@ -112,7 +122,7 @@ def test_a_setting_that_was_chosen_badly_is_behind_fresh_ones():
     """The check itself, small: a penalty that flattens every model against five random settings, and against itself."""
     train, _ = small(1000)
     flat = {"rounds": 1, "step": 0.25, "penalty": 1e4, "clip": 7.0}
-    row = compared(train, LOW_RANK, flat, 10.0, "nmse", 5)
+    row = compared(Folds(train, 1000), Folds(train, 2000), LOW_RANK, flat, 10.0, 5)
     assert Row("LR", "10", 5, row["chosen"], row["best of random"], row["lower is better"]).behind > ALLOWED
 
 
