@@ -1,4 +1,7 @@
-"""Tables of other libraries: a polars DataFrame and an Arrow table become what a csv file becomes, a pandas DataFrame."""
+"""Tables of other libraries: a polars DataFrame and an Arrow table become what a csv file becomes, a pandas DataFrame.
+
+Columns of a pandas DataFrame may be called by numbers, dates or several words; a file knows texts alone, and so do models.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +22,10 @@ def as_pandas(table: Any) -> Any:
         library = type(table).__module__.split(".")[0]
         remedy = "install it with: pip install 'taskveil[parquet]'"
         raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
+
+
+def with_text_names(table: Any) -> Any:
+    """A pandas DataFrame whose columns are called by texts, as in a file; without a copy of its cells."""
+    if all(isinstance(c, str) for c in table.columns):
+        return table
+    return table.set_axis([c if isinstance(c, str) else str(c) for c in table.columns], axis=1)
