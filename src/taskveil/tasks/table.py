@@ -17,9 +17,9 @@ from taskveil.errors import DataError, OptionError
 from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
 from taskveil.tasks.frames import with_text_names
 from taskveil.tasks.grouping import factorize, folded, group_rows, rows_by_task
-from taskveil.tasks.prepare.encode import encode_features, is_number
+from taskveil.tasks.prepare.encode import Encoded, encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing
+from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing, gaps, named
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
 from taskveil.tasks.public_bounds import PublicBounds
@@ -245,7 +245,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
 def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> TaskSet:
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
-    encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
+    encoded = _encoded(rows.frame, columns, layout, order)
     X, kept = fill_missing(encoded, offsets, layout.missing, silent=layout.unusable != "error")
     pick = _picker(order, kept)
     bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
@@ -267,6 +267,15 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         unusable=layout.unusable,
     )
     return replace(made, unlabelled=rows.unlabelled)
+
+
+def _encoded(frame: pd.DataFrame, columns: Sequence[str], layout: Layout, order: np.ndarray | None) -> Encoded:
+    """The features as numbers. What is wrong with some columns is told together with the empty cells of others."""
+    try:
+        return encode_features(frame, columns, layout.bounds, order=order, text=layout.text)
+    except DataError as fault:
+        holes = [c for c in columns if is_number(frame[c]) and bool(frame[c].isna().any())]
+        raise DataError(f"{fault} {gaps(named(holes))}" if holes and layout.missing == "error" else str(fault)) from None
 
 
 def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:

@@ -36,6 +36,7 @@ __all__ = [
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
+MOST_FAULTS = 8  # of different columns that are told at once
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean", "decimal")
 
 
@@ -80,7 +81,7 @@ def encode_features(
 
     `text` names columns that are hashed whatever their cells look like: those a model was trained on as text.
     """
-    plan = [_Column(n, hashed=True) if n in text else _plan(frame[n], n, bounds) for n in columns]
+    plan = _plans(frame, columns, bounds, text)
     names = tuple(n for column in plan for n in column.names)
     X: np.ndarray = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
     _fill_columns(X, frame, plan, order)
@@ -133,6 +134,19 @@ def holds_numbers(column: pd.Series) -> bool:
     return found in NUMBERS or (found.startswith("mixed") and all(isinstance(v, Real) for v in column[column.notna()]))
 
 
+def _plans(frame: pd.DataFrame, columns: Sequence[str], bounds: PublicBounds | None, text: Sequence[str]) -> list[_Column]:
+    """What each column becomes; what is wrong with several is told at once."""
+    plan, faults = [], []
+    for name in columns:
+        try:
+            plan.append(_Column(name, hashed=True) if name in text else _plan(frame[name], name, bounds))
+        except DataError as fault:
+            faults.append(str(fault))
+    if faults:
+        raise DataError(" ".join(faults[:MOST_FAULTS]) + " There is more." * (len(faults) > MOST_FAULTS))
+    return plan
+
+
 def _plan(column: pd.Series, name: str, bounds: PublicBounds | None) -> _Column:
     if bounds is not None and name in bounds.levels:
         return _Column(name, levels=bounds.levels[name])
@@ -151,15 +165,21 @@ def _check_text(column: pd.Series, name: str) -> None:
     try:
         unique = [v for v in pd.unique(column) if not pd.isna(v)]
     except TypeError:  # lists, tables
-        raise DataError(f"column {name!r} holds objects that are neither numbers nor text; expected one of them.") from None
+        raise DataError(
+            f"column {name!r} holds objects that are neither numbers nor text; expected one of them, or {_left_out(name)}."
+        ) from None
     if not unique:
-        raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
+        raise DataError(f"column {name!r} is empty; {_left_out(name)}.")
     if isinstance(unique[0], complex):
-        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text.")
+        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text, or {_left_out(name)}.")
     times = column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta))
     meant = DAYS if times else disguise(column, unique)
     if meant is not None:
-        raise DataError(f"column {name!r} holds {meant}, or leave it out (leave_out=[{name!r}], --leave-out {name}).")
+        raise DataError(f"column {name!r} holds {meant}, or {_left_out(name)}.")
+
+
+def _left_out(name: str) -> str:
+    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
 
 
 def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:
