@@ -86,7 +86,6 @@ def test_what_is_wrong_with_several_columns_is_told_at_once():
 
 
 NUMBERS = {
-    "decimals": ([f"{i}.5" for i in range(20)], "numbers written as text"),
     "thousands": ([f"{i},250" for i in range(1, 21)], "separators of thousands"),
     "a printer's minus": ([f"\u2212{i}" for i in range(20)], "other signs"),
     "brackets": ([f"({i})" if i % 2 else f"{i}" for i in range(20)], "other signs"),

@@ -1,8 +1,7 @@
 """Text that means a number or a day: 12,5; 1.234,50; EUR 20; 35 %; 31/12/2023.
 
 Hashed as words, or each taken for a label of its own, such cells would spoil a model in silence. Who runs the command is asked
-to write them plainly; whole numbers and words are left alone, since codes look like that. In a csv file plain numbers never get
-here: they are numbers there, so 22.5 that another table holds as text is asked about, too.
+to write them plainly; whole numbers and words are left alone, since codes look like that.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ _MONEY = r"(?:[$€£¥]|EUR|USD|GBP|CHF|%)?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?)"
 _SIGN = "[+\u2212-]?"  # the second is a minus as typesetters write it
 _NUMBER = re.compile(rf"{_SIGN}{_MONEY}{_GAP}{_SIGN}{_DIGITS}{_GAP}{_MONEY}|\({_MONEY}{_DIGITS}\)")
-_WHOLE = re.compile(r"[+-]?\d+(?:\.0*)?")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _MONTH = r"(?:\d{1,2}|[A-Za-z]{3,9})"
 _CLOCK = r"(?:[ T]\d{1,2}:\d\d.*)?"
@@ -45,10 +43,8 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
         return f"text among {what[0]}; make every cell {what[1]}, with nothing where it is not known, or declare its levels"
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS
-    if not all(map(_NUMBER.fullmatch, cells)) or all(map(_WHOLE.fullmatch, cells)):
+    if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):
         return None
-    if all(map(_plain, cells)):
-        return "numbers written as text; make them numbers (pandas.to_numeric), or declare its levels"
     commas = [cell for cell in cells if re.fullmatch(COMMA_DECIMAL, cell)]
     if all(_plain(cell) or cell in commas for cell in cells) and not all(map(_THOUSANDS.fullmatch, commas)):
         return "numbers with a decimal comma; save the table with decimal points"
