@@ -33,12 +33,12 @@ def command(data: str, look: bool, overwrite: bool, out: str | None, **given: An
 
     Reads names and types of columns. Only --look reads values into the draft.
     """
-    from taskveil.tasks.files import TABLES, read_table
+    from taskveil.tasks.files import TABLES, holds_table, read_table
     from taskveil.tasks.prepare.declare import draft
     from taskveil.tasks.table import Layout
 
     path = Path(data)
-    if path.suffix.lower() not in TABLES:
+    if not holds_table(path):
         raise OptionError(f"declare drafts for tables ({', '.join(TABLES)}); built-in data sets are declared already.")
     if out is not None and Path(out).exists() and not overwrite:
         raise OptionError(f"{out} exists already; choose another name, or say --overwrite.")

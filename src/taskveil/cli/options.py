@@ -259,7 +259,9 @@ def is_file(data: str) -> bool:
     """Whether DATA is a table of the user's, not the name of a data set, which declares its kind."""
     from pathlib import Path
 
-    return Path(data).is_file()
+    from taskveil.tasks.files import holds_table
+
+    return Path(data).is_file() or (Path(data).is_dir() and holds_table(Path(data)))
 
 
 def print_json(document: Any) -> None:

@@ -95,12 +95,12 @@ def labels_as_given(classes: list[Any], positive: str | None) -> dict[Any, Any]:
 
 def exposures(estimator: Any, data: str, places: Any) -> Any:
     """What the counts of these rows are per; None where the model has no exposure, or the file does not say."""
-    from taskveil.tasks.files import column_names, read_table
+    from taskveil.tasks.files import column_names, holds_table, read_table
 
     column = estimator.exposure
     if column is None:
         return None
-    if not Path(data).is_file() or column not in column_names(Path(data)):
+    if not holds_table(Path(data)) or not Path(data).exists() or column not in column_names(Path(data)):
         click.echo(f"note: {data} has no column {column!r}: predictions are per unit of exposure", err=True)
         return None
     table = read_table(Path(data), bad_rows="skip", filled_columns=[])
@@ -111,9 +111,9 @@ def exposures(estimator: Any, data: str, places: Any) -> Any:
 
 def only_task(estimator: Any, data: str, task: str | None) -> bool:
     """Whether a model of one task (`taskveil adapt`) predicts a table that does not name it."""
-    from taskveil.tasks.files import TABLES, column_names
+    from taskveil.tasks.files import column_names, holds_table
 
-    table = Path(data).suffix.lower() in TABLES and Path(data).is_file()
+    table = holds_table(Path(data)) and Path(data).exists()
     return len(estimator.task_names_) == 1 and table and (task is None or task not in column_names(Path(data)))
 
 

@@ -12,15 +12,16 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError, WrongType
-from taskveil.tasks.arguments import as_array, as_column
+from taskveil.tasks.arguments import as_array, as_column, with_text_names
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets
-from taskveil.tasks.prepare.survival import survival_target
+from taskveil.tasks.prepare.survival import EVENT_AND_TIME, survival_target
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
+from taskveil.tasks.table import need_columns
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed, person_codes
 
 ONE_TASK = "all"
@@ -106,14 +107,11 @@ def column_there(X: Any, task_column: Any, task_names: tuple[str, ...]) -> Any:
 def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     """A table without its task column, and the task of every row."""
     if task is None and task_column is not None:
-        if task_column not in X.columns:
-            raise DataError(
-                f"task_column {task_column!r} is not a column of the table; columns: {', '.join(map(str, list(X.columns)[:12]))}"
-            )
+        need_columns(X.columns, [task_column])
         task = np.asarray(X[task_column])
     if task_column is not None and task_column in X.columns:
         X = X.drop(columns=[task_column])
-    return X, task
+    return with_text_names(X), task
 
 
 def tasks_of(
@@ -152,7 +150,7 @@ def tasks_of(
         X, task, task_column = _as_table(X, task, task_column)
     filled = missing != "error" and is_table(X)
     if filled or (is_table(X) and any(
-        c in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
+        str(c) in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
     )):  # fmt: skip
         tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing, bad_rows)
         notes = tuple(note.replace("('y')", f"({column!r})") for note in tasks.notes)
@@ -256,6 +254,8 @@ def _of_kind(tasks: TaskSet, kind: str) -> TaskSet:
 def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, bad_rows: str = "error") -> np.ndarray:
     """The target as an array; what a task is set aside for, or a row is left out for, is left in it."""
     if kind == "survival":
+        if np.ndim(y) == 1 and getattr(y, "dtype", np.dtype(float)).names is None:
+            raise DataError(f"the target has one value per row; {EVENT_AND_TIME}.")
         return survival_target(y, unusable == "set-aside")
     y = as_array(y, "y")
     if y.ndim == 2 and y.shape[1] == 1:

@@ -66,15 +66,20 @@ class Scoring:
             raise DataError("no row has a target to compare with")
         if y.dtype.kind == "f" and np.isinf(y).any():
             raise DataError("y holds infinity; every row needs a finite target to compare with")
-        if self._kind == "classification" and y.dtype.kind == "O" and self.classes_.dtype.kind == "U":
-            y = np.asarray([task_label(v) for v in y.tolist()])
-        if self._kind == "classification" and (y.dtype.kind in "OUS") != (self.classes_.dtype.kind in "OUS"):
-            y, _, outside = declared_labels(y, self.classes_)
-            if (outside & ~missing).any():
-                raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}")
+        y = self._as_trained(y, missing) if self._kind == "classification" else y
         if missing.any():
             warnings.warn(f"{missing.sum()} of {n} rows have no target and were left out", UserWarning, stacklevel=3)
         return [None if c is None else np.asarray(c)[~missing] for c in (y, predicted, *columns, weights)]
+
+    def _as_trained(self, y: np.ndarray, missing: np.ndarray) -> np.ndarray:
+        """Labels as the models have them; one they do not know stays as it is written, and is not predicted."""
+        written, known = (values.dtype.kind in "OUS" for values in (y, self.classes_))
+        if not (written or known):
+            return y
+        labels, _, outside = declared_labels(y, self.classes_)
+        if (outside & ~missing).any() and written != known:
+            raise DataError(f"y must hold labels of the type the models were trained on, {self.classes_.dtype}")
+        return np.where(outside, [task_label(v) for v in y.tolist()], labels) if known else labels
 
     def _scores(self, X: Any, task: Any) -> np.ndarray:
         """Scores (rows, outputs) of every row under its own task's model, in the user's units."""

@@ -152,7 +152,9 @@ class Posterior:
                 onto, _ = self.reduced.once(B, lambda: _onto(self.reduced, B))
                 along += onto @ (onto.transpose(0, 2, 1) @ self.steps)
             scores = self.reduced.turned(along, back=True)
-            return scores if self.centre is None else scores + per_task("knd,kd->kn", self.reduced.rows.X, self.centre)[:, :, None]
+            return (
+                scores if self.centre is None else scores + per_task("knd,kd->kn", self.reduced.rows.X, self.centre)[:, :, None]
+            )
         v = self.reduced.models(self.steps)
         w = self.prior.floor * v if B is None else self.prior.floor * v + B @ (B.T @ v)
         return self.reduced.rows.X @ (w if self.centre is None else w + self.centre[:, :, None])

@@ -130,6 +130,16 @@ def as_pandas(table: Any) -> Any:
         raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
 
 
+def with_text_names(table: Any) -> Any:
+    """A pandas DataFrame whose columns are called by texts, as in a file; without a copy of its cells.
+
+    There they may be called by numbers, dates or several words; a file knows texts alone, and so do models.
+    """
+    if all(isinstance(c, str) for c in table.columns):
+        return table
+    return table.set_axis([c if isinstance(c, str) else str(c) for c in table.columns], axis=1)
+
+
 def as_rows(X: Any) -> np.ndarray:
     """X as an array (rows, features) of numbers; an error says what else it was."""
     X = as_array(X, "X")

@@ -12,7 +12,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.tasks.header import NOT_UTF8, Header, check_names, encoding_of, read_header
 from taskveil.tasks.plain_csv import read_plain
 
 if TYPE_CHECKING:
@@ -30,15 +31,13 @@ if TYPE_CHECKING:
 
 PANDAS = {"split_blocks": True, "self_destruct": True}
 BAD_ROWS = ("error", "skip")
+ROW_NUMBERS = "__index_level_"  # what pandas calls an index without a name in a Parquet file
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")  # file types that hold a table
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
-NOT_UTF8 = (
-    "is not UTF-8 text; save it as UTF-8 (in Excel: 'CSV UTF-8'; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW), or give "
-    "pandas.read_csv(..., encoding=...) to load_tasks"
-)
 COMMA_DECIMAL = r"[+-]?\d+,\d+(?:[eE][+-]?\d+)?"
 MOSTLY = 0.9  # a text column in which at least this share of the cells are numbers is a numeric column with bad cells
 OTHER_WORDS = " Where true and false are not all there is, declare the column's levels, or the target's classes."
+MANY_FAULTS, MOST_KINDS = 1000, 8  # so many are looked at, and so many kinds are told
 FEW_CELLS = 3  # in a short file so few texts among more numbers are bad cells, whatever their share
 TRUTH = dict.fromkeys(("true", "True", "TRUE", "1"), True) | dict.fromkeys(("false", "False", "FALSE", "0"), False)  # as in Arrow
 
@@ -62,11 +61,9 @@ def check_bad_rows(chosen: str) -> None:
 def column_names(path: Path) -> list[str]:
     """The columns of a csv, tsv or parquet file, without reading its rows."""
     _check_file(path)
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _parquet(path, "read_schema").names
-    names = _header(path)[1]
-    _check_header(names, path.name)
-    return names[1:] if _numbered(names) else names
+    if _is_parquet(path):
+        return [name for name in _parquet_names(path) if not name.startswith(ROW_NUMBERS)]
+    return read_header(path).used
 
 
 def read_table(
@@ -86,13 +83,12 @@ def read_table(
     """
     check_bad_rows(bad_rows)
     _check_file(path)
-    if path.suffix.lower() in (".parquet", ".pq"):
+    if _is_parquet(path):
         return FileTable(_read_parquet(path))
-    delimiter, header = _header(path)
-    _check_header(header, path.name)
     texts, ids = frozenset(text_columns), frozenset(id_columns)
     later = frozenset(later_columns) if bad_rows == "skip" else frozenset()
-    return _Csv(path, delimiter, header, bad_rows, texts, ids, tuple(c for c in filled_columns if c not in later), later).read()
+    filled = tuple(c for c in filled_columns if c not in later)
+    return _Csv(path, read_header(path), bad_rows, texts, ids, filled, later).read()
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -112,8 +108,10 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_file(path: Path) -> None:
+    if _is_parts(path):
+        return
     if os.path.isdir(path):
-        raise DataError(f"{str(path)!r} is a folder; give a csv, tsv, parquet or npz file.")
+        raise DataError(f"{str(path)!r} is a folder without parquet files; give a csv, tsv, parquet or npz file.")
     if not os.path.isfile(path):  # a pipe could be read only once, and might never end
         raise DataError(f"there is no file {str(path)!r}, or it is a pipe or a device.")
     try:
@@ -138,17 +136,38 @@ def arrow_is_installed() -> bool:
     return find_spec("pyarrow") is not None
 
 
+def holds_table(path: Path) -> bool:
+    """Whether this is a table by its name: a file of a known type, or a folder of Parquet files (one for each part of a table)."""
+    return path.suffix.lower() in TABLES or _is_parts(path)
+
+
+def _is_parts(path: Path) -> bool:
+    return os.path.isdir(path) and next(path.rglob("*.parquet"), None) is not None
+
+
+def _is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in (".parquet", ".pq") or os.path.isdir(path)
+
+
 def _read_parquet(path: Path) -> pd.DataFrame:
-    table = _parquet(path, "read_table")
-    _check_header(table.column_names, path.name)
-    return table.to_pandas(**PANDAS)
+    """The table; what pandas wrote as the index is a column, as it is in a csv file, unless it has no name."""
+    table = _parquet(path, arrow("pyarrow.parquet").read_table)
+    check_names(table.column_names, path.name)
+    frame = table.to_pandas(**PANDAS)
+    named = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(level=named)[[n for n in table.column_names if n in named or n in frame]] if named else frame
 
 
-def _parquet(path: Path, what: str) -> Any:
-    """`read_schema` or `read_table` of Arrow, with our error."""
-    pa, pq = arrow(), arrow("pyarrow.parquet")
+def _parquet_names(path: Path) -> list[str]:
+    folder = arrow("pyarrow.dataset")
+    return _parquet(path, lambda p: folder.dataset(p, format="parquet", partitioning="hive").schema.names)
+
+
+def _parquet(path: Path, read: Callable[[Path], Any]) -> Any:
+    """What a function of Arrow reads of a file or a folder, with our error."""
+    pa = arrow()
     try:
-        return getattr(pq, what)(path)
+        return read(path)
     except (pa.ArrowException, OSError, ValueError):
         raise DataError(f"{path.name} is damaged, truncated or not a parquet file; write it again.") from None
 
@@ -158,8 +177,7 @@ class _Csv:
     """One csv file: where it is, how its fields are parted, what its columns are called."""
 
     path: Path
-    delimiter: str
-    header: list[str]
+    header: Header
     bad_rows: str
     text_columns: frozenset[str]
     id_columns: frozenset[str]
@@ -173,14 +191,13 @@ class _Csv:
             raise self._bad_rows_error({})
         if len(frame) == 0:
             raise DataError(f"{self.path.name} has a header line but no usable rows.")
-        if not _numbered(self.header):
-            return self._numbers(frame, skipped)
-        table = self._numbers(frame.drop(columns=self.header[0]), skipped)
-        return replace(table, notes=(f"{self.path.name}: the first column has no name and was left out", *table.notes))
+        table = self._numbers(frame[self.header.used], skipped)
+        return replace(table, notes=(*self.header.notes(self.path.name), *table.notes))
 
     def _plainly(self) -> tuple[pd.DataFrame, list[int]]:
         try:
-            return read_plain(self.path, _encoding(self.path), self.delimiter, self.header, self.id_columns, MISSING_MARKS)
+            header, encoding = self.header, encoding_of(self.path)
+            return read_plain(self.path, encoding, header.delimiter, header.names, self.id_columns, MISSING_MARKS)
         except UnicodeError:
             raise self._not_text() from None
         except csv.Error:
@@ -200,7 +217,7 @@ class _Csv:
                 table, skipped = self._arrow_table(pa, reader, patient=True)
             except pa.ArrowInvalid:
                 raise self._bad_rows_error({}) from None
-        return table.to_pandas(**PANDAS), skipped
+        return table.rename_columns(list(self.header.names)).to_pandas(**PANDAS), skipped
 
     def _not_text(self) -> DataError:
         return DataError(f"{self.path.name} {NOT_UTF8}.")
@@ -219,11 +236,11 @@ class _Csv:
             skipped.append((row.number or 0) - 2)  # counted from 1, with the header
             return "skip"
 
-        parse = reader.ParseOptions(delimiter=self.delimiter, newlines_in_values=patient, invalid_row_handler=skip)
-        texts = self.header if patient else [n for n in self.header if n in self.id_columns]
-        types = {name: arrow.string() for name in texts}
+        names = zip(self.header.written, self.header.names, strict=True)
+        parse = reader.ParseOptions(delimiter=self.header.delimiter, newlines_in_values=patient, invalid_row_handler=skip)
+        types = {written: arrow.string() for written, name in names if patient or name in self.id_columns}
         convert = reader.ConvertOptions(null_values=MISSING_MARKS, strings_can_be_null=True, column_types=types)
-        read = reader.ReadOptions(use_threads=threads, encoding=_encoding(self.path).removesuffix("-sig"))
+        read = reader.ReadOptions(use_threads=threads, encoding=encoding_of(self.path).removesuffix("-sig"))
         return reader.read_csv(self.path, read_options=read, parse_options=parse, convert_options=convert), skipped
 
     def _numbers(self, frame: pd.DataFrame, skipped: list[int]) -> FileTable:
@@ -236,7 +253,7 @@ class _Csv:
             if name in self.text_columns | self.id_columns:
                 continue
             column = frame[name]
-            if self.delimiter != "," and (written := _decimal_points(column)) is not None:
+            if self.header.delimiter != "," and (written := _decimal_points(column)) is not None:
                 column, commas = written, [*commas, name]
             if (numbers := mostly_numbers(column)) is not None:
                 numeric[name] = numbers[0]
@@ -260,33 +277,39 @@ class _Csv:
         return FileTable(frame[~bad] if bad.any() else frame, (*notes, note), rows[~bad], frame[bad])
 
     def _bad_rows_error(self, numeric: Mapping[str, Any]) -> DataError:
-        """Read line by line and name up to five bad lines and what is wrong with them."""
-        faults: list[str] = []
-        with self.path.open(encoding=_encoding(self.path), errors="replace", newline="") as f:
-            reader = csv.reader(f, delimiter=self.delimiter)
+        """Read line by line and name every kind of fault, each with its first lines."""
+        faults: dict[str, list[int]] = {}
+        with self.path.open(encoding=encoding_of(self.path), errors="replace", newline="") as f:
+            reader = csv.reader(f, delimiter=self.header.delimiter)
             rows = (row for row in reader if row)
             next(rows)
             for row in rows:
-                faults += self._faults(row, reader.line_num, numeric)
-                if len(faults) > 5:
+                for fault in self._faults(row, numeric):
+                    faults.setdefault(fault, []).append(reader.line_num)
+                if sum(map(len, faults.values())) >= MANY_FAULTS:
                     break
-        shown = "; ".join(faults[:5]) + ("; and more" if len(faults) > 5 else "")
+        shown = "; ".join(f"{_lines(at)} {fault}" for fault, at in [*faults.items()][:MOST_KINDS])
+        shown += "; and more" * (len(faults) > MOST_KINDS)
         return DataError(
             f"{self.path.name} has bad rows: {shown or 'it cannot be read as a table'}. "
             f"Correct them, or leave them out with bad_rows='skip' (--bad-rows skip).{OTHER_WORDS * ('true/false' in shown)}"
         )
 
-    def _faults(self, row: list[str], line: int, numeric: Mapping[str, Any]) -> list[str]:
-        if len(row) != len(self.header):
-            return [f"line {line} has {len(row)} fields instead of {len(self.header)}"]
-        cells = dict(zip(self.header, row, strict=True))
+    def _faults(self, row: list[str], numeric: Mapping[str, Any]) -> list[str]:
+        if len(row) != len(self.header.names):
+            return [f"{len(row)} field{'s' * (len(row) != 1)} instead of {len(self.header.names)}"]
+        cells = dict(zip(self.header.names, row, strict=True))
         empty = [n for n in self.filled_columns if cells[n].strip() in MISSING_MARKS]
         kinds = {n: "true/false" if values.dtype == "boolean" else "numeric" for n, values in numeric.items()}
-        texts = [n for n, kind in kinds.items() if not _is_number(cells[n], self.delimiter, kind == "true/false")]
-        return [
-            *(f"line {line} has nothing in the column {n!r}" for n in empty),
-            *(f"line {line} has text in the {kinds[n]} column {n!r}" for n in texts),
-        ]
+        texts = [n for n, kind in kinds.items() if not _is_number(cells[n], self.header.delimiter, kind == "true/false")]
+        return [*(f"nothing in the column {n!r}" for n in empty), *(f"text in the {kinds[n]} column {n!r}" for n in texts)]
+
+
+def _lines(at: list[int]) -> str:
+    """Where a fault is: 'line 7 has', 'lines 7, 12, 15 and more have'."""
+    if len(at) == 1:
+        return f"line {at[0]} has"
+    return f"lines {', '.join(map(str, at[:3]))}{' and more' * (len(at) > 3)} have"
 
 
 def skipped_rows(lost: int, all_rows: int, reasons: Mapping[str, int]) -> str:
@@ -336,41 +359,6 @@ def _decimal_points(column: pd.Series) -> pd.Series | None:
         return None
     points = cells.where(~written, cells.str.replace(",", ".", regex=False))
     return points if mostly_numbers(points) is not None else None
-
-
-def _encoding(path: Path) -> str:
-    with path.open("rb") as f:
-        return "utf-16" if f.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-
-
-def _header(path: Path) -> tuple[str, list[str]]:
-    """Delimiter and column names from the first line that is not blank."""
-    try:
-        with path.open(encoding=_encoding(path), newline="") as f:
-            line = next((text for text in f if text.strip()), "")
-    except UnicodeError:
-        raise DataError(f"{path.name} {NOT_UTF8}, or check that it is a csv file.") from None
-    if not line.strip():
-        raise DataError(f"the file {path.name!r} is empty; expected a header line and rows.")
-    if "\x00" in line:
-        raise DataError(f"{path.name} is not a text file; expected csv.")
-    delimiter = max(",;\t|", key=line.count) if path.suffix.lower() != ".tsv" else "\t"
-    return delimiter, next(csv.reader([line], delimiter=delimiter))
-
-
-def _check_header(names: Sequence[str], file: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise DataError(f"{file} has two columns called {name!r}; column names must be unique. Rename one of them.")
-        seen.add(name)
-    if any(not str(n).strip() for n in names[1:]):
-        raise DataError(f"{file} has a column without a name; give every column a name in the header line.")
-
-
-def _numbered(names: Sequence[str]) -> bool:
-    """Whether the first column has no name: the row numbers that pandas and R write, which are no feature."""
-    return len(names) > 1 and not names[0].strip()
 
 
 def _is_number(cell: str, delimiter: str, truth: bool = False) -> bool:

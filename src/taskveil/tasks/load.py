@@ -23,7 +23,7 @@ import numpy as np
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, synthetic
 from taskveil.tasks.arguments import LOAD, as_array, as_names, as_pandas, checked
-from taskveil.tasks.files import TABLES, arrow, column_names, read_npz, read_table
+from taskveil.tasks.files import TABLES, arrow, column_names, holds_table, read_npz, read_table
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
@@ -31,6 +31,13 @@ from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from
 from taskveil.tasks.task import TaskSet
 
 __all__ = ["load_tasks", "make_binary"]
+
+SHEET = "In the program that made it, save it as 'CSV UTF-8'."
+CONVERTED = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), SHEET), ".gz": "Unpack it first (gunzip FILE).", ".zip": "Unpack it first.",
+    **dict.fromkeys((".feather", ".arrow", ".json", ".dta", ".sav", ".sas7bdat", ".xpt"), "pandas can read it and save a csv."),
+}  # fmt: skip
+"""What to do with files that tables come in but that are not read."""
 
 
 @checked(LOAD)
@@ -181,11 +188,12 @@ def _from_name(source: str | Path, layout: Layout, seed: int) -> TaskSet:
         return _adjusted(catalogue.load_dataset(text), layout)
     if path.suffix.lower() == ".npz":
         return _from_npz(path, layout)
-    if path.suffix.lower() in TABLES:
+    if holds_table(path):
         return _from_table_file(path, layout)
     if os.path.exists(path):  # False for names that no file system takes
+        kind = "is a folder without parquet files" if path.is_dir() else f"has an unknown file type {path.suffix!r}"
         types = ", ".join((*TABLES, ".npz"))
-        raise DataError(f"{path.name} has an unknown file type {path.suffix!r}; expected one of {types}.")
+        raise DataError(f"{path.name} {kind}; expected one of {types}. {CONVERTED.get(path.suffix.lower(), '')}".strip())
     names = [*catalogue.names(), *synthetic.names()]
     close = difflib.get_close_matches(text, names, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"data sets: {', '.join(names)}."

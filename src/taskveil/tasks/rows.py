@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.files import TABLES, FileTable, column_names, read_npz, read_table
+from taskveil.tasks.files import FileTable, column_names, holds_table, read_npz, read_table
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.prepare.encode import Encoded, encode_features, levels_of
 from taskveil.tasks.prepare.facts import hashed_in
@@ -55,7 +55,7 @@ def load_rows(
         path = Path(source)
         if path.suffix.lower() == ".npz":
             return _npz_rows(path, feature_names)
-        if path.suffix.lower() not in TABLES:
+        if not holds_table(path):
             from taskveil.tasks.load import load_tasks
 
             tasks = load_tasks(source, task=task, features=feature_names)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks.arguments import with_text_names
 from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
-from taskveil.tasks.grouping import factorize, group_rows, rows_by_task
-from taskveil.tasks.prepare.encode import encode_features, is_number
+from taskveil.tasks.grouping import factorize, folded, group_rows, rows_by_task
+from taskveil.tasks.prepare.encode import Encoded, encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
-from taskveil.tasks.prepare.unusable import MISSING, dropped_rows, fill_facts, fill_missing
+from taskveil.tasks.prepare.unusable import MISSING, dropped_rows, fill_facts, fill_missing, gaps, named
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
+ROLES, LISTS = ("task", "target", "person", "event", "exposure"), ("targets", "features", "text", "leave_out", "groups")
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,12 @@ class Layout:
         skipped = (Fact("skipped"),) if self.bad_rows == "skip" else ()
         wide = (Fact("wide" if self.person else "shared-rows"),) if self.targets is not None else ()
         return (*fill_facts(self.missing), *skipped, *wide)
+
+    def with_text_names(self) -> Layout:
+        """The same layout for a table whose columns are called by texts."""
+        one = {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
+        several = {role: tuple(map(str, names)) for role in LISTS if (names := getattr(self, role)) is not None}
+        return replace(self, **one, **several)
 
     @property
     def labelled(self) -> bool:
@@ -117,6 +125,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     """Group a table by its task column; or, with `targets`, make one task of every target column."""
     if len(frame) == 0:
         raise DataError("the table has no rows; at least one row is needed.")
+    frame, layout = with_text_names(frame), layout.with_text_names()
     check_columns(list(frame.columns), layout)
     layout = replace(layout, kind="classification") if layout.labelled else layout
     if layout.targets is not None:
@@ -146,13 +155,21 @@ def check_columns(have: Sequence[str], layout: Layout) -> None:
 
 
 def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
-    """Refuse columns that are not there, suggesting names that look alike."""
+    """Refuse columns that are not there, all at once, suggesting names that look alike."""
     have = [str(c) for c in columns]
-    for name in wanted:
-        if name not in columns:
-            close = difflib.get_close_matches(str(name), have, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Columns: {_list(have)}."
-            raise DataError(f"the table has no column {name!r}.{hint}")
+    lost = [name for name in dict.fromkeys(wanted) if name not in columns]
+    if lost:
+        alike = {name: close for name in lost if (close := _alike(str(name), have)) is not None}
+        asked = " and ".join(f"{close!r}" + (f" for {name!r}" if len(lost) > 1 else "") for name, close in alike.items())
+        hint = f" Did you mean {asked}?" if alike else ""
+        listed = f" Columns: {_list(have)}." if len(alike) < len(lost) else ""
+        raise DataError(f"the table has no column {' and no column '.join(map(repr, lost))}.{hint}{listed}")
+
+
+def _alike(name: str, have: Sequence[str]) -> str | None:
+    """A column whose name differs in capitals or blanks alone, has scikit-learn's prefix ('remainder__site'), or a letter wrong."""
+    same = [c for c in have if folded(c) == folded(name) or c.endswith(f"__{name}")]
+    return next(iter(same or difflib.get_close_matches(name, have, n=1)), None)
 
 
 def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], str]:
@@ -227,7 +244,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
 def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> TaskSet:
     """Encode, fill, clip, and check once more in TaskSet; the big array is written once, already grouped."""
     order, offsets = group_rows(rows.codes, len(rows.names))
-    encoded = encode_features(rows.frame, columns, layout.bounds, order=order, text=layout.text)
+    encoded = _encoded(rows.frame, columns, layout, order)
     X, kept = fill_missing(encoded, offsets, layout.missing, silent=layout.unusable != "error")
     pick = _picker(order, kept)
     bounds, codes = exposed_bounds(encoded.bounds, layout.exposure), pick(rows.codes)
@@ -249,6 +266,15 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         unusable=layout.unusable,
     )
     return replace(made, unlabelled=rows.unlabelled)
+
+
+def _encoded(frame: pd.DataFrame, columns: Sequence[str], layout: Layout, order: np.ndarray | None) -> Encoded:
+    """The features as numbers. What is wrong with some columns is told together with the empty cells of others."""
+    try:
+        return encode_features(frame, columns, layout.bounds, order=order, text=layout.text)
+    except DataError as fault:
+        holes = [c for c in columns if is_number(frame[c]) and bool(frame[c].isna().any())]
+        raise DataError(f"{fault} {gaps(named(holes))}" if holes and layout.missing == "error" else str(fault)) from None
 
 
 def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:

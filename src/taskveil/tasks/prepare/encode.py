@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
+MOST_FAULTS = 8  # of different columns that are told at once
 NUMBERS = ("integer", "floating", "mixed-integer-float", "boolean", "decimal")
 
 
@@ -82,7 +83,7 @@ def encode_features(
 
     `text` names columns that are hashed whatever their cells look like: those a model was trained on as text.
     """
-    plan = [_Column(n, hashed=True) if n in text else _plan(frame[n], n, bounds) for n in columns]
+    plan = _plans(frame, columns, bounds, text)
     names = tuple(n for column in plan for n in column.names)
     X: np.ndarray = np.empty((len(frame), len(names)), dtype=_dtype(frame, plan))
     _fill_columns(X, frame, plan, order)
@@ -129,6 +130,19 @@ def holds_numbers(column: pd.Series) -> bool:
     return found in NUMBERS or (found.startswith("mixed") and all(isinstance(v, Real) for v in column[column.notna()]))
 
 
+def _plans(frame: pd.DataFrame, columns: Sequence[str], bounds: PublicBounds | None, text: Sequence[str]) -> list[_Column]:
+    """What each column becomes; what is wrong with several is told at once."""
+    plan, faults = [], []
+    for name in columns:
+        try:
+            plan.append(_Column(name, hashed=True) if name in text else _plan(frame[name], name, bounds))
+        except DataError as fault:
+            faults.append(str(fault))
+    if faults:
+        raise DataError(" ".join(faults[:MOST_FAULTS]) + " There is more." * (len(faults) > MOST_FAULTS))
+    return plan
+
+
 def _plan(column: pd.Series, name: str, bounds: PublicBounds | None) -> _Column:
     if bounds is not None and name in bounds.levels:
         return _Column(name, levels=bounds.levels[name])
@@ -147,15 +161,21 @@ def _check_text(column: pd.Series, name: str) -> None:
     try:
         unique = [v for v in pd.unique(column) if not pd.isna(v)]
     except TypeError:  # lists, tables
-        raise DataError(f"column {name!r} holds objects that are neither numbers nor text; expected one of them.") from None
+        raise DataError(
+            f"column {name!r} holds objects that are neither numbers nor text; expected one of them, or {_left_out(name)}."
+        ) from None
     if not unique:
-        raise DataError(f"column {name!r} is empty; leave it out (leave_out=[{name!r}], --leave-out {name}).")
+        raise DataError(f"column {name!r} is empty; {_left_out(name)}.")
     if isinstance(unique[0], complex):
-        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text.")
+        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text, or {_left_out(name)}.")
     times = column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta))
     meant = DAYS if times else disguise(column, unique)
     if meant is not None:
-        raise DataError(f"column {name!r} holds {meant}, or leave it out (leave_out=[{name!r}], --leave-out {name}).")
+        raise DataError(f"column {name!r} holds {meant}, or {_left_out(name)}.")
+
+
+def _left_out(name: str) -> str:
+    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
 
 
 def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:
@@ -255,7 +275,9 @@ SAMPLE = 100
 _GAP = "[ \u00a0\u202f]?"
 _MONEY = r"(?:[$€£¥]|EUR|USD|GBP|CHF|%)?"
 _DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?)"
-_NUMBER = re.compile(f"[+-]?{_MONEY}{_GAP}[+-]?{_DIGITS}{_GAP}{_MONEY}")
+_SIGN = "[+\u2212-]?"  # the second is a minus as typesetters write it
+_NUMBER = re.compile(rf"{_SIGN}{_MONEY}{_GAP}{_SIGN}{_DIGITS}{_GAP}{_MONEY}|\({_MONEY}{_DIGITS}\)")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _MONTH = r"(?:\d{1,2}|[A-Za-z]{3,9})"
 _CLOCK = r"(?:[ T]\d{1,2}:\d\d.*)?"
 _DAY = re.compile(
@@ -276,9 +298,10 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
         return DAYS
     if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):
         return None
-    if all(_plain(cell) or re.fullmatch(COMMA_DECIMAL, cell) for cell in cells):
+    commas = [cell for cell in cells if re.fullmatch(COMMA_DECIMAL, cell)]
+    if all(_plain(cell) or cell in commas for cell in cells) and not all(map(_THOUSANDS.fullmatch, commas)):
         return "numbers with a decimal comma; save the table with decimal points"
-    return "numbers with a currency, a percent sign or separators of thousands; write plain numbers"
+    return "numbers with a currency, a percent sign, separators of thousands or other signs; write plain numbers"
 
 
 def _plain(cell: str) -> bool:

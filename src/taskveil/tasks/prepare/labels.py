@@ -136,20 +136,23 @@ def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarra
     """Every label as it was declared, the declared labels sorted, and which rows (N,) hold none of them.
 
     The declaration decides the type of all labels and every cell is read by itself: '1', '1.0', 1 and True are the label 1,
-    whatever other rows hold. Who has none of them gets the first for now.
+    whatever other rows hold; so are 'Yes' and 'yes ', unless labels that differ in nothing else are declared. Who has none of them
+    gets the first for now.
     """
     classes, order = np.unique(_declared_type(declared), return_index=True)
     texts = [task_label(np.asarray(declared, dtype=object)[j]) for j in order]
+    forms = [folded(text) for text in texts]
+    alike = {form: j for j, form in enumerate(forms) if forms.count(form) == 1}
     places = {plain_text(text): j for j, text in enumerate(texts)} | {text: j for j, text in enumerate(texts)}
     cells, codes = np.unique([task_label(v) for v in y.tolist()] if y.dtype.kind == "O" else y, return_inverse=True)
-    at = np.asarray([_place(task_label(cell), places) for cell in cells.tolist()], dtype=np.int64)[codes]
+    at = np.asarray([_place(task_label(cell), places, alike) for cell in cells.tolist()], dtype=np.int64)[codes]
     return classes[np.maximum(at, 0)], classes, at < 0
 
 
-def _place(cell: str, places: Mapping[str, int]) -> int:
-    """Where a cell stands among the declared labels: as it is written, in its usual form, as a truth value; -1 for nowhere."""
+def _place(cell: str, places: Mapping[str, int], alike: Mapping[str, int]) -> int:
+    """Where a cell stands among the declared labels: as written, in its usual form, as a truth value, folded; -1 for nowhere."""
     plain = plain_text(cell)
-    return next((places[text] for text in (cell, plain, TRUTH.get(plain, plain)) if text in places), -1)
+    return next((places[text] for text in (cell, plain, TRUTH.get(plain, plain)) if text in places), alike.get(folded(cell), -1))
 
 
 def _declared_type(declared: Any) -> np.ndarray:

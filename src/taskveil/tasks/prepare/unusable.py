@@ -121,6 +121,19 @@ def dropped_rows(kept: np.ndarray) -> str:
     return f"{int((~kept).sum())} of {kept.size} rows were left out for an empty cell (missing='drop')"
 
 
+def gaps(columns: str) -> str:
+    """What is said of empty cells where nothing fills them."""
+    return (
+        f"missing or infinite values in column {columns}. Correct them, or choose missing= (--missing): 'impute-own' (median of "
+        "the task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out; load_tasks and the command line)."
+    )
+
+
+def named(columns: Sequence[str]) -> str:
+    """Up to five columns by name."""
+    return ", ".join(map(repr, columns[:5])) + " and more" * (len(columns) > 5)
+
+
 def fill_missing(
     encoded: Encoded, offsets: np.ndarray, missing: str, *, silent: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -135,12 +148,9 @@ def fill_missing(
     holes = np.flatnonzero(hole)
     if not holes.size or missing == "keep":
         return X, None
-    shown = ", ".join(repr(names[j]) for j in holes[:5]) + (" and more" if holes.size > 5 else "")
+    shown = named([names[j] for j in holes])
     if missing == "error":
-        raise DataError(
-            f"missing or infinite values in column {shown}. Correct them, or choose missing= (--missing): 'impute-own' (median "
-            "of the task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave them out)."
-        )
+        raise DataError(gaps(shown))
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)
         if not kept.any():
