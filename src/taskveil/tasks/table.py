@@ -18,15 +18,16 @@ from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, group_rows, rows_by_task
 from taskveil.tasks.prepare.encode import encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
-from taskveil.tasks.prepare.unusable import MISSING, dropped_rows, fill_facts, fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
