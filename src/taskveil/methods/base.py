@@ -203,6 +203,7 @@ class Disclosure:
 
 ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
 ANY_KIND = ("regression", "classification", "survival")
+ANY_TARGET = ANY_KIND, ANY_LOSS
 
 
 class Method(WithOptions):
@@ -334,7 +335,7 @@ class Method(WithOptions):
 
 
 class Asynchronous(Method):
-    """A method whose server moves with every message (runtime/virtual_clock.py, runtime/arrivals.py)."""
+    """A method whose server moves with every message (runtime/virtual_clock.py, runtime/federation/server/arrivals.py)."""
 
     schedule = "asynchronous"
     budgets: Sequence[float] | None = None  # epsilon of each node where they differ
