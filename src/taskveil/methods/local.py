@@ -102,9 +102,6 @@ class LocalTasks(TaskSide):
     def __init__(self, method: Local, block: TaskBlock, public: PublicInfo):
         self.method, self.block, self.public = method, block, public
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return state, {}
 
@@ -114,9 +111,6 @@ class LocalTasks(TaskSide):
 
 class SilentServer(ServerSide):
     """Publishes an empty billboard and is never called again."""
-
-    def start(self) -> tuple[State, Billboard]:
-        return {}, Billboard(0, {})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         raise AssertionError("a plan without releases has no rounds")

@@ -147,9 +147,6 @@ class MeanTasks(TaskSide):
     def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
         self.block, self.public, self.personalise = block, public, personalise
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss, intercept = self.public.loss, self.public.fit_intercept
         left = residual_models(self.block, view["mean"], SIGNAL_TO_NOISE, loss, intercept, own_scale=False)

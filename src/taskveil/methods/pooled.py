@@ -178,9 +178,6 @@ class PooledTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.asked = {(p.round, p.name) for p in plan.releases}
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if (view.round + 1, STATISTICS) in self.asked:
             wide, model = replace(self.block, constant=self.public.fit_intercept), view["mean"]
