@@ -15,7 +15,7 @@ import numpy as np
 from taskveil.methods.base import Billboard, Disclosure, Message, PublicInfo, ServerSide, State, View
 from taskveil.methods.neural import NeuralMethod
 from taskveil.methods.neural_sides import RELEASE, NeuralServer, NeuralTasks
-from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.contribution import VectorSum, seal_clipped_sum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.tasks.block import TaskBlock
 

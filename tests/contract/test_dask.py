@@ -127,15 +127,15 @@ def test_neural_models_are_the_same_to_the_last_digit_of_float32(name, more, kin
 
 def test_a_planted_sum_in_floats_is_noticed(frame, folder, client, monkeypatch):
     """The twin: without the integer grid the number of partitions shows in the last bits."""
-    from taskveil.privacy import contributions
+    from taskveil.privacy import contribution
     from taskveil.privacy.partial_sums import Partial
 
-    monkeypatch.setattr(contributions.VectorSum, "_partial", lambda self, messages: Partial((messages.sum(axis=0),)))
-    monkeypatch.setattr(contributions.VectorSum, "_total", lambda self, partial: np.asarray(partial.parts[0]))
-    what, rng = contributions.VectorSum((5,), 1.0), np.random.default_rng(0)
+    monkeypatch.setattr(contribution.VectorSum, "_partial", lambda self, messages: Partial((messages.sum(axis=0),)))
+    monkeypatch.setattr(contribution.VectorSum, "_total", lambda self, partial: np.asarray(partial.parts[0]))
+    what, rng = contribution.VectorSum((5,), 1.0), np.random.default_rng(0)
     messages = what.clip(rng.standard_normal((1000, 5))).value
     totals = [
-        what.total(contributions.seal_partials(what, [what.partial(what.clip(part)) for part in np.array_split(messages, k)]))
+        what.total(contribution.seal_partials(what, [what.partial(what.clip(part)) for part in np.array_split(messages, k)]))
         for k in range(1, 12)
     ]
     assert any(not np.array_equal(total, totals[0]) for total in totals)

@@ -9,7 +9,7 @@ from tests.support.preparation import check_record_law, check_task_law
 
 from taskveil.errors import OptionError
 from taskveil.tasks import task as task_module
-from taskveil.tasks.prepare import encode, step, unusable
+from taskveil.tasks.prepare import encode, fills, step
 from taskveil.tasks.prepare.step import prepare
 
 few = settings(max_examples=40, deadline=None)
@@ -173,7 +173,7 @@ def test_a_fill_by_everybody_s_median_is_seen_by_the_law(visits, monkeypatch):
     def pooled(X, j, middle, offsets):
         X[np.isnan(X[:, j]), j] = np.nanmedian(X[:, j])
 
-    monkeypatch.setattr(unusable, "_fill_own_median", pooled)
+    monkeypatch.setattr(fills, "_fill_own_median", pooled)
     with pytest.raises(AssertionError):
         check_task_law(*(prepare(d, **options) for d in (holes, changed)), "t2")
 

@@ -92,7 +92,7 @@ def sample_count_weights() -> Iterator[None]:
 @contextmanager
 def wrong_neighbours() -> Iterator[None]:
     with ExitStack() as patches:
-        for module in (contributions, moments):
+        for module in (contribution, contributions, moments):
             patches.enter_context(patch.object(module, "factor", lambda neighbours, add_remove, replace_one: add_remove))
         yield
 

@@ -29,8 +29,8 @@ from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, syst
 from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.run import Run, RunRecord, assemble, budget_for
-from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.prepare.labels import check_few_labels
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks

@@ -11,7 +11,7 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
-from taskveil.tasks.arguments import as_pandas
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that

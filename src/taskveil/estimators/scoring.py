@@ -14,7 +14,8 @@ from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.inputs import given_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
 from taskveil.runtime.run import RunRecord
-from taskveil.tasks.arguments import as_array, as_pandas, row_count
+from taskveil.tasks.arguments import as_array, row_count
+from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.labels import declared_labels, missing_targets
 from taskveil.tasks.prepare.scaling import Scaling

@@ -133,8 +133,8 @@ class TaskSide:
     adds_up = False  # True: begin() is there, and clips and adds up whatever the block
 
     def start(self) -> State:
-        """The state of every task before the first round."""
-        raise NotImplementedError
+        """The state of every task before the first round; nothing, for tasks that remember nothing between rounds."""
+        return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         """One round: from the billboard and the tasks' rows to new states and messages, which the runtime clips."""
@@ -167,8 +167,8 @@ class ServerSide:
     settled = 1  # rounds after which names, shapes and types on the billboard stay the same
 
     def start(self) -> tuple[State, Billboard]:
-        """The server's state and the first billboard, before any data."""
-        raise NotImplementedError
+        """The server's state and the first billboard, before any data: empty both, unless there is something to begin with."""
+        return {}, Billboard(0, {})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         """From the noisy sums of a round to the next billboard."""
@@ -203,6 +203,7 @@ class Disclosure:
 
 ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
 ANY_KIND = ("regression", "classification", "survival")
+ANY_TARGET = ANY_KIND, ANY_LOSS
 
 
 class Method(WithOptions):
@@ -334,7 +335,7 @@ class Method(WithOptions):
 
 
 class Asynchronous(Method):
-    """A method whose server moves with every message (runtime/virtual_clock.py, runtime/arrivals.py)."""
+    """A method whose server moves with every message (runtime/virtual_clock.py, runtime/federation/server/arrivals.py)."""
 
     schedule = "asynchronous"
     budgets: Sequence[float] | None = None  # epsilon of each node where they differ

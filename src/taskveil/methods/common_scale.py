@@ -164,9 +164,6 @@ class CommonScaleTasks(TaskSide):
         self.units = units_for(plan.budget)
         self._made: tuple[bytes, TaskSide, Scaling] | None = None
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if view.round < self.units.rounds:
             return state, self.units.message(self.block, view, self.public, self.whole_plan)

@@ -81,8 +81,5 @@ class AveragingServer(ServerSide):
     def __init__(self, public: PublicInfo):
         self.public = public
 
-    def start(self) -> tuple[State, Billboard]:
-        return {}, Billboard(0, {})
-
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         return {}, Billboard(1, {"mean": releases[RELEASE] / self.public.n_tasks}, accepted=accepted)

@@ -123,9 +123,6 @@ class RelatedTasks(TaskSide):
         self.loss, self.speed = LOSSES.get(public.loss), method.speed(public)
         self.strength = method.strength * method.factor(public)[2]
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         W, _ = self._solve(view)
         return state, {RELEASE: per_task("kg,krd->kgrd", view["weights"] * self.speed, W - self._centre(view))}

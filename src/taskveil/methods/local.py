@@ -17,19 +17,7 @@ import numpy as np
 from taskveil.checks import Choice, Rule
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.methods.base import (
-    ANY_KIND,
-    ANY_LOSS,
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.tasks.block import TaskBlock
@@ -90,7 +78,7 @@ class Local(Method):
     """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
 
     name = "local"
-    kinds, losses = ANY_KIND, ANY_LOSS
+    kinds, losses = ANY_TARGET
     rules: ClassVar[dict[str, Rule]] = {"penalty": Choice("l1", "l2")}
     units = ("task", "record")
     shares_nothing = True
@@ -114,9 +102,6 @@ class LocalTasks(TaskSide):
     def __init__(self, method: Local, block: TaskBlock, public: PublicInfo):
         self.method, self.block, self.public = method, block, public
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return state, {}
 
@@ -126,9 +111,6 @@ class LocalTasks(TaskSide):
 
 class SilentServer(ServerSide):
     """Publishes an empty billboard and is never called again."""
-
-    def start(self) -> tuple[State, Billboard]:
-        return {}, Billboard(0, {})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         raise AssertionError("a plan without releases has no rounds")

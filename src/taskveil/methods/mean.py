@@ -37,19 +37,7 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods import direction_mean, mean_records, mean_rounds
-from taskveil.methods.base import (
-    ANY_KIND,
-    ANY_LOSS,
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import best_intercepts
 from taskveil.methods.shared_prior import RANGES, noise_deviation, priors, weighed_models
 from taskveil.privacy.contributions import VectorSum
@@ -77,7 +65,7 @@ class Mean(Method):
     """
 
     name = "mean"
-    kinds, losses = ANY_KIND, ANY_LOSS
+    kinds, losses = ANY_TARGET
     units: ClassVar[tuple[str, ...]] = ("task", "record")
     chooses_locally = True
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
@@ -158,9 +146,6 @@ class MeanTasks(TaskSide):
 
     def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
         self.block, self.public, self.personalise = block, public, personalise
-
-    def start(self) -> State:
-        return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss, intercept = self.public.loss, self.public.fit_intercept

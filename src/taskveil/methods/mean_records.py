@@ -99,9 +99,6 @@ class RecordTasks(TaskSide):
         self.block, self.public, self.personal = block, public, personal
         self.loss = LOSSES.get(public.loss)
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         block = self.block
         if self.public.kind == "survival":

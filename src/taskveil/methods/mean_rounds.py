@@ -53,9 +53,6 @@ class FixedTasks(TaskSide):
         longest = 1.0 if public.unit_rows else float(public.n_features)
         self.boost = 1.0 + strength / (self.loss.smoothness * longest)  # one where there is no bound on the curvature
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         W, _ = self._solve(view["mean"])
         return state, {RELEASE: self.boost * (W - view["mean"])}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.privacy.contributions import seal_clipped_sum
+from taskveil.privacy.contribution import seal_clipped_sum
 from taskveil.privacy.partial_sums import Partial, grid_of, in_digits
 from taskveil.privacy.plan import Plan
 from taskveil.tasks.block import TaskBlock

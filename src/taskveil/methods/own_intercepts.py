@@ -40,9 +40,6 @@ class OwnInterceptTasks(TaskSide):
         self.loss = LOSSES.get(public.loss)
         self.weights = np.ones(block.n_rows) if block.weights is None else block.weights
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         block, d = self.block, self.block.n_features
         own, shape = (self._rowwise if self.loss.rowwise else self._at_risk)(view["mean"]), (block.n_outputs, d, d + 1)

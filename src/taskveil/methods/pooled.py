@@ -22,19 +22,7 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.methods.base import (
-    ANY_KIND,
-    ANY_LOSS,
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
 from taskveil.privacy.bounds import Bounded
 from taskveil.privacy.contribution import CHUNK, summed
@@ -57,7 +45,7 @@ class Pooled(Method):
     """
 
     name = "pooled"
-    kinds, losses = ANY_KIND, ANY_LOSS
+    kinds, losses = ANY_TARGET
     units = ("task", "record")
     common_units = True
     reference = "the pooled baseline of all five papers"
@@ -189,9 +177,6 @@ class PooledTasks(TaskSide):
         self.block, self.public = block, public
         self.loss = LOSSES.get(public.loss)
         self.asked = {(p.round, p.name) for p in plan.releases}
-
-    def start(self) -> State:
-        return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if (view.round + 1, STATISTICS) in self.asked:

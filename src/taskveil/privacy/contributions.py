@@ -34,15 +34,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
-from taskveil.privacy.contribution import (
-    Contribution,
-    Sensitivity,
-    SymmetricMatrix,
-    VectorSum,
-    factor,
-    seal_clipped_sum,
-    seal_partials,
-)
+from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, VectorSum, factor
 from taskveil.privacy.fields import check_fields
 from taskveil.privacy.moments import MomentSum
 from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares
@@ -51,8 +43,7 @@ from taskveil.privacy.units import Neighbours, Unit
 
 __all__ = [
     "CONTRIBUTIONS", "Contribution", "DiagonalSum", "MomentSum", "OuterSum", "RowSum", "Sensitivity", "TaskGram", "TaskStack",
-    "VectorSum", "Weighted", "contribution_from_dict", "seal_clipped_sum",
-    "seal_partials",
+    "VectorSum", "Weighted", "contribution_from_dict"
 ]  # fmt: skip
 
 

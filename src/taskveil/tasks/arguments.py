@@ -1,7 +1,7 @@
 """What the arguments of the data functions may be: one table for each, read by the functions and by the tests.
 
-`checked` puts a table before a function; `as_pandas`, `as_rows`, `as_array` and `as_column` are the way in for whatever holds
-values. Errors name columns and rules, never values.
+`checked` puts a table before a function; `as_rows`, `as_array` and `as_column` are the way in for whatever holds values.
+Errors name columns and rules, never values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Column, Flag, Number, Rule, Text, Whole, check_table, optional, shown
-from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.errors import DataError, OptionError
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 SEED = Whole(0, 2**64)
@@ -114,30 +114,6 @@ def as_names(values: Any, what: str) -> tuple[Any, ...]:
 
 def _lists(values: Any) -> bool:
     return isinstance(values, (set, frozenset)) or (hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1)
-
-
-def as_pandas(table: Any) -> Any:
-    """A pandas DataFrame of a table that can make one of itself (polars, Arrow); anything else as it is."""
-    if hasattr(table, "collect_schema") and hasattr(table, "lazy") and not hasattr(table, "to_pandas"):
-        table = table.collect()  # a LazyFrame of polars
-    if hasattr(table, "iloc") or not hasattr(table, "to_pandas"):
-        return table
-    try:
-        return table.to_pandas()
-    except ImportError:
-        library = type(table).__module__.split(".")[0]
-        remedy = "install it with: pip install 'taskveil[parquet]'"
-        raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
-
-
-def with_text_names(table: Any) -> Any:
-    """A pandas DataFrame whose columns are called by texts, as in a file; without a copy of its cells.
-
-    There they may be called by numbers, dates or several words; a file knows texts alone, and so do models.
-    """
-    if all(isinstance(c, str) for c in table.columns):
-        return table
-    return table.set_axis([c if isinstance(c, str) else str(c) for c in table.columns], axis=1)
 
 
 def as_rows(X: Any) -> np.ndarray:

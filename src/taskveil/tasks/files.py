@@ -28,6 +28,19 @@ from taskveil.tasks.plain_csv import read_plain
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "BAD_ROWS",
+    "TABLES",
+    "FileTable",
+    "arrow",
+    "check_bad_rows",
+    "column_names",
+    "mostly_numbers",
+    "read_npz",
+    "read_table",
+    "skipped_rows",
+    "without_rows",
+]
 
 PANDAS = {"split_blocks": True, "self_destruct": True}
 BAD_ROWS = ("error", "skip")

@@ -35,7 +35,7 @@ ANY = "*"
 BLANK = "?"
 HASHED = re.compile(r"#\d+/\d+$")
 """How the name of a bucket of an undeclared text column ends: it holds 0 or 1 whatever else is declared."""
-HUGE = 1e150  # as in tasks.checks: its square still fits a float64
+HUGE = 1e150  # as in prepare.unusable: its square still fits a float64
 END = Number(at_least=-HUGE, at_most=HUGE)
 LOOKED_AT = ListOf(Text(), at_least=0)  # entries such as 'features.age'
 

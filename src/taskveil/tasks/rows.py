@@ -14,7 +14,7 @@ from taskveil.tasks.files import FileTable, column_names, holds_table, read_npz,
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.prepare.encode import Encoded, encode_features, levels_of
 from taskveil.tasks.prepare.facts import hashed_in
-from taskveil.tasks.prepare.unusable import dropped_rows, fill_missing
+from taskveil.tasks.prepare.fills import dropped_rows, fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 

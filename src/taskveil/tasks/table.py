@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.arguments import with_text_names
 from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
+from taskveil.tasks.frames import with_text_names
 from taskveil.tasks.grouping import factorize, folded, group_rows, rows_by_task
 from taskveil.tasks.prepare.encode import Encoded, encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing, gaps, named
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
-from taskveil.tasks.prepare.unusable import MISSING, dropped_rows, fill_facts, fill_missing, gaps, named
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")

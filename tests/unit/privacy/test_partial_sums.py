@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_partials
+from taskveil.privacy.contribution import seal_partials
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.moments import MomentSum
 from taskveil.privacy.partial_sums import add_up, added_up, in_digits
 

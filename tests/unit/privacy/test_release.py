@@ -10,7 +10,8 @@ import pytest
 from taskveil.errors import BudgetExceeded, OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import secure_messages
-from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum, seal_clipped_sum
+from taskveil.privacy.contribution import seal_clipped_sum
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.events import Charge
 from taskveil.privacy.mechanisms import gaussian, laplace
 from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian

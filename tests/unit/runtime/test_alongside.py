@@ -18,7 +18,8 @@ from taskveil.methods.base import PublicInfo
 from taskveil.methods.neural_mean import NeuralMean
 from taskveil.methods.neural_sides import RELEASE, NeuralTasks
 from taskveil.privacy import release
-from taskveil.privacy.contributions import VectorSum, seal_clipped_sum
+from taskveil.privacy.contribution import seal_clipped_sum
+from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.plan import Budget, Plan, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise

@@ -33,9 +33,6 @@ class CentralTasks(TaskSide):
                 f"this block holds {block.n_tasks}. Use mode='federated'."
             )
 
-    def start(self) -> State:
-        return {}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return state, {}
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from taskveil.methods.base import Billboard, State
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import seal_partials
+from taskveil.privacy.contribution import seal_partials
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.randomness import again
 from taskveil.runtime.dask import worker

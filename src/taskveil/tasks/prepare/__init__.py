@@ -5,7 +5,8 @@ folder:
 
     labels.py     the target: its kind, its values, its label set, the positive label
     encode.py     text to numbers: declared levels one-hot, undeclared text hashed
-    unusable.py   missing cells are filled; values no computer can calculate with: that task falls silent, the others never notice
+    fills.py      missing cells
+    unusable.py   values no computer can calculate with: that task falls silent, the others never notice
     scaling.py    units, of features and target
     facts.py      what a run takes for granted, in words for the certificate, and what each unit refuses
     step.py       prepare(): the step itself, and the three values as types: PublicPart, OwnPart, ReleasedPart

@@ -7,34 +7,32 @@ any other text         hashed into 16 public buckets 'column#0/16' ... 'column#1
                        value, so that no list of levels is ever taken from rows
 
 'Yes', 'YES ' and 'yes' are the same text, unless levels that differ in nothing else are declared.
-
-Text that means a number or a day: 12,5; 1.234,50; EUR 20; 35 %; 31/12/2023.
-
-Hashed as words, or each taken for a label of its own, such cells would spoil a model in silence. Who runs the command is asked
-to write them plainly; whole numbers and words are left alone, since codes look like that.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from hashlib import blake2b
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from taskveil.errors import DataError
-from taskveil.tasks.files import COMMA_DECIMAL, MISSING_MARKS, TRUTH, mostly_numbers
+from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import CHUNK_ROWS, folded, row_chunks, task_label
+from taskveil.tasks.prepare.disguise import DAYS, disguise
 from taskveil.tasks.prepare.facts import BUCKETS, Fact
 from taskveil.tasks.public_bounds import PublicBounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
+__all__ = [
+    "Encoded", "bucket", "encode_features", "encoded_names", "holds_numbers", "is_number", "levels_of", "plain_text",
+]  # fmt: skip
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
@@ -264,49 +262,3 @@ def plain_text(value: str) -> str:
         return task_label(float(value))
     except ValueError:
         return value
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-DAYS = "dates or times; turn it into a number (days, age)"
-SAMPLE = 100
-_GAP = "[ \u00a0\u202f]?"
-_MONEY = r"(?:[$€£¥]|EUR|USD|GBP|CHF|%)?"
-_DIGITS = r"(?:\d{1,3}(?:[.,'\u2019 \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?)"
-_SIGN = "[+\u2212-]?"  # the second is a minus as typesetters write it
-_NUMBER = re.compile(rf"{_SIGN}{_MONEY}{_GAP}{_SIGN}{_DIGITS}{_GAP}{_MONEY}|\({_MONEY}{_DIGITS}\)")
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_MONTH = r"(?:\d{1,2}|[A-Za-z]{3,9})"
-_CLOCK = r"(?:[ T]\d{1,2}:\d\d.*)?"
-_DAY = re.compile(
-    rf"(?:\d{{1,4}}([./ -]){_MONTH}\1\d{{1,4}}|[A-Za-z]{{3,9}} \d{{1,2}}, \d{{4}}){_CLOCK}|\d{{1,2}}:\d\d(?::\d\d)?"
-)
-
-
-def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
-    """What the cells of a text column mean and how to write it instead; None for words, codes and whole numbers.
-
-    `different` are the values in it. A sample tells; whether a few are text among numbers is asked of all cells, as for a csv.
-    """
-    cells = [str(text).strip() for text in different[:SAMPLE]]
-    if any(_plain(c) or c in TRUTH for c in cells) and (numbers := mostly_numbers(column)) is not None and numbers[1].any():
-        what = ("true and false", "one of them") if numbers[0].dtype == "boolean" else ("numbers", "a number")
-        return f"text among {what[0]}; make every cell {what[1]}, with nothing where it is not known, or declare its levels"
-    if cells and all(map(_DAY.fullmatch, cells)):
-        return DAYS
-    if not all(map(_NUMBER.fullmatch, cells)) or all(map(_plain, cells)):
-        return None
-    commas = [cell for cell in cells if re.fullmatch(COMMA_DECIMAL, cell)]
-    if all(_plain(cell) or cell in commas for cell in cells) and not all(map(_THOUSANDS.fullmatch, commas)):
-        return "numbers with a decimal comma; save the table with decimal points"
-    return "numbers with a currency, a percent sign, separators of thousands or other signs; write plain numbers"
-
-
-def _plain(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

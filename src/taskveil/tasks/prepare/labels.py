@@ -22,7 +22,8 @@ from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import folded, task_label
-from taskveil.tasks.prepare.encode import disguise, is_number, plain_text
+from taskveil.tasks.prepare.disguise import disguise
+from taskveil.tasks.prepare.encode import is_number, plain_text
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.survival import survival_target
 

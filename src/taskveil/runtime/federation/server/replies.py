@@ -14,7 +14,8 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import Contribution, RowSum, VectorSum, seal_clipped_sum
+from taskveil.privacy.contribution import Contribution, VectorSum, seal_clipped_sum
+from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.wire import Packet

@@ -37,7 +37,7 @@ from taskveil.methods.local import alone_models
 from taskveil.methods.published import Published, published
 from taskveil.privacy.aggregation import site_message
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import seal_clipped_sum
+from taskveil.privacy.contribution import seal_clipped_sum
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account, release
 from taskveil.runtime import wire
@@ -308,7 +308,7 @@ Last = tuple[int, State, bytes]  # number of the last answered message, task sta
 
 
 class Memory(Protocol):
-    """What a site must not forget: files (site_state.py), or `Volatile`."""
+    """What a site must not forget: files (state.py), or `Volatile`."""
 
     @property
     def finished(self) -> bool: ...
