@@ -29,7 +29,8 @@ OPTIONS = {"clustered-mean": {"clusters": [0, 0, 1, 1, 1]}}
 def fitted(name: str, epsilon=2.0, **more):
     method = methods.get(name, **OPTIONS.get(name, {}))
     kind = TaskRegressor if "regression" in method.kinds else TaskClassifier
-    tasks = related_tasks(n_tasks=5, kind="regression" if kind is TaskRegressor else "classification")
+    rows = {} if method.linear else {"rows": (10, 10)}  # sites of one size compile once
+    tasks = related_tasks(n_tasks=5, kind="regression" if kind is TaskRegressor else "classification", **rows)
     noise = None if epsilon is None else SEED
     common = {"unit": method.units[0], "delta": 1e-3, "seed": 0, "insecure_noise_seed": noise}
     return kind(method, epsilon=epsilon, **common, **more).fit(tasks)

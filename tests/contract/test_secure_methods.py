@@ -8,7 +8,8 @@ from taskveil.errors import OptionError
 from taskveil.estimators import TaskClassifier, TaskRegressor
 from taskveil.privacy.plan import Budget
 
-REGRESSION, CLASSES = related_tasks(n_tasks=6), related_tasks(n_tasks=6, kind="classification")
+ROWS = (9, 15)  # clients of one compiled width
+REGRESSION, CLASSES = (related_tasks(n_tasks=6, rows=ROWS, kind=kind) for kind in ("regression", "classification"))
 FEW_ROUNDS = {"rounds": 2}
 
 

@@ -8,9 +8,14 @@ from scipy.optimize import minimize
 
 pytest.importorskip("jax")
 
+import jax
 import jax.numpy as jnp
 
-from taskveil.engine.heads import CONSTANT, left_out_error, solve_head
+from taskveil.engine import heads
+from taskveil.engine.heads import CONSTANT
+
+solve_head = jax.jit(heads.solve_head, static_argnames=("loss", "n_outputs"))  # as in a round, and compiled once per shape
+left_out_error = jax.jit(heads.left_out_error)
 
 SHAPES = {"more rows than columns": (14, 4), "fewer": (7, 12)}
 RIDGE = 0.05

@@ -30,8 +30,11 @@ PRIVATE = Budget(epsilon=2.0, delta=1e-3, neighbours="add-remove")
 
 
 def centred_tasks(n_tasks=6, seed=0):
-    """Regression tasks whose rows and targets have mean zero, so that penalised and free intercepts agree."""
-    tasks = related_tasks(n_tasks=n_tasks, rows=(12, 20), n_features=3, seed=seed)
+    """Regression tasks whose rows and targets have mean zero, so that penalised and free intercepts agree.
+
+    All rows of every task in each step, in one compiled width.
+    """
+    tasks = related_tasks(n_tasks=n_tasks, rows=(17, 24), n_features=3, seed=seed)
     X, y, ids = tasks.X.copy(), np.array(tasks.y, float), np.repeat(np.arange(n_tasks), tasks.sizes)
     for k in range(n_tasks):
         X[ids == k] -= X[ids == k].mean(axis=0)
@@ -374,7 +377,7 @@ def test_naive_client_noise_hides_every_personal_model_from_the_public():
 
 
 def test_a_saved_neural_model_predicts_the_same_and_shows_its_gain_before(tmp_path):
-    tasks = related_tasks(n_tasks=6, kind="classification", classes=3)
+    tasks = related_tasks(n_tasks=6, rows=(9, 15), kind="classification", classes=3)
     options = {"rounds": 2, "local_steps": 2, "batch_size": 4, "tune_steps": 3, "options": ("alone", "mean")}
     est = small_classifier(NeuralMean(**options), tasks)
     assert est.gain_.error_alone.shape == (6,)

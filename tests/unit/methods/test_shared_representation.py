@@ -132,7 +132,7 @@ def test_a_class_a_task_has_never_seen_comes_from_the_public_head():
 
 
 def test_a_network_is_fitted_certified_saved_and_read_again(tmp_path):
-    tasks = related_tasks(n_tasks=8, rows=(8, 12), kind="classification", classes=3)
+    tasks = related_tasks(n_tasks=8, rows=(9, 12), kind="classification", classes=3)  # of one compiled width
     ids = [tasks.task_names[i] for i in tasks.task_of_row()]
     method = methods.get(NAME, model={"name": "mlp", "hidden": (5,)}, rounds=2, rate=0.5)
     est = tv.TaskClassifier(method, epsilon=2.0, delta=1e-3, seed=0, neighbours="add-remove").fit(tasks)
