@@ -25,7 +25,7 @@ from taskveil.engine.convolution import leave, lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 from taskveil.engine.walk import Walk
 
-STEP = Launch(32, 4, 7)  # of the rows of the weights
+STEP = Launch(16, 2, 14, stages=2)  # of the rows of the weights
 MOST_ROWS, MOST_OUTPUTS = 64, 256  # what a program can hold beside them
 
 
@@ -82,7 +82,7 @@ def step_kernel(
         dx = dot(slopes[: 2 if exact else 1], parts(w, x.dtype), turn_b=True)
         triton.store(back.at[of_rows], dx.astype(x.dtype), mask=there)
         dw = dot(parts(x, x.dtype, exact=True), slopes, turn_a=True)
-        triton.store(moved.at[at], step.moved(w, dw if exact else dw / lift, a), mask=inside)
+        triton.store(moved.at[at], step.moved(w, dw if exact else dw * (1 / lift), a), mask=inside)
         return ()
 
     each_tile(inputs, STEP, tile, ())
