@@ -43,15 +43,15 @@ CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 NOWHERE = 4  # the corner of a window whose relu is zero
 
 
-FORWARD = {  # activations, one channel
-    ("float32", True): Launch(32, 1, 14), ("float32", False): Launch(64, 4, 4),
-    ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 4),
+FORWARD = {  # activations, one channel; measured on an H200
+    ("float32", True): Launch(64, 2, 7), ("float32", False): Launch(64, 4, 13),
+    ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 2, ahead=4),
 }  # fmt: skip
 WEIGHTS = {
     ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 5),
-    ("float16", True): Launch(16, 1, 14), ("float16", False): Launch(32, 4, 5),
+    ("float16", True): Launch(64, 1, 7), ("float16", False): Launch(32, 4, 3, stages=2),
 }  # fmt: skip
-INPUTS = {"float32": Launch(64, 4, 4), "float16": Launch(64, 4, 4)}
+INPUTS = Launch(64, 4, 13)
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class Layer:
                 found.append(((u, v), (dy, dx), (u - dy, v - dx)))
         return found
 
-    def views(self, images: Any, row: Any, meetings: Meetings) -> Iterator[tuple[Any, list[tuple[Pair, Pair]]]]:
-        """Pixels of one view after the other and the (corner, tap) they meet, loaded while the one before is multiplied."""
+    def views(self, images: Any, row: Any, meetings: Meetings, most: int) -> Iterator[tuple[Any, list[tuple[Pair, Pair]]]]:
+        """Pixels of one view after the other and the (corner, tap) they meet; up to so many are loaded ahead."""
         at = self.windows(row)
         pairs = {view: [(corner, tap) for first, corner, tap in meetings if first == view] for view, _, _ in sorted(meetings)}
-        return ahead((functools.partial(self.view, images, at, view), met) for view, met in pairs.items())
+        return ahead(((functools.partial(self.view, images, at, view), met) for view, met in pairs.items()), most)
 
     def weights(self, weights: Any, tap: Pair) -> Any:
         """(rows 4 c, o) what the pixels of a view are multiplied with, by the tap of the first; zero where there is none."""
@@ -123,12 +123,12 @@ class Layer:
         return index, jnp.broadcast_to((row < self.pooled)[:, None], index.shape)
 
 
-def ahead(loads: Iterable[tuple[Callable[[], Any], Any]]) -> Iterator[tuple[Any, Any]]:
-    """(what a call loads, what came with it), each call made before the one ahead of it is handed out."""
+def ahead(loads: Iterable[tuple[Callable[[], Any], Any]], most: int) -> Iterator[tuple[Any, Any]]:
+    """(what a call loads, what came with it); calls are made up to so many before their turn."""
     loaded: list[tuple[Any, Any]] = []
     for call, what in loads:
         loaded.append((call(), what))
-        if len(loaded) > 1:
+        if len(loaded) > most:
             yield loaded.pop(0)
     yield from loaded
 
@@ -153,7 +153,7 @@ def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *,
 
     def tile(row: Any, _: Any) -> tuple[()]:
         scores: dict[Pair, Any] = {}
-        for pixels, met in layer.views(images, row, meetings):
+        for pixels, met in layer.views(images, row, meetings, how.ahead):
             view = cut(pixels)
             for corner, tap in met:
                 part = dot(view, taps[tap])
@@ -189,7 +189,7 @@ def weights_kernel(images: Any, gradient: Any, code: Any, dw: Any, db: Any, *, l
         sums, (index, there) = dict(zip(taps, carry[0])), layer.outputs(row)
         g, winner = load(gradient, index, there), load(code, index, there).astype(jnp.int32)
         dz = {corner: cut(unpooled(g, winner, k)) for k, corner in enumerate(CORNERS)}
-        for pixels, met in layer.views(images, row, meetings):
+        for pixels, met in layer.views(images, row, meetings, how.ahead):
             view = cut(pixels)
             for corner, tap in met:
                 sums[tap] = sums[tap] + dot(view, dz[corner], turn_a=True)
@@ -221,7 +221,7 @@ def inputs_kernel(weights: Any, gradient: Any, code: Any, out: Any, *, layer: La
             return load(gradient, index, inside), load(code, index, inside)
 
         sums: dict[int, Any] = {}
-        for (g, winner), down in ahead((functools.partial(row_of, down), down) for down in range(4)):
+        for (g, winner), down in ahead(((functools.partial(row_of, down), down) for down in range(4)), how.ahead):
             dz = parts(unpooled(g, winner.astype(jnp.int32), 2 * ((down + 1) % 2) + dx), dtype)
             for py in [py for py in (0, 1) if 0 <= py + 2 - down < 3]:
                 part = dot(dz, taps[py + 2 - down])
@@ -264,7 +264,7 @@ def _backward(dtype: Any, saved: tuple[Any, ...], gradient: Any) -> tuple[Any, A
     dw, db = _weights_gradient(layer, images, gradient, code, dtype)
     dx = jnp.zeros_like(images)
     if layer.c > 1:
-        how, outs = INPUTS[jnp.dtype(dtype).name], [_array(images.size, images.dtype)]
+        how, outs = INPUTS, [_array(images.size, images.dtype)]
         kernel = functools.partial(inputs_kernel, layer=layer, how=how, dtype=dtype)
         (dx,) = launch(kernel, how, outs, weights.reshape(-1), gradient, code)
     return dx.reshape(images.shape), dw.reshape(weights.shape) / lift, db / lift

@@ -25,7 +25,7 @@ from taskveil.engine.convolution import leave, lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 from taskveil.engine.walk import Walk
 
-STEP = Launch(32, 4, 7)  # of the rows of the weights
+STEP = {"float32": Launch(16, 2, 14, stages=2), "float16": Launch(32, 2, 7, stages=2)}  # of the rows of the weights
 MOST_ROWS, MOST_OUTPUTS = 64, 256  # what a program can hold beside them
 
 
@@ -59,15 +59,16 @@ def fits(rows: int, outputs: int) -> bool:
 def stepped(rows: Any, weights: Any, target: Any, eta: Any, pull: Any, gradient: Any) -> tuple[Any, Any]:
     """The gradient of the rows, and the weights after the step; these to the last bit where rows have float32."""
     (n, inputs), outputs = rows.shape, weights.shape[1]
-    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs)
+    how = STEP[jnp.dtype(rows.dtype).name]
+    kernel = functools.partial(step_kernel, n=n, inputs=inputs, outputs=outputs, how=how)
     outs = [jax.ShapeDtypeStruct((rows.size,), rows.dtype), jax.ShapeDtypeStruct((weights.size,), jnp.float32)]
-    back, moved = launch(kernel, STEP, outs, *(a.reshape(-1) for a in (rows, weights, target, gradient)), jnp.stack([eta, pull]))
+    back, moved = launch(kernel, how, outs, *(a.reshape(-1) for a in (rows, weights, target, gradient)), jnp.stack([eta, pull]))
     return back.reshape(rows.shape), moved.reshape(weights.shape)
 
 
 def step_kernel(
     rows: Any, weights: Any, target: Any, gradient: Any, knobs: Any, back: Any, moved: Any,
-    *, n: int, inputs: int, outputs: int,
+    *, n: int, inputs: int, outputs: int, how: Launch,
 ) -> None:  # fmt: skip
     out, batch = jnp.arange(outputs), jnp.arange(n)
     step = Walk(None, load(knobs, jnp.int32(0)), load(knobs, jnp.int32(1)))
@@ -75,14 +76,14 @@ def step_kernel(
     slopes = parts(dy if exact else dy * lift, rows.dtype, exact=True)
 
     def tile(row: Any, _: Any) -> tuple[()]:
-        at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (STEP.tile, outputs))
+        at, inside = row[:, None] * outputs + out[None], jnp.broadcast_to((row < inputs)[:, None], (how.tile, outputs))
         w, a = load(weights, at, inside), load(target, at, inside)  # first of all: memory is what the rest waits for
-        of_rows, there = batch[:, None] * inputs + row[None], jnp.broadcast_to((row < inputs)[None], (n, STEP.tile))
+        of_rows, there = batch[:, None] * inputs + row[None], jnp.broadcast_to((row < inputs)[None], (n, how.tile))
         x = load(rows, of_rows, there)
         dx = dot(slopes[: 2 if exact else 1], parts(w, x.dtype), turn_b=True)
         triton.store(back.at[of_rows], dx.astype(x.dtype), mask=there)
         dw = dot(parts(x, x.dtype, exact=True), slopes, turn_a=True)
-        triton.store(moved.at[at], step.moved(w, dw if exact else dw / lift, a), mask=inside)
+        triton.store(moved.at[at], step.moved(w, dw if exact else dw * (1 / lift), a), mask=inside)
         return ()
 
-    each_tile(inputs, STEP, tile, ())
+    each_tile(inputs, how, tile, ())

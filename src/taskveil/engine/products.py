@@ -59,7 +59,8 @@ class Launch:
     tile: int
     warps: int
     slices: int
-    stages: int = 2  # how far loads run ahead
+    stages: int = 1  # how many tiles their loads run ahead, and
+    ahead: int = 0  # how many loads within one
 
 
 def each_tile(rows: int, how: Launch, work: Any, carry: Any) -> Any:

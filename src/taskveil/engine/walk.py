@@ -15,5 +15,9 @@ class Walk:
     pull: Any
 
     def moved(self, weights: Any, gradient: Any, target: Any) -> Any:
-        """The pull is taken implicitly: stable however strong it is."""
-        return (weights - self.eta * (gradient - self.pull * target)) / (1 + self.eta * self.pull)
+        """(weights - eta (gradient - pull target)) / (1 + eta pull): the pull is taken implicitly, stable however strong it is.
+
+        Written as a change of the weights, so that rounding is as small as the change, and nothing but a number is divided.
+        """
+        rate = self.eta / (1 + self.eta * self.pull)
+        return weights - rate * (gradient + self.pull * (weights - target))
