@@ -23,7 +23,7 @@ without noise in classification (in regression P stays at zero: q already fits);
 private state), and nothing is composed; section 3.4 says itself that the cumulative loss can become meaningless, and proposes to draw rows
 (`composition`). Full runs send 300 messages a node where the paper sends 10,000: noise keeps adding up, so more messages do not
 help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300). "Tuned"
-takes the best of 40 random steps, penalties and numbers of messages, of 200 where 200 fresh ones did better (the end of this paper's page). `time` is a run of version 0.1.0, without noise. "Sound" spends the same stated epsilon on all messages of a node
+takes the best of 40 random steps, penalties and numbers of messages, of 200 where 200 fresh ones did better (the end of this paper's page). "Sound" spends the same stated epsilon on all messages of a node
 together, per record, one record replaced, against everybody, delta 1e-6, with its defaults.
 
 Three models are compared, like with like. The *published* one is p + q as a run ends; the printed one contains a q that was never noised, ours

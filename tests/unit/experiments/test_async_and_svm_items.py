@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from experiments import rejudge
 from experiments.paper_page import section
-from experiments.ponomarenko_2023 import clock, stragglers
+from experiments.ponomarenko_2023 import accuracy, clock, starved, stragglers
 from experiments.xie_2017 import data, items
 
 
@@ -47,6 +47,16 @@ def test_stored_verdicts_are_what_the_stored_numbers_give(monkeypatch):
     changed["settings"]["table"]["scores"]["local"] = [0.99] * 5
     monkeypatch.setattr(rejudge, "stored", lambda name: changed)
     assert rejudge.judged("svm-light")["checks"][0]["holds"] is False, "a verdict follows its numbers"
+
+
+@pytest.mark.parametrize("name", ["svm", "mocha", "local", "pooled"])
+def test_random_constants_reach_beyond_the_listed_ones_on_every_side(name):
+    listed, drawn = accuracy.candidates(name, quick=False), starved.random_constants(name, 200)
+    for key in ("C1",) if name in ("local", "pooled") else ("C1", "C2"):
+        assert min(o[key] for o in drawn) < min(o[key] for o in listed) and max(o[key] for o in drawn) > max(
+            o[key] for o in listed
+        )
+    assert [set(o) for o in drawn] == [set(listed[0])] * 200, "nothing but the constants differs"
 
 
 def test_a_band_is_over_what_each_repeat_had_reached_by_then():
