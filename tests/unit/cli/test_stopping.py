@@ -101,3 +101,16 @@ def test_one_interrupt_late_in_an_asynchronous_run_ends_it_and_keeps_the_books(t
     assert started.returncode == 130 and "stopped" in said and "Traceback" not in said
     check = subprocess.run([sys.executable, "-c", code, "ledger", "verify", "--ledger", books], cwd=tmp_path, check=False)
     assert check.returncode == 0 and releases(books) >= half
+
+
+def test_an_interrupt_while_the_command_is_loaded_is_one_line(monkeypatch, capsys):
+    """Importing takes half a second, in which Ctrl-C printed a traceback."""
+    from taskveil.cli import __main__, main
+
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "run", stopped)
+    with pytest.raises(SystemExit) as ended:
+        __main__.run()
+    assert ended.value.code == 130 and capsys.readouterr().err == "taskveil: stopped\n"
