@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import triton
 
-from taskveil.engine.convolution import leave, lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
+from taskveil.engine.sixteen_bits import leave, lift_of
 from taskveil.engine.walk import Walk
 
 STEP = {"float32": Launch(16, 2, 14, stages=2), "float16": Launch(32, 2, 7, stages=2)}  # of the rows of the weights

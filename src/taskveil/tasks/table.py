@@ -76,8 +76,8 @@ class Layout:
 
     def with_text_names(self) -> Layout:
         """The same layout for a table whose columns are called by texts."""
-        one = {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
-        several = {role: tuple(map(str, names)) for role in LISTS if (names := getattr(self, role)) is not None}
+        one: dict[str, Any] = {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
+        several: dict[str, Any] = {role: tuple(map(str, names)) for role in LISTS if (names := getattr(self, role)) is not None}
         return replace(self, **one, **several)
 
     @property
@@ -168,7 +168,7 @@ def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
 
 
 def _alike(name: str, have: Sequence[str]) -> str | None:
-    """A column whose name differs in capitals or blanks alone, has scikit-learn's prefix ('remainder__site'), or a letter wrong."""
+    """A column whose name differs in capitals or blanks alone, by scikit-learn's prefix ('remainder__site'), or in a letter."""
     same = [c for c in have if folded(c) == folded(name) or c.endswith(f"__{name}")]
     return next(iter(same or difflib.get_close_matches(name, have, n=1)), None)
 
