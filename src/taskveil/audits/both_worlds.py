@@ -46,6 +46,9 @@ from taskveil.tasks.block import TaskBlock
 CELLS = 4_000_000  # numbers of summands that are held at once
 
 OnRelease = Callable[[PlannedRelease, np.ndarray, np.ndarray, np.ndarray], None]  # planned, noisy, messages here and there
+SCORES = 4000  # of each neighbour: more tell little more
+ALARM = 1e-7  # of the verdict's 1e-6
+SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)
 
 
 def with_other_worlds(method: Method, others: TaskBlock, on_release: OnRelease) -> Method:
@@ -142,11 +145,6 @@ def _moves(what: Any, here: np.ndarray, there: np.ndarray) -> Iterator[np.ndarra
         at = slice(start, min(start + step, len(here)))
         move = what.each(what.clip(here[at])) - what.each(what.clip(there[at]))
         yield upper_triangle(move) if what.symmetric else move.reshape(len(move), -1)
-
-
-SCORES = 4000  # of each neighbour: more tell little more
-ALARM = 1e-7  # of the verdict's 1e-6
-SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)
 
 
 def every_release_visible(plan: Plan, observer: str, linear: bool, schedule: str) -> bool:

@@ -37,6 +37,7 @@ CODES = 2  # columns of numbers, with the fewest values, in which a text is trie
 CLOSE = 1 / 4  # what tells two features apart, of their range: a model along it is long, and no penalty takes it for noise
 UNKNOWN = "canary"
 AS_IT_IS = "the table as it is"
+WIDEST = 4000  # numbers per run that are kept; of more, those that differ most
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +142,6 @@ class _Cells:
 
     def _written(self, values: Any) -> Any:
         return [v if isinstance(v, str) else repr(float(v)) for v in values] if self.table.text else np.asarray(values, float)
-
-
-WIDEST = 4000  # numbers per run that are kept; of more, those that differ most
 
 
 @dataclass

@@ -261,12 +261,10 @@ class TaskEstimator(Scoring, BaseEstimator):
             if checkpoint is not None:
                 run = replace(run, account=checkpoint.account(account))
             record = in_process.run(run, block, checkpoint)
-        elif self.runtime == "flower":
+        else:
             from taskveil.runtime.federation import threads as thread_grid
 
             record = thread_grid.run(run, block)
-        else:
-            raise OptionError(f"runtime must be 'in_process', 'flower' or 'dask', got {self.runtime!r}")
         record.charged = getattr(account, "charged", None)
         return record
 

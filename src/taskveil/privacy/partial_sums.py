@@ -36,6 +36,8 @@ BITS, SQUARE_BITS = 32, 20
 PRECISION = 56
 ROWS = 2**12  # of messages at once: sums of products of digits stay below 2^53
 NUMBERS = 2**17  # of messages at once: temporaries stay in the cache
+GRID_BITS = 20
+MOST_MESSAGES = 2 ** (31 - GRID_BITS) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +137,6 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
     read = [whole * one for whole, one in zip(sums, values, strict=True) if whole.any()]
     return np.asarray(reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:]))  # small ones first
-
-
-GRID_BITS = 20
-MOST_MESSAGES = 2 ** (31 - GRID_BITS) - 1
 
 
 def grid_of(bound: float) -> float:

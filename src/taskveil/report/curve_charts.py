@@ -13,6 +13,8 @@ from taskveil.privacy.profile import Profile
 from taskveil.report.chart import Chart, axis, number
 from taskveil.report.records import Run
 
+ROWS = 12
+
 
 def curve(run: Run) -> list[Chart]:
     """Both charts of the last statement, where it holds and something was released."""
@@ -61,9 +63,6 @@ def _trade_off(p: Profile) -> Chart:
         ("false alarms", "missed at least"), [(f"{a:.0%}", f"{m:.1%}") for a, m in p.trade_off],
         f"For {_sentence(p)}.",
     )  # fmt: skip
-
-
-ROWS = 12
 
 
 def survival(run: Run) -> list[Chart]:

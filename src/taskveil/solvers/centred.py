@@ -45,6 +45,7 @@ from taskveil.threads import over_tasks
 WAIT = 10
 EVERY = 16
 MOST = 0.3  # of the bytes of a task's rows: memory, and there must be something to save
+Array = NDArray[np.floating]
 
 
 class Curvature:
@@ -90,9 +91,6 @@ class Curvature:
             )
 
         over_tasks(work, block.offsets, block.n_features)
-
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
 
 Arrays = Mapping[str, np.ndarray]
+DATA_VARIABLE = "TASKVEIL_DATA"
 
 
 @dataclass(frozen=True)
@@ -217,9 +218,6 @@ for _entry in (
     ),
 ):
     DATASETS.add(_entry.name, _entry)
-
-
-DATA_VARIABLE = "TASKVEIL_DATA"
 
 
 def names() -> list[str]:

@@ -170,10 +170,8 @@ def tiny(
         W = scores @ rng.standard_normal((rank + 1, n_features)) / np.sqrt(rank + 1)
     elif relation == "unrelated":
         W = rng.standard_normal((n_tasks, n_features))
-    elif relation == "noise":
-        W = np.zeros((n_tasks, n_features))
     else:
-        raise OptionError(f"relation must be related, unrelated or noise; got {relation!r}.")
+        W = np.zeros((n_tasks, n_features))
     return _linear(rng, W, n_train, n_test, noise, unit_rows=unit_rows)
 
 

@@ -7,15 +7,8 @@ import pytest
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import (
-    DiagonalSum,
-    OuterSum,
-    RowSum,
-    TaskGram,
-    VectorSum,
-    contribution_from_dict,
-    seal_clipped_sum,
-)
+from taskveil.privacy.contribution import seal_clipped_sum
+from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, TaskGram, VectorSum, contribution_from_dict
 
 CASES = [VectorSum((2, 3), 1.0), OuterSum(4, 2.0, 3), DiagonalSum(4, 2.0, 3), TaskGram(5, 3, 1.0, 2)]
 EVERY = [*CASES, RowSum((1, 3), 0.5)]

@@ -25,6 +25,7 @@ from taskveil.privacy import aggregation, calibrate, guarantees, integer_tables,
 from taskveil.privacy.accountants import ACCOUNTANTS
 from taskveil.privacy.bounds import Bounded, check_norm, clip_rows
 from taskveil.privacy.certificate import Certificate, Verification
+from taskveil.privacy.contribution import seal_clipped_sum
 from taskveil.privacy.contributions import (
     DiagonalSum,
     OuterSum,
@@ -33,7 +34,6 @@ from taskveil.privacy.contributions import (
     TaskStack,
     VectorSum,
     contribution_from_dict,
-    seal_clipped_sum,
 )  # fmt: skip
 from taskveil.privacy.event_table import event_from_dict
 from taskveil.privacy.events import CappedEvent, Charge, GaussianEvent, PureEvent, SampledGaussianEvent, SelectEvent

@@ -39,6 +39,11 @@ from taskveil.methods.base import ArrivalServer, Billboard, PublicInfo, State
 if TYPE_CHECKING:
     from taskveil.methods.async_mtl.method import AsyncMTL, Form
 
+SAFETY = 0.9  # c < 1
+WINDOW = 100  # sweeps over all tasks without progress before the proved rule takes over
+PROGRESS = 0.98  # the residual must fall below this share of its best value within the window
+RULES = ("safeguarded", "delays")
+
 
 class AsyncServer(ArrivalServer):
     """Arrivals in any order; `accepted` says whose messages the releases hold (axis 0 runs over those tasks)."""
@@ -194,12 +199,6 @@ class AsyncServer(ArrivalServer):
     def _billboard(self, state: State, accepted: np.ndarray | None = None) -> Billboard:
         """Arrays are those of the live state: a view copies the columns it needs."""
         return Billboard(int(state["version"][0]), {name: state[name] for name in self.shown}, frozenset(self.shown), accepted)
-
-
-SAFETY = 0.9  # c < 1
-WINDOW = 100  # sweeps over all tasks without progress before the proved rule takes over
-PROGRESS = 0.98  # the residual must fall below this share of its best value within the window
-RULES = ("safeguarded", "delays")
 
 
 def check(rule: object) -> None:

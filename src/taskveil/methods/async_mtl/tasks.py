@@ -31,6 +31,11 @@ from taskveil.tasks.block import TaskBlock
 
 Array = np.ndarray
 
+if TYPE_CHECKING:
+    from taskveil.methods.async_mtl.method import AsyncMTL, Form
+
+STEPS_PER_MESSAGE = 20  # of the semi-exact update; the next message goes on from where this one stopped
+
 
 class OwnProblem:
     """L_t(p_t + q, b) + tau g(q) for every task t of a block."""
@@ -105,12 +110,6 @@ class OwnProblem:
         Y = X * np.sqrt(weight)[:, None]
         small = Y @ Y.T if Y.shape[0] < Y.shape[1] else Y.T @ Y
         return float(self.loss.smoothness * np.linalg.eigvalsh(small)[-1])
-
-
-if TYPE_CHECKING:
-    from taskveil.methods.async_mtl.method import AsyncMTL, Form
-
-STEPS_PER_MESSAGE = 20  # of the semi-exact update; the next message goes on from where this one stopped
 
 
 class AsyncTasks(TaskSide):

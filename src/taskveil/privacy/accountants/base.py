@@ -33,6 +33,7 @@ from taskveil.privacy.guarantees import (
 C = TypeVar("C")
 SMALLEST_DELTA = 1e-15
 HALVINGS = 50
+FloatArray = NDArray[np.float64]
 
 
 def merge(charges: Iterable[Charge]) -> list[Charge]:
@@ -118,9 +119,6 @@ class Accountant(ABC, Generic[C]):
         for charge in charges[1:]:
             total = self.plus(total, self.times(self.curve(charge.event), charge.count))
         return total
-
-
-FloatArray = NDArray[np.float64]
 
 
 class Additive(Accountant[FloatArray]):

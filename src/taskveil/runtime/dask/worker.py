@@ -33,6 +33,9 @@ from taskveil.tasks.task import TaskSet
 from taskveil.threads import small_matrix_threads
 
 Wanted = list[tuple[PlannedRelease, NoiseSource]]  # the releases of a round, and who draws rows' coins and noise for each
+BY_DASK = "65536"  # its default; another value is somebody's choice
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+KEPT, MAPPED = 2**26, 2**21  # bytes free at the end of the heap that stay; bytes from which an array has a mapping of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,11 +167,6 @@ def own_part(boards: Sequence[Billboard], first: int, n_tasks: int) -> list[Bill
 def about(own: Own, fingerprinted: bool) -> tuple[tuple[str, ...], str]:
     """The tasks of a partition that were set aside, and a fingerprint of its rows where a run may be resumed."""
     return own.aside, fingerprint(own.block) if fingerprinted else ""
-
-
-BY_DASK = "65536"  # its default; another value is somebody's choice
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
-KEPT, MAPPED = 2**26, 2**21  # bytes free at the end of the heap that stay; bytes from which an array has a mapping of its own
 
 
 @lru_cache(maxsize=1)

@@ -40,6 +40,7 @@ from taskveil.runtime.secure.settings import SecureSettings
 Replies = Mapping[int, messages.SecureMessage]
 Outgoing = dict[int, messages.SecureMessage]
 Shares = dict[int, dict[int, bytes]]  # owner -> point of the holder -> share
+SEARCHED = 20  # sites up to which the fewest are found exactly; beyond, the most disputed are left out first
 
 
 class SecureServer:
@@ -214,9 +215,6 @@ class SecureServer:
         except SecureSumRefused:
             return None
         return key if key.public == self._book.keys[gone][1] else None
-
-
-SEARCHED = 20  # sites up to which the fewest are found exactly; beyond, the most disputed are left out first
 
 
 def smallest_cover(disputes: Sequence[tuple[int, int]], most: int) -> frozenset[int] | None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MANY_LABELS = 100
 """More labels than this are believed only if they were declared."""
 TRUTH = {"True": "1", "False": "0", "1": "True", "0": "False"}
+KINDS = ("regression", "classification", "survival")
 
 
 def as_target(y: Any, kind: str | None) -> np.ndarray:
@@ -214,9 +215,6 @@ def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
         bounds=None if tasks.bounds is None else replace(tasks.bounds, classes=(0, 1)),
         facts=tuple(f for f in tasks.facts if f != Fact("labels", tasks.target_name)),
     )
-
-
-KINDS = ("regression", "classification", "survival")
 
 
 def infer_kind(y: np.ndarray) -> str:

@@ -41,6 +41,13 @@ from taskveil.tasks.prepare.labels import label_set
 from taskveil.tasks.prepare.step import prepare_tasks
 from taskveil.tasks.task import TaskSet
 
+Answer = Callable[[bytes], bytes]
+COVERED = (
+    "sites answer on a public clock, {seconds:g} s after a question: when an answer comes says nothing about rows as long as "
+    "every site computes its answer in that time"
+)
+NOT_COVERED = "when a site answers: its computing time may depend on its rows (rules.answer_at sets a public clock)"
+
 
 def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> Key:
     """Bring the accounts of the site's own book in line with site.toml; returns the one this run is named by.
@@ -292,14 +299,6 @@ def _from_the_folder_of(file: Path, url: str) -> str:
     """Paths of SQLite files count from site.toml, like every path in it, and not from where the command was started."""
     place = url.removeprefix(SQLITE)
     return url if place == url or not place else f"{SQLITE}{(file.parent / place).resolve()}"
-
-
-Answer = Callable[[bytes], bytes]
-COVERED = (
-    "sites answer on a public clock, {seconds:g} s after a question: when an answer comes says nothing about rows as long as "
-    "every site computes its answer in that time"
-)
-NOT_COVERED = "when a site answers: its computing time may depend on its rows (rules.answer_at sets a public clock)"
 
 
 def on_the_clock(answer: Answer, seconds: float, begun: float) -> Answer:

@@ -51,6 +51,7 @@ NOISE_AT_SITE = ("local", "local-model", "secure")
 SPENT = "this site's own limit does not allow this message; nothing was sent"  # all the server learns of limits
 MOST_NOTES = 2**20  # bytes
 log = logging.getLogger("taskveil.site")
+Last = tuple[int, State, bytes]  # number of the last answered message, task state after it, the answer
 
 
 class Paid:
@@ -302,9 +303,6 @@ def _whole(value: Any, below: int) -> int:
     if type(value) is not int or not 0 <= value < below:
         raise CheckFailed("the number of a message must be a whole number inside the plan; nothing was sent")
     return value
-
-
-Last = tuple[int, State, bytes]  # number of the last answered message, task state after it, the answer
 
 
 class Memory(Protocol):
