@@ -48,7 +48,7 @@ FORWARD = {  # activations, one channel; measured on an H200
     ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 2, ahead=4),
 }  # fmt: skip
 WEIGHTS = {
-    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 5),
+    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 4),
     ("float16", True): Launch(64, 1, 7), ("float16", False): Launch(32, 4, 3, stages=2),
 }  # fmt: skip
 INPUTS = Launch(64, 4, 13)
