@@ -19,7 +19,7 @@ forward pass, which decides where a gradient goes (a wrong decision moves a whol
 weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (convolution.py:
 `leave` multiplies; the gradients of weights are divided here): small ones would vanish otherwise.
 
-Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power.
+Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power; see `fits`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from taskveil.engine.products import Launch, dot, each_tile, launch, load, matri
 Pair = tuple[int, int]
 Meetings = list[tuple[Pair, Pair, Pair]]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
+MOST_OUTPUTS, MOST_WEIGHTS = 64, 512  # of a layer, and of one of its nine taps
 NOWHERE = 4  # the corner of a window whose relu is zero
 
 
@@ -139,8 +140,9 @@ def whole(a: Any, b: int) -> tuple[Any, Any]:
 
 
 def fits(channels: int, outputs: int) -> bool:
-    """Whether the kernels can do such a layer."""
-    return (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
+    """Whether the kernels can do such a layer: its weights, in parts, lie beside views in the memory of one processor."""
+    sized = (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
+    return sized and outputs <= MOST_OUTPUTS and channels * outputs <= MOST_WEIGHTS
 
 
 # ------------------------------------------------------------------ kernels
