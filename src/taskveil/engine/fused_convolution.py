@@ -19,7 +19,7 @@ forward pass, which decides where a gradient goes (a wrong decision moves a whol
 weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (sixteen_bits.py:
 `leave` multiplies; the gradients of weights are divided here): small ones would vanish otherwise.
 
-Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power.
+Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power; see `fits`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from taskveil.engine.sixteen_bits import lift_of
 Pair = tuple[int, int]
 Meetings = list[tuple[Pair, Pair, Pair]]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
+MOST_OUTPUTS, MOST_WEIGHTS = 64, 512  # of a layer, and of one of its nine taps
 NOWHERE = 4  # the corner of a window whose relu is zero
 
 
@@ -48,7 +49,7 @@ FORWARD = {  # activations, one channel; measured on an H200
     ("float16", True): Launch(32, 1, 14), ("float16", False): Launch(64, 4, 2, ahead=4),
 }  # fmt: skip
 WEIGHTS = {
-    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 5),
+    ("float32", True): Launch(16, 1, 14), ("float32", False): Launch(32, 4, 4),
     ("float16", True): Launch(64, 1, 7), ("float16", False): Launch(32, 4, 3, stages=2),
 }  # fmt: skip
 INPUTS = Launch(64, 4, 13)
@@ -139,8 +140,9 @@ def whole(a: Any, b: int) -> tuple[Any, Any]:
 
 
 def fits(channels: int, outputs: int) -> bool:
-    """Whether the kernels can do such a layer."""
-    return (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
+    """Whether the kernels can do such a layer: its weights, in parts, lie beside views in the memory of one processor."""
+    sized = (channels == 1 or matrix_sized(channels)) and matrix_sized(outputs)
+    return sized and outputs <= MOST_OUTPUTS and channels * outputs <= MOST_WEIGHTS
 
 
 # ------------------------------------------------------------------ kernels

@@ -75,7 +75,8 @@ def losses_of(loss: str, scores: Any, targets: Any) -> Any:
         return 0.5 * jnp.sum((scores - targets) ** 2, axis=1)
     if loss == "logistic":
         return jnp.sum(jnp.logaddexp(0.0, -targets * scores), axis=1)
-    return -jnp.take_along_axis(jax.nn.log_softmax(scores), targets[:, None], axis=1)[:, 0]
+    own = jnp.arange(scores.shape[1]) == targets[:, None]  # not by index: its gradient would be scattered, a kernel more
+    return -jnp.sum(jnp.where(own, jax.nn.log_softmax(scores), 0.0), axis=1)
 
 
 def build(description: Any, n_features: int, n_outputs: int, kind: str) -> Model:

@@ -79,7 +79,8 @@ def test_sixteen_bit_activations_stay_within_a_percent_and_small_gradients_do_no
 
 
 @pytest.mark.parametrize(
-    ("channels", "outputs", "can"), [(1, 16, True), (16, 32, True), (3, 16, False), (16, 24, False), (8, 16, False)]
+    ("channels", "outputs", "can"),
+    [(1, 16, True), (16, 32, True), (3, 16, False), (16, 24, False), (8, 16, False), (32, 64, False), (1, 128, False)],
 )
-def test_only_shapes_the_matrix_units_take_are_fused(channels, outputs, can):
+def test_only_shapes_that_the_matrix_units_take_and_a_processor_holds_are_fused(channels, outputs, can):
     assert fused.fits(channels, outputs) is can

@@ -35,6 +35,11 @@ def test_halving_takes_the_largest_of_every_two_by_two():
     np.testing.assert_array_equal(np.asarray(halve(jnp.asarray(images))), expected)
 
 
+def test_the_first_of_equal_pixels_gets_the_gradient_of_a_window():
+    gradient = jax.grad(lambda images: jnp.sum(halve(images)))(jnp.ones((1, 2, 2, 1)))
+    np.testing.assert_array_equal(gradient[0, :, :, 0], [[1, 0], [0, 0]])
+
+
 def test_losses_are_the_textbook_ones():
     scores, y = np.array([[0.3, -1.0, 2.0], [1.0, 0.0, 0.0]]), np.array([2, 1])
     p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)

@@ -14,6 +14,7 @@ from taskveil.engine.clients import Clients  # noqa: E402
 from taskveil.engine.features import FeatureMap  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
 from taskveil.engine.rounds import LocalWork, Round, capacity  # noqa: E402
+from taskveil.engine.walk import Walk  # noqa: E402
 from taskveil.privacy.partial_sums import grid_of  # noqa: E402
 from taskveil.tasks.block import TaskBlock  # noqa: E402
 
@@ -136,3 +137,10 @@ def test_an_accelerators_way_and_a_cpus_way_agree(model):
     block = ragged(20)
     sums = [sum_of(Round(model, WORK, accelerator=a), model, block, range(20)) for a in (True, False)]
     np.testing.assert_allclose(sums[0], sums[1], atol=1e-4)
+
+
+def test_a_client_at_the_billboard_without_a_gradient_stays_there_to_the_last_bit():
+    """Twin: the same step written as a quotient rounds every weight anew, changed or not."""
+    target, eta, pull = np.random.default_rng(0).random(1000, np.float32), np.float32(0.1), np.float32(0.5)
+    np.testing.assert_array_equal(Walk(target, eta, pull).moved(target, np.zeros_like(target), target), target)
+    assert np.any((target + eta * pull * target) / (1 + eta * pull) != target)
