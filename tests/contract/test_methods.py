@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,9 +31,15 @@ def data_for(name: str, **options):
     return related_tasks(kind=kind, **options)
 
 
+@cache
+def private_run(name: str) -> TaskRegressor:
+    """Fitted once for all tests that only look at it."""
+    return regressor(name, epsilon=2.0).fit(data_for(name))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_method_trains_and_predicts_without_privacy(name):
-    tasks = data_for(name)
+    tasks = data_for(name, n_tasks=6)
     est = regressor(name, epsilon=None, insecure_noise_seed=None).fit(tasks)
     assert np.isfinite(est.coef_).all()
     assert est.predict(tasks).shape == (tasks.n_rows,)
@@ -43,7 +50,7 @@ def test_a_method_trains_and_predicts_without_privacy(name):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_what_was_executed_is_what_was_planned(name):
-    est = regressor(name, epsilon=2.0).fit(data_for(name))
+    est = private_run(name)
     assert [p.id for p in est.record_.executed] == [p.id for p in est.record_.plan.releases]
 
 
@@ -57,15 +64,13 @@ def test_a_sound_run_with_real_randomness_has_a_certificate_that_verifies(name):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_seeded_noise_voids_the_certificate(name):
-    est = regressor(name, epsilon=2.0).fit(data_for(name))
-    assert not est.certificate_.holds
+    assert not private_run(name).certificate_.holds
 
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_the_same_noise_seed_gives_the_same_models(name):
-    tasks = data_for(name)
-    one, two = (regressor(name, epsilon=2.0).fit(tasks) for _ in range(2))
-    np.testing.assert_array_equal(one.coef_, two.coef_)
+    again = regressor(name, epsilon=2.0).fit(data_for(name))
+    np.testing.assert_array_equal(private_run(name).coef_, again.coef_)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -77,8 +82,7 @@ def test_the_plan_depends_on_public_sizes_only(name):
 
 @pytest.mark.parametrize("name", [n for n in NAMES if methods.get(n).schedule == "synchronous"])
 def test_a_block_of_tasks_equals_its_tasks_one_by_one(name):
-    tasks = data_for(name)
-    est = regressor(name, epsilon=2.0).fit(tasks)
+    est = private_run(name)
     record, method = est.record_, est.method_
     block = est._training
     whole = replay(method, block, record.public, record.plan, record.billboards)
@@ -102,7 +106,7 @@ def test_a_saved_model_predicts_the_same(name, tmp_path):
 @pytest.mark.parametrize("name", [n for n in NAMES if "classification" in methods.get(n).kinds])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_method_classifies(name, classes):
-    tasks = related_tasks(kind="classification", classes=classes, rows=(15, 25))
+    tasks = related_tasks(n_tasks=6, kind="classification", classes=classes, rows=(15, 25))
     est = TaskClassifier(methods.get(name), unit=methods.get(name).units[0], epsilon=None).fit(tasks)
     proba = est.predict_proba(tasks)
     assert proba.shape == (tasks.n_rows, classes)

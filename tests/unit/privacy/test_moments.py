@@ -31,7 +31,7 @@ def distance(what: MomentSum, pair: np.ndarray) -> float:
     return float(np.linalg.norm(here - there))
 
 
-def furthest(what: MomentSum, seed: int, starts: int = 4) -> float:
+def furthest(what: MomentSum, seed: int, starts: int = 2) -> float:
     """Largest distance found by optimisation over both messages from random starts, longer than the bound allowed."""
     rng = np.random.default_rng(seed)
     size = 2 * what.message_shape[0]
@@ -48,7 +48,7 @@ def too_small(what: MomentSum) -> float:
 @given(weights, weights, weights, st.integers(2, 4), st.integers(1, 3), st.integers(0, 10**6))
 def test_optimisation_finds_no_replacement_that_moves_further_than_stated(a, e, b, d, outputs, seed):
     what = MomentSum(d, a, e, b, outputs)
-    assert furthest(what, seed, 2) <= what.sensitivity("replace-one").l2 * (1 + 1e-9)
+    assert furthest(what, seed) <= what.sensitivity("replace-one").l2 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
