@@ -15,9 +15,10 @@ from typing import Any
 
 COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#111827", "#4d7c0f")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
-PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP, LEGEND = 430, 300, 74, 30, 58, 24, 250
-TITLE = 40
-LETTER = 6.3  # width of a letter of an axis mark, in the picture's units
+PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP = 430, 320, 78, 46, 60, 24
+TITLE, LEGEND_WIDTH, LEGEND_LINE = 40, 286, 21
+SIZE, MARK = 14, 13  # of letters: two panels side by side stay legible on half a page
+LETTER = 7.4  # width of a letter of an axis mark, in the picture's units
 
 
 def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, str]) -> None:
@@ -36,19 +37,20 @@ def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, 
     panels |= {name: {"cells": cells} for name, cells in maps.items()}
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    width = columns * PANEL_WIDTH + LEGEND
-    height = TITLE + max(rows * PANEL_HEIGHT, 18 * len(labels) + 40)
-    body = [_legend(labels, columns * PANEL_WIDTH)]
+    width, beside = columns * PANEL_WIDTH, columns * PANEL_WIDTH // LEGEND_WIDTH
+    below = TITLE + rows * PANEL_HEIGHT
+    height = below + LEGEND_LINE * -(-len(labels) // beside) + 8
+    body = [_legend(labels, below, beside)]
     for place, (heading, panel) in enumerate(panels.items()):
         across, down = place % columns * PANEL_WIDTH, TITLE + place // columns * PANEL_HEIGHT
         drawn = _heat_map(heading, panel["cells"]) if "cells" in panel else _panel(heading, panel, labels, axes)
         body.append(f'<g transform="translate({across} {down})">{drawn}</g>')
     path.write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{escape(title)}" '
-        'font-family="system-ui, sans-serif" font-size="12">'
+        f'font-family="system-ui, sans-serif" font-size="{SIZE}">'
         f'<clipPath id="inside"><rect x="{LEFT}" y="{TOP}" width="{PANEL_WIDTH - LEFT - GAP + 4}" height="{PANEL_HEIGHT - TOP - BOTTOM}"/></clipPath>'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
-        f'<text x="16" y="26" font-size="15" font-weight="600" fill="#111">{escape(title)}</text>' + "".join(body) + "</svg>\n"
+        f'<text x="16" y="26" font-size="16" font-weight="600" fill="#111">{escape(title)}</text>' + "".join(body) + "</svg>\n"
     )
 
 
@@ -65,13 +67,13 @@ def _panel(heading: str, lines: dict[str, Any], labels: list[str], axes: dict[st
     above = [name for name, found in points.items() if found and min(p[1] for p in found) > top]
     inside = [e for p in every for e in p[1:] if p[1] <= top] or [e for p in every for e in p[1:]]
     frame = _Frame([p[0] for p in every], [min(e, top) for e in inside], bool(places))
-    head = f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
+    head = f'<text x="{LEFT}" y="{TOP - 24}" font-weight="600" fill="#111">{escape(heading)}</text>' if heading else ""
     drawn = "".join(
         _line(frame, found, labels.index(name), not places) for name, found in points.items() if found and name not in above
     )
     if above:
         note = textwrap.shorten("above the frame: " + ", ".join(above), 70, placeholder=" ...")
-        head += f'<text x="{PANEL_WIDTH - GAP}" y="{TOP - 10}" text-anchor="end" font-size="10" fill="#555">{escape(note)}</text>'
+        head += f'<text x="{LEFT}" y="{TOP - 8}" font-size="{MARK - 2}" fill="#555">{escape(note)}</text>'
     return head + _axes(frame, lines, places, axes, log) + f'<g clip-path="url(#inside)">{drawn}</g>'
 
 
@@ -80,7 +82,7 @@ def _heat_map(heading: str, cells: list[list[float]]) -> str:
     wide, high = PANEL_WIDTH - LEFT - GAP, PANEL_HEIGHT - TOP - BOTTOM
     largest = max((abs(v) for row in cells for v in row), default=0.0) or 1.0
     across, down = wide / len(cells[0]), high / len(cells)
-    parts = [f'<text x="{LEFT}" y="{TOP - 10}" font-weight="600" fill="#111">{escape(heading)}</text>']
+    parts = [f'<text x="{LEFT}" y="{TOP - 24}" font-weight="600" fill="#111">{escape(heading)}</text>']
     for i, row in enumerate(cells):
         start, colours = 0, [_heat(v / largest) for v in row]
         for j in range(1, len(row) + 1):
@@ -91,7 +93,7 @@ def _heat_map(heading: str, cells: list[list[float]]) -> str:
                 )
                 start = j
     note = f"white 0, darkest ±{largest:.3g}"
-    parts.append(f'<text x="{LEFT}" y="{PANEL_HEIGHT - BOTTOM + 16}" fill="#333" font-size="11">{note}</text>')
+    parts.append(f'<text x="{LEFT}" y="{PANEL_HEIGHT - BOTTOM + 16}" fill="#333" font-size="{MARK}">{note}</text>')
     return "".join(parts)
 
 
@@ -159,16 +161,17 @@ def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number
     return "".join(parts)
 
 
-def _legend(labels: list[str], left: int) -> str:
+def _legend(labels: list[str], top: int, beside: int) -> str:
+    """Below the panels, so many entries beside each other."""
     parts = []
     for number, label in enumerate(labels):
         colour, dash = _style(number)
-        y = TITLE + TOP + 18 * number
+        left, y = 16 + number % beside * LEGEND_WIDTH, top + 6 + LEGEND_LINE * (number // beside)
         parts.append(
-            f'<line x1="{left + 6}" y1="{y}" x2="{left + 28}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>'
+            f'<line x1="{left}" y1="{y}" x2="{left + 22}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>'
         )
         parts.append(
-            f'<text x="{left + 36}" y="{y + 4}" fill="#111">{escape(textwrap.shorten(label, 36, placeholder="..."))}</text>'
+            f'<text x="{left + 30}" y="{y + 5}" fill="#111">{escape(textwrap.shorten(label, 33, placeholder="..."))}</text>'
         )
     return "".join(parts)
 
@@ -184,16 +187,16 @@ def _axes(frame: _Frame, lines: dict[str, Any], places: dict[str, int], axes: di
         across, _ = frame.at(x, frame.y0)
         for k, part in enumerate(textwrap.wrap(text, min(room, 13))[:3] if places else [text]):
             parts.append(
-                f'<text x="{across}" y="{base + 16 + 12 * k}" text-anchor="middle" fill="#333" font-size="11">{escape(part)}</text>'
+                f'<text x="{across}" y="{base + 17 + 14 * k}" text-anchor="middle" fill="#333" font-size="{MARK}">{escape(part)}</text>'
             )
     for y, text in _y_marks(frame, "y" in log):
         _, down = frame.at(frame.x0, y)
-        parts.append(f'<text x="{LEFT - 8}" y="{down + 4}" text-anchor="end" fill="#333" font-size="11">{text}</text>')
+        parts.append(f'<text x="{LEFT - 8}" y="{down + 4}" text-anchor="end" fill="#333" font-size="{MARK}">{text}</text>')
         parts.append(f'<line x1="{LEFT}" y1="{down}" x2="{right}" y2="{down}" stroke="#e2e2e2"/>')
     middle, centre = (LEFT + right) / 2, (TOP + base) / 2
     if not places:
         parts.append(
-            f'<text x="{middle}" y="{PANEL_HEIGHT - 22}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>'
+            f'<text x="{middle}" y="{PANEL_HEIGHT - 20}" text-anchor="middle" fill="#111">{escape(axes.get("x", ""))}</text>'
         )
     parts.append(
         f'<text x="16" y="{centre}" transform="rotate(-90 16 {centre})" text-anchor="middle" fill="#111">{escape(axes.get("y", ""))}</text>'
