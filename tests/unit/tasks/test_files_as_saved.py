@@ -1,4 +1,4 @@
-"""Files as programs save them: blanks in the header, a delimiter too many, an index, a folder of parts; and all faults at once."""
+"""Files as programs save them: blanks in the header, a delimiter too many, an index, a folder of parts; all faults at once."""
 
 from __future__ import annotations
 
