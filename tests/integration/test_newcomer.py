@@ -46,6 +46,16 @@ def test_a_newcomer_gets_a_model_that_predicts_and_certifies(place, tmp_path, ta
     assert call("certify", tmp_path / "m") == 0
 
 
+def test_a_newcomer_may_be_called_otherwise_than_in_its_table(place, tmp_path, capsys):
+    """`Predict with: taskveil predict DIR NEW.csv`, said adapt; predict then knew no task of the name in the table."""
+    assert call("adapt", place / "model", place / "late.csv", "--task-name", "north", "-o", tmp_path / "m") == 0
+    assert call("predict", tmp_path / "m", place / "late.csv", "-o", tmp_path / "p.csv") == 0
+    assert "'hospital' is h20 in every row: predicted as north" in capsys.readouterr().err
+    assert set(pd.read_csv(tmp_path / "p.csv")["task"]) == {"north"}
+    assert call("predict", tmp_path / "m", place / "late.csv", "--unknown", "error") == 2
+    assert call("predict", tmp_path / "m", place / "old.csv") == 2, "rows of several other tasks"
+
+
 def test_no_other_tasks_model_goes_with_the_newcomer(place, tmp_path):
     assert call("adapt", place / "model", place / "late.csv", "--task-name", "h20", "-o", tmp_path / "m") == 0
     assert json.loads((tmp_path / "m" / "model.json").read_text())["task_names"] == ["h20"]

@@ -97,7 +97,8 @@ def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, An
     y = frame[target].to_numpy()[rows.row_index]
     if reading.get("event"):
         need_columns(frame.columns, [reading["event"]])
-        y = signed_times(frame[reading["event"]].to_numpy()[rows.row_index], y)
+        times = signed_times(frame[reading["event"]].to_numpy()[rows.row_index], y)
+        y = np.column_stack([times > 0, np.abs(times)])
     if reading.get("positive") is not None:
         y = np.asarray([folded(str(label)) == folded(str(reading["positive"])) for label in y], dtype=int)
     if len(y) == 0:

@@ -54,7 +54,7 @@ def command(directory: str, data: str, unknown: str, out: str | None, as_json: b
     reading = {k: v if v is not None else fitted.get(k) for k, v in given.items()}
     if fitted.get("targets") and not reading["task"]:
         reading["every_task"] = [t.strip() for t in fitted["targets"].split(",")]
-    elif only_task(estimator, data, reading["task"]):
+    elif only_task(estimator, data, reading["task"], unknown):
         reading["every_task"] = list(estimator.task_names_)
     if reading["missing"] == "impute-own":  # a cell stands where its task's rows of training did, whatever else is in this file
         reading["missing"], estimator.missing = "keep", "impute-own"
@@ -109,12 +109,22 @@ def exposures(estimator: Any, data: str, places: Any) -> Any:
     return table.frame[column].to_numpy(dtype=float)[at]
 
 
-def only_task(estimator: Any, data: str, task: str | None) -> bool:
-    """Whether a model of one task (`taskveil adapt`) predicts a table that does not name it."""
-    from taskveil.tasks.files import column_names, holds_table
+def only_task(estimator: Any, data: str, task: str | None, unknown: str) -> bool:
+    """Whether a model of one task (`taskveil adapt`) predicts a table that does not name it, or calls all rows otherwise."""
+    from taskveil.tasks.files import column_names, holds_table, read_table
 
-    table = holds_table(Path(data)) and Path(data).exists()
-    return len(estimator.task_names_) == 1 and table and (task is None or task not in column_names(Path(data)))
+    path = Path(data)
+    if len(estimator.task_names_) != 1 or not (holds_table(path) and path.exists()):
+        return False
+    if task is None or task not in column_names(path):
+        return True
+    names = read_table(path, bad_rows="skip", id_columns=[task]).frame[task].dropna().astype(str).unique()
+    if unknown == "error" or len(names) != 1 or names[0] == estimator.task_names_[0]:
+        return False
+    click.echo(
+        f"note: {task!r} is {names[0]} in every row: predicted as {estimator.task_names_[0]}, which this model is of", err=True
+    )
+    return True
 
 
 def for_spreadsheets(table: Any) -> Any:

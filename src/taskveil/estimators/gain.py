@@ -97,6 +97,10 @@ class Gain:
                 task[name] = value
         return entries
 
+    def _repr_html_(self) -> str:
+        """In a notebook: one line for every task."""
+        return self.to_frame()._repr_html_()
+
     def to_frame(self) -> pd.DataFrame:
         """A row per task: error alone and shared, change in percent, what it kept."""
         import pandas as pd

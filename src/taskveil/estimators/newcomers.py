@@ -57,7 +57,8 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
             "enough to protect single rows, fit with declared bounds and unit='record', which publishes a whole model. "
             "In cross-validation, split within tasks: taskveil.TaskKFold."
         )
-    note = f"task {shown} was not there in fit: predicted by the model that is public"
+    were = f"s {shown} were" if len(names) > 1 else f" {shown} was"
+    note = f"task{were} not there in fit: predicted by the model that is public"
     if not model[2]:
         note += NO_LEVEL.format(middle=MIDDLE.get(estimator._kind, "the middle of the declared range"))
     warnings.warn(note, UserWarning, stacklevel=5)

@@ -110,7 +110,11 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     task_names_ : tuple of str, length n_tasks
         The tasks, in the order of `coef_`.
     feature_names_ : tuple of str, length n_features
+        What the models see: a text column is several, the task column is none.
     n_features_in_ : int
+        How many these are.
+    feature_names_in_ : ndarray of str
+        The columns of the table as it was given.
     certificate_ : Certificate
         What is protected, against whom and how well.
     gain_ : Gain

@@ -150,7 +150,7 @@ def arrow_is_installed() -> bool:
 
 
 def holds_table(path: Path) -> bool:
-    """Whether this is a table by its name: a file of a known type, or a folder of Parquet files (the parts of one table)."""
+    """Whether this is a table by its name: a file of a known type, or a folder of Parquet files (parts of a table)."""
     return path.suffix.lower() in TABLES or _is_parts(path)
 
 

@@ -168,7 +168,7 @@ def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
 
 
 def _alike(name: str, have: Sequence[str]) -> str | None:
-    """A column whose name differs in capitals or blanks alone, by scikit-learn's prefix ('remainder__site'), or in a letter."""
+    """A column whose name differs in capitals or blanks alone, by scikit-learn's prefix ('remainder__site'), or by a letter."""
     same = [c for c in have if folded(c) == folded(name) or c.endswith(f"__{name}")]
     return next(iter(same or difflib.get_close_matches(name, have, n=1)), None)
 

@@ -38,3 +38,8 @@ def test_the_first_folds_agree_with_all_of_them(fitted, monkeypatch):
     spread = 4 * np.sqrt(2 / np.array([60, 80, 100]))
     assert (np.abs(part.error_alone / full.error_alone - 1) < spread).all()
     assert (part.kept_shared == full.kept_shared).all()
+
+
+def test_a_notebook_shows_every_task(fitted):
+    assert fitted.gain_._repr_html_() == fitted.gain_.to_frame()._repr_html_()
+    assert fitted.gain_._repr_html_().count("<th>") >= 3

@@ -37,8 +37,8 @@ def gaps(columns: str) -> str:
     """What is said of empty cells where nothing fills them."""
     return (
         f"missing or infinite values in column {columns}. Correct them, or choose missing= (--missing): 'impute-own' (median of "
-        "the task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out; load_tasks and "
-        "the command line)."
+        "the task's own rows), 'impute-bounds' (middle of the declared range) or 'drop' (leave such rows out; for load_tasks and "
+        "on the command line)."
     )
 
 

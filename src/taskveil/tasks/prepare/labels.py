@@ -138,8 +138,8 @@ def declared_labels(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarra
     """Every label as it was declared, the declared labels sorted, and which rows (N,) hold none of them.
 
     The declaration decides the type of all labels and every cell is read by itself: '1', '1.0', 1 and True are the label 1,
-    whatever other rows hold; so are 'Yes' and 'yes ', unless labels that differ in nothing else are declared. Who has none of
-    them gets the first for now.
+    whatever other rows hold; so are 'Yes' and 'yes ', unless labels that differ in nothing else are declared. Who has none
+    of them gets the first for now.
     """
     classes, order = np.unique(_declared_type(declared), return_index=True)
     texts = [task_label(np.asarray(declared, dtype=object)[j]) for j in order]
