@@ -47,8 +47,8 @@ class OwnInterceptTasks(TaskSide):
         block, d = self.block, self.block.n_features
         own, shape = (self._rowwise if self.loss.rowwise else self._at_risk)(view["mean"]), (block.n_outputs, d, d + 1)
         few = max(1, CHUNK // math.prod(shape))
-        some = (np.stack([own(i) for i in range(a, min(a + few, block.n_tasks))]) for a in range(0, block.n_tasks, few))
-        return state, {STATISTICS: summed(some, shape, block.n_tasks)}
+        some = (range(a, min(a + few, block.n_tasks)) for a in range(0, block.n_tasks, few))
+        return state, {STATISTICS: summed(some, lambda tasks: np.stack([own(i) for i in tasks]), shape, block.n_tasks)}
 
     def _rowwise(self, mean: np.ndarray) -> Callable[[int], np.ndarray]:
         """Curvature and gradient of one task, (r, d, d + 1)."""
