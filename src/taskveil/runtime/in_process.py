@@ -17,6 +17,7 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.runtime.alongside import released_alongside
 from taskveil.runtime.round import ClippedShare, Position, Round, released, task_step
 from taskveil.runtime.run import Run, RunRecord
+from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
 
 Schedule = list[np.ndarray | None]
@@ -98,7 +99,8 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
         from taskveil.runtime import secure
 
         secure.install()
-    return run_rounds(run, Block(run, block), checkpoint)
+    with solved_once():
+        return run_rounds(run, Block(run, block), checkpoint)
 
 
 def run_rounds(run: Run, tasks: Tasks, checkpoint: Any | None = None) -> RunRecord:
