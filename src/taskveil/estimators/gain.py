@@ -20,6 +20,7 @@ from taskveil.losses import LOSSES
 from taskveil.methods.base import USUAL_LOSS, Method, Models
 from taskveil.runtime.in_process import replay
 from taskveil.runtime.run import RunRecord
+from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import small_matrix_threads
 
@@ -205,8 +206,9 @@ def held_out(
     for k in range(int(used.max(initial=1))):
         held = folds == k
         training = block.with_mask(~held)
-        alone = alone_models(training, record)
-        shared = replay(method, training, record.public, record.plan, record.billboards)
+        with solved_once():
+            alone = alone_models(training, record)
+            shared = replay(method, training, record.public, record.plan, record.billboards)
         for row, models in enumerate((alone, shared)):
             losses[row, held & counted] = of(block, models, record.public.loss)[held & counted]
     return losses[0], losses[1], block if counted.all() else block.with_mask(counted)

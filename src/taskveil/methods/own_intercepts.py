@@ -15,7 +15,7 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import best_intercepts
-from taskveil.privacy.contribution import CHUNK, summed
+from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Request
 from taskveil.solvers.cox import partial_likelihood
@@ -44,8 +44,8 @@ class OwnInterceptTasks(TaskSide):
         block, d = self.block, self.block.n_features
         own, shape = (self._rowwise if self.loss.rowwise else self._at_risk)(view["mean"]), (block.n_outputs, d, d + 1)
         few = max(1, CHUNK // math.prod(shape))
-        some = (np.stack([own(i) for i in range(a, min(a + few, block.n_tasks))]) for a in range(0, block.n_tasks, few))
-        return state, {STATISTICS: summed(some, shape, block.n_tasks)}
+        some = (range(a, min(a + few, block.n_tasks)) for a in range(0, block.n_tasks, few))
+        return state, {STATISTICS: summed(some, lambda tasks: np.stack([own(i) for i in tasks]), shape, block.n_tasks)}
 
     def _rowwise(self, mean: np.ndarray) -> Callable[[int], np.ndarray]:
         """Curvature and gradient of one task, (r, d, d + 1)."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from taskveil.losses.base import Loss
 from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contribution import CHUNK, summed
+from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.padding import Stack, stacks
@@ -107,28 +108,35 @@ def newton_rounds(public: PublicInfo, rounds: int | None) -> int:
 def statistics_request(public: PublicInfo, round: int) -> Request:
     """The sums of one Newton step over all rows, without noise."""
     width = public.n_features + int(public.fit_intercept)
-    return Request(STATISTICS, round, VectorSum((public.n_outputs, width * (width + 1) + 2), Contribution.unbounded))
+    return Request(STATISTICS, round, VectorSum(_shape(public.n_outputs, width), Contribution.unbounded))
+
+
+def _shape(outputs: int, width: int) -> tuple[int, int]:
+    """Upper triangle of H, g, squared slopes and rows."""
+    return outputs, width * (width + 1) // 2 + width + 2
 
 
 def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> Bounded:
-    """(r, w (w + 1) + 2): H, g, squared slopes and rows of all tasks together, at the model (r, w)."""
+    """H (its upper triangle), g, squared slopes and rows of all tasks together, at the model (r, w)."""
     r, width = model.shape
     some = stacks(block, max(1, CHUNK // (r * (width + 1))))
-    return summed((_statistics(stack, model, loss) for stack in some), (r, width * (width + 1) + 2), block.n_tasks)
+    own = partial(_statistics, model=model, loss=loss, upper=np.flatnonzero(np.triu(np.ones((width, width)))))
+    return summed(some, own, _shape(r, width), block.n_tasks)
 
 
-def _statistics(stack: Stack, model: np.ndarray, loss: Loss) -> np.ndarray:
+def _statistics(stack: Stack, model: np.ndarray, loss: Loss, upper: np.ndarray) -> np.ndarray:
     """The same of every task in a stack (k, r, ...)."""
-    X, weights, outputs = stack.X, stack.weights, []
+    X, weights, half = stack.X, stack.weights, len(upper)
+    out = np.empty((len(X), len(model), half + model.shape[1] + 2))
     for k, w in enumerate(model):
         scores, y = X @ w, stack.y[:, :, k]
         slopes, bends = loss.derivative(scores, y), loss.second_derivative(scores, y)
-        slope = weights * slopes
-        curvature = (X * (weights * bends)[:, :, None]).transpose(0, 2, 1) @ X
-        gradient = (slope[:, None] @ X)[:, 0]
-        sizes = np.stack([(slope * slopes).sum(axis=1), weights.sum(axis=1)], axis=1)
-        outputs.append(np.concatenate([curvature.reshape(len(X), -1), gradient, sizes], axis=1))
-    return np.stack(outputs, axis=1)
+        slope, bent = weights * slopes, X * np.sqrt(weights * bends)[:, :, None]
+        for i, rows in enumerate(bent):
+            out[i, k, :half] = (rows.T @ rows).ravel()[upper]  # one triangle is computed and mirrored
+        out[:, k, half:-2] = (slope[:, None] @ X)[:, 0]
+        out[:, k, -2], out[:, k, -1] = (slope * slopes).sum(axis=1), weights.sum(axis=1)
+    return out
 
 
 def newton_step(
@@ -144,8 +152,9 @@ def newton_step(
 
 
 def _unpacked(total: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, float, float]:
-    square = width * width
-    return total[:square].reshape(width, width), total[square : square + width], float(total[-2]), float(total[-1])
+    half, H = len(total) - width - 2, np.zeros((width, width))
+    H[np.triu_indices(width)] = total[:half]
+    return H + np.triu(H, 1).T, total[half:-2], float(total[-2]), float(total[-1])
 
 
 def _step_of(
@@ -186,7 +195,7 @@ class PooledTasks(TaskSide):
             return state, {STATISTICS: statistics(wide, model, self.loss)}
         slope, bend = self._at_level(view, np.zeros((self.block.n_tasks, self.block.n_outputs)))
         own = np.stack([np.square(slope), bend, np.square(bend)], axis=2)
-        return state, {LEVELS: summed([own], own.shape[1:], self.block.n_tasks)}
+        return state, {LEVELS: summed([own], lambda every: every, own.shape[1:], self.block.n_tasks)}
 
     def _at_level(self, view: View, level: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(m, r) slope and curvature of every task's summed loss in its level."""

@@ -19,7 +19,6 @@ from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip
 from taskveil.privacy.partial_sums import Partial, add_up, added_up, joined
 from taskveil.privacy.units import Neighbours, Unit
 
-CHUNK = 2**22  # numbers of single tasks in memory at once: one large array for every task would not fit
 
 
 @dataclass(frozen=True)
@@ -238,15 +237,3 @@ def seal_partials(contribution: Contribution, partials: Sequence[Partial]) -> Bo
     """
     whole = joined(partials)
     return _seal(whole.parts[0], contribution) if whole.stacked else _seal(whole, contribution, summed=True)
-
-
-def summed(some: Iterable[np.ndarray], shape: tuple[int, ...], n_tasks: int) -> Bounded:
-    """Where nothing is private: the sum over all tasks of their arrays of this shape, of which a few come at a time (k, *shape).
-
-    It is exact, so that every grouping of tasks gives the same bits.
-    """
-    bound = Contribution.unbounded
-    total = Partial((add_up(np.zeros((0, *shape)), bound),))
-    for arrays in some:
-        total = joined([total, Partial((add_up(arrays, bound),))])
-    return seal_clipped_sum(VectorSum(shape, bound), total, n_tasks)

@@ -65,16 +65,18 @@ def _digits(bound: float, bits: int) -> list[float]:
 def add_up(messages: FloatArray, bound: float) -> IntArray:
     """Sum over the first axis of messages with entries of about `bound` at most: one array of whole numbers for each digit."""
     ones, width = _digits(bound, BITS), math.prod(messages.shape[1:])
-    rows = min(ROWS, max(1, NUMBERS // max(1, width)))
+    rows, flat = min(ROWS, max(1, NUMBERS // max(1, width))), messages.reshape(len(messages), width)
 
     def part(some: slice) -> IntArray:
-        sums = np.zeros((len(ones), *messages.shape[1:]), dtype=np.int64)
-        for start in range(some.start, some.stop, rows):
-            for k, whole in _written(messages[start : min(start + rows, some.stop)], ones, BITS):
-                sums[k] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
+        sums = np.zeros((len(ones), width), dtype=np.int64)
+        for first in range(0, width, NUMBERS):
+            columns = slice(first, first + NUMBERS)
+            for start in range(some.start, some.stop, rows):
+                for k, whole in _written(flat[start : min(start + rows, some.stop), columns], ones, BITS):
+                    sums[k, columns] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
         return sums
 
-    return _all_parts(part, messages)
+    return _all_parts(part, messages).reshape(len(ones), *messages.shape[1:])
 
 
 def in_digits(total: NDArray[Any], step: float, bound: float) -> IntArray:
@@ -114,7 +116,7 @@ def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tup
     rest = np.asarray(messages, dtype=np.float64) / ones[0]  # by powers of two alone: exact
     for k in range(len(ones)):
         whole = np.trunc(rest)
-        if whole.any():
+        if _something(whole):
             rest -= whole
             yield k, whole
         rest *= 2.0**bits
@@ -135,8 +137,13 @@ def added_up_squares(sums: IntArray, bound: float) -> FloatArray:
 
 
 def _read(sums: IntArray, values: list[float]) -> FloatArray:
-    read = [whole * one for whole, one in zip(sums, values, strict=True) if whole.any()]
+    read = [whole * one for whole, one in zip(sums, values, strict=True) if _something(whole)]
     return np.asarray(reduce(np.add, reversed(read)) if read else np.zeros(sums.shape[1:]))  # small ones first
+
+
+def _something(whole: NDArray[Any]) -> bool:
+    """Whether an entry is not zero: NumPy finds the largest in a tenth of the time in which it asks each."""
+    return bool(whole.size and (whole.max() != 0 or whole.min() != 0))
 
 
 def grid_of(bound: float) -> float:

@@ -25,6 +25,7 @@ from taskveil.privacy.randomness import again
 from taskveil.privacy.release import release_alongside
 from taskveil.runtime.round import ClippedShare, Position, Round, bounded, released, task_step
 from taskveil.runtime.run import Run, RunRecord
+from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
 
 Schedule = list[np.ndarray | None]
@@ -106,7 +107,8 @@ def run(run: Run, block: TaskBlock, checkpoint: Any | None = None) -> RunRecord:
         from taskveil.runtime import secure
 
         secure.install()
-    return run_rounds(run, Block(run, block), checkpoint)
+    with solved_once():
+        return run_rounds(run, Block(run, block), checkpoint)
 
 
 def run_rounds(run: Run, tasks: Tasks, checkpoint: Any | None = None) -> RunRecord:

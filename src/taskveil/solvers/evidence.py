@@ -39,6 +39,8 @@ from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, per_task, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean, reduced
+from taskveil.solvers.row_space import in_row_space
+from taskveil.solvers.solved_once import kept_or
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each, small_matrix_threads
 
@@ -78,6 +80,12 @@ def averaged_models(
     the first priors are weighed, but left out of the models. `constant` (m, r): where the first prior, learning alone, stands for
     no slope at all. To `total` (m,) the log evidence of all priors together is added: what the same rows say in other units.
     """
+    if len(priors) == 1 and not leave_out and log_prior is None and total is None and treats_alike(priors[0]):
+        solve = partial(_averaged, block, priors, loss, fit_intercept, False, None, lambda *_: None)
+        coef = kept_or(solve, block, loss, fit_intercept, priors[0].floor)
+        if constant is not None:
+            coef[constant] = 0.0
+        return coef, np.ones((block.n_tasks, 1))
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 
     def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
@@ -87,6 +95,11 @@ def averaged_models(
 
     coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out, constant)
     return coef, weights.mean(axis=1)
+
+
+def treats_alike(prior: Prior) -> bool:
+    """Whether all directions are the same to a prior, around zero: what a task believes that has heard of nobody."""
+    return prior.directions is None and prior.centre is None and prior.log_weight == 0.0
 
 
 def averaged_but_first(
@@ -124,10 +137,14 @@ def _averaged(
     """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs, sums)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
+    alike = not LOSSES.get(loss).quadratic and all(map(treats_alike, priors))
 
     def fit(stack: Stack) -> None:
         here = [prior.of(stack.tasks) for prior in priors]
         stack, size = _of_ordinary_size(stack)
+        back = None
+        if alike and stack.X.shape[1] < d:
+            stack, back = in_row_space(stack)
         for o in range(r):
             weighed: list[Array] = []
 
@@ -138,7 +155,8 @@ def _averaged(
                 weighed[:] = [logs, sums]
                 return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
 
-            coef[stack.tasks, o] = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
+            w = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
+            coef[stack.tasks, o] = w if back is None else (back @ w[:, :, None])[:, :, 0]
             keep(stack.tasks, o, *weighed)
 
     _each_stack(block, fit)

@@ -34,7 +34,7 @@ SMALL = 32  # rows of a matrix up to which calling LAPACK takes longer than its 
 
 @dataclass(frozen=True)
 class Reduced:
-    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are fewer (`dual`), as Q T Q'."""
+    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are no more (`dual`), as Q T Q'."""
 
     rows: CentredRows
     dual: bool
@@ -90,7 +90,7 @@ def reduced(rows: CentredRows) -> Reduced:
     X, turned = rows.X, rows.X.transpose(0, 2, 1)
     per_row = per_task("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
     unit = np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
-    dual = X.shape[1] < X.shape[2]
+    dual = X.shape[1] <= X.shape[2]
     G = X @ turned if dual else turned @ X
     G /= np.square(unit)[:, None, None]
     spread = np.einsum("kpp->k", G)
