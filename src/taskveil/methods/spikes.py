@@ -25,8 +25,9 @@ from scipy.special import expit, logsumexp
 
 from taskveil.methods.shared_prior import MOST, MOST_DIRECTIONS
 
-PRIOR_ODDS = -1.0  # log: unrelated tasks are believed to be likelier than related ones
-LEAST_ODDS = -3.0  # log odds below which nothing is published
+PRIOR_ODDS = -2.0  # log: unrelated tasks are believed to be likelier than related ones
+LEAST_ODDS = -3.5  # log odds below which nothing is published
+MEAN_ODDS, LEAST_MEAN_ODDS = -4.0, -2.0  # the same for a mean, which says more and is weighed against more
 NEXT_ODDS = math.log(0.5)  # and no further direction taken
 ENERGIES = (np.arange(40) + 0.5) / 40  # of one direction, as parts of what is left
 NEWTON_STEPS = 40
@@ -69,16 +70,16 @@ def mean_within(
     believed = (share + (1.0 - float(share.sum())) / d) / r
     variance = (deviation / n_tasks) ** 2 + 1.0 / (n_tasks * r * d)
     seen, kept = total @ basis / n_tasks, believed / (believed + variance)
-    log_odds = float(np.sum(np.square(seen) * kept / variance - np.log1p(believed / variance))) / 2
+    log_odds = float(np.sum(np.square(seen) * kept / variance - np.log1p(believed / variance))) / 2 + MEAN_ODDS
     hidden = not share.any() and deviation * math.sqrt(r * d) >= n_tasks  # as long as a mean of tasks that all agree
-    if hidden or log_odds < LEAST_ODDS:
+    if hidden or log_odds < LEAST_MEAN_ODDS:
         return np.zeros_like(total), 0.0
     return seen * kept @ basis.T, min(0.0, log_odds)
 
 
 def hopeless(deviation: float, n_tasks: float, d: int) -> bool:
-    """Whether not even tasks that all agree would stand out: half the noise's spectral radius exceeds their energy."""
-    return deviation * math.sqrt(2 * d) / 2 >= n_tasks
+    """Whether little could be told even of tasks that all agree: the spectral radius of the noise is their whole energy."""
+    return deviation * math.sqrt(2 * d) >= n_tasks
 
 
 def _one_direction(left: np.ndarray, variance: float, rest: float) -> tuple[np.ndarray, float]:
