@@ -59,9 +59,13 @@ def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[i
 def estimate_of(directions: np.ndarray, logs: float, deviation: float, n_tasks: float) -> tuple[np.ndarray, float]:
     """The same from the noisy sums of directions (r, d), with this deviation of the noise, and of log lengths."""
     direction, doubt = denoised_mean(directions, deviation, n_tasks)
+    return direction * length(logs, deviation, n_tasks), doubt
+
+
+def length(logs: float, deviation: float, n_tasks: float) -> float:
+    """The usual length from the noisy sum of log lengths; `deviation`: of the noise in the sum of directions."""
     noise = DECADES * deviation * DIRECTION_PART / LENGTH_PART / n_tasks
-    log_length = DECADES * float(np.clip(logs / n_tasks, -1.0, 1.0)) / (1.0 + (noise / USUAL) ** 2)
-    return direction * 10.0**log_length, doubt
+    return float(10.0 ** (DECADES * float(np.clip(logs / n_tasks, -1.0, 1.0)) / (1.0 + (noise / USUAL) ** 2)))
 
 
 def accumulated(state: dict[str, np.ndarray], move: np.ndarray, doubt: float) -> tuple[np.ndarray, np.ndarray]:

@@ -23,14 +23,8 @@ import numpy as np
 from taskveil.methods.base import Billboard, Message, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.proximal import ProximalMethod
 from taskveil.methods.proximal_sides import RELEASE, first_models
-from taskveil.methods.shared_prior import (
-    RANGES,
-    WeighingTasks,
-    common_directions,
-    common_features,
-    noise_deviation,
-    unit_messages,
-)
+from taskveil.methods.shared_prior import RANGES, WeighingTasks, common_features, noise_deviation, unit_messages
+from taskveil.methods.spikes import common_directions
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.tasks.block import TaskBlock
 

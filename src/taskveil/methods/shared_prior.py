@@ -33,7 +33,6 @@ from taskveil.tasks.block import TaskBlock
 FEW_ROWS = 5  # own units of fewer rows are none
 CHANCE = 1e-2  # signals likelier than this to be chance are not used
 CERTAIN = 1e-3  # signals less likely than this to be chance are not doubted
-TRACY_WIDOM = 2.02  # quantile at CHANCE of the largest eigenvalue of a symmetric Gaussian matrix (beta = 1)
 MOST = 0.98  # of the energy that common directions may explain: the rest keeps every direction possible
 MOST_DIRECTIONS = 30  # a public number: more are hardly common, and each costs every task time
 STATED = math.log(0.03)  # log weight of knowledge nobody here has tested: with six rows a task cannot tell a wrong one
@@ -71,39 +70,6 @@ def denoised_mean(total: np.ndarray, deviation: float, n_tasks: float) -> tuple[
     if chance > CHANCE:
         return np.zeros_like(mean), 0.0
     return mean * max(0.0, 1.0 - size * variance / length), log_doubt(math.log(max(chance, 1e-300)))
-
-
-def common_directions(
-    total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """(share (d,), basis (d, d), log doubt): the part of the tasks' energy along each direction, noise
-    removed.
-
-    Eigenvalues are taken one by one, largest first. What is left of the energy is spread evenly over what
-    is left of the space; above it, symmetric Gaussian noise of spectral radius R lifts a true eigenvalue l
-    > R/2 to l + R^2/(4l), and the eigenvector keeps 1 - R^2/(4 l^2) of its square (Benaych-Georges &
-    Nadakuditi 2011). Eigenvalues within R are noise; the first must pass the Tracy-Widom quantile.
-    """
-    d = total.shape[0]
-    values, vectors = np.linalg.eigh((total + total.T) / 2)
-    values, vectors = values[::-1], vectors[:, ::-1]
-    share, rest, doubt = np.zeros(d), float(n_tasks), 0.0
-    for j in range(min(max(d - 1, 1), MOST_DIRECTIONS)):
-        size = d - j
-        spread = math.sqrt(deviation**2 + 2 * rest / (n_outputs * size * (size + 2)))
-        radius = spread * math.sqrt(2 * size)
-        excess = float(values[j]) - rest / size
-        beyond = (excess / radius - 1) * 2 * size ** (2 / 3)  # in units of the Tracy-Widom law
-        if beyond <= (TRACY_WIDOM if j == 0 else 0.0):
-            break
-        if j == 0:  # its tail falls like exp(-2/3 x^1.5)
-            doubt = log_doubt(math.log(CHANCE) - 2 / 3 * (beyond**1.5 - TRACY_WIDOM**1.5))
-        true = (excess + math.sqrt(excess**2 - radius**2)) / 2
-        share[j] = true * (1 - (radius / 2) ** 2 / true**2) / n_tasks
-        rest -= true
-        if rest <= (1 - MOST) * n_tasks:
-            break
-    return share * min(1.0, MOST / max(float(share.sum()), MOST)), vectors, doubt
 
 
 def common_features(

@@ -5,16 +5,18 @@ It is Algorithm 1 of model-protected MTL (local step, noisy second moment, map) 
 
     task      fits itself; M_i, |M_i|_F = 1, is the direction of what is left around the public centre, q_i its log length
     release   "moments"   sums of (M_i, q_i, M_i'M_i) in one release            MomentSum (privacy/moments.py)
-    server    denoises both against the known law of the noise: centre, shares, basis (shared_prior.py); the diagonal
-              of the second moment also tells whether few features matter, where they explain as much
+    server    posterior means under the known law of the noise (spikes.py): shares and basis, and the centre within them; the
+              diagonal of the second moment also tells whether few features matter, where they explain as much
     task      averages over a few priors built from them, alone included, by the evidence of its rows
 
 Both sums come from the same M_i, so under replace-one they cost less than two releases: with a quarter of the budget for
-the mean its noise variance is 42.5 % below that of a release of its own. Pure noise (delta = 0) has a better law for each
+the mean its noise variance is 42.5 % below that of a release of its own. It gets 15 %, because what it shows beyond a sign and
+a length the largest eigenvectors show too. Pure noise (delta = 0) has a better law for each
 sum: there "mean" (VectorSum) and "second-moment" (OuterSum), bound 1, are released one by one.
 
-Which fit is sent follows from the noise, a public rule. Where it is large (spectral norm over number of tasks above 40 %) the
-average over penalties by the evidence of the rows, whose directions scatter less; else one weak penalty, whose bias is smaller.
+Which fit is sent follows from the noise (spectral norm over number of tasks), a public rule, and from a task's own rows: the average
+over penalties by the evidence of the rows, whose directions scatter less, where noise is above 40 %, or above 12 % and the task has
+fewer than 1.5 rows for each feature; else one weak penalty, whose bias is smaller.
 
 With `rounds` R > 1 the mean is released in every round, each time of what is left around the last centre,
 and the second moment of those residuals from round 2 on: worth it where the noise is small. `rounds=None`
@@ -29,9 +31,8 @@ plan. A task that cannot fit (too few rows, one class, a value that is not finit
 a task ends up with, alone or shared, is local and after the last release. Observer: the other tasks
 (billboard lemma); the server too where the aggregation hides messages from it.
 
-Not proved: that it helps. The thresholds keep pure noise off the billboard in 99 of 100 releases; where a
-wrong prior gets there, the evidence of a task's own rows is what protects it, which with very few rows is
-little.
+Not proved: that it helps. What may be noise goes up with its odds (spikes.py); where a wrong prior gets there, the evidence of a
+task's own rows is what protects it, which with very few rows is little.
 """
 
 from __future__ import annotations
@@ -56,15 +57,8 @@ from taskveil.methods.base import (
     TaskSide,
     View,
 )
-from taskveil.methods.shared_prior import (
-    RANGES,
-    WeighingTasks,
-    common_directions,
-    common_features,
-    noise_deviation,
-    published_priors,
-    unit_messages,
-)
+from taskveil.methods.shared_prior import RANGES, WeighingTasks, common_features, noise_deviation, published_priors, unit_messages
+from taskveil.methods.spikes import common_directions, mean_within
 from taskveil.privacy.contributions import MomentSum, OuterSum
 from taskveil.privacy.moments import moment_weights
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
@@ -77,7 +71,8 @@ MOMENT = "second-moment"
 BOTH = "moments"
 GAUSSIAN = (None, "gaussian", "matrix-gaussian", "shared-gaussian", "shared-skellam")
 SIGNAL_TO_NOISE = 10.0  # of the weak penalty
-MUCH_NOISE = 0.4  # above this, as below, models are fitted by evidence
+SOME_NOISE, MUCH_NOISE = 0.12, 0.4  # as below: above them models of few rows, or all, are fitted by evidence
+MANY_ROWS = 1.5  # rows for each feature from which on they are many
 FEW_ROUNDS, MANY_ROUNDS = 1, 3
 SMALL_NOISE = 0.04  # spectral norm of the second moment's noise over the number of tasks
 
@@ -96,7 +91,7 @@ class Subspace(Method):
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
     rounds: int | None = None
-    mean_share: float = 0.25
+    mean_share: float = 0.15
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
@@ -182,7 +177,8 @@ class SubspaceTasks(WeighingTasks):
     def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
         super().__init__(block, public)
         self.asked = {(p.round, p.name) for p in plan.releases}
-        self.much_noise = bool(plan.releases) and moment_noise(plan, public.n_tasks) > MUCH_NOISE
+        noise = moment_noise(plan, public.n_tasks) if plan.releases else 0.0
+        self.few_rows = 0.0 if noise <= SOME_NOISE else MANY_ROWS * public.n_features if noise <= MUCH_NOISE else math.inf
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         left = self._left(view)
@@ -192,11 +188,13 @@ class SubspaceTasks(WeighingTasks):
     def _left(self, view: View) -> np.ndarray:
         """(m, r, d) what is left around the public centre, in units of a task's own target: one fit for all that is sent."""
         centre, loss, intercept = view["mean"], self.public.loss, self.public.fit_intercept
-        if not self.much_noise:
-            return residual_models(self.block, centre, SIGNAL_TO_NOISE, loss, intercept)
+        few = self.block.counts < self.few_rows
+        weak = residual_models(self.block, centre, SIGNAL_TO_NOISE, loss, intercept) if not few.all() else 0.0
+        if not few.any():
+            return np.asarray(weak)
         W, _ = averaged_models(self.block, published_priors(view, self.public), loss, intercept)
         scale = target_scales(self.block, loss, intercept)[:, None, None]
-        return W / scale - centre
+        return np.where(few[:, None, None], W / scale - centre, weak)
 
 
 class SubspaceServer(ServerSide):
@@ -230,9 +228,11 @@ class SubspaceServer(ServerSide):
             what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
             assert isinstance(what, MomentSum)
             directions, logs, S = what.parts(releases[BOTH])
-            estimate = direction_mean.estimate_of(directions, logs, deviation / what.mean_weight, m)
-            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, *estimate)
             new.update(self._structure(S, deviation / what.moment_weight))
+            deviation /= what.mean_weight
+            direction, doubt = mean_within(directions, deviation, m, new["share"], new["basis"])
+            move = direction * direction_mean.length(logs, deviation, m)
+            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, move, doubt)
         return new, self._billboard(new, accepted)
 
     def _structure(self, S: np.ndarray, deviation: float) -> State:

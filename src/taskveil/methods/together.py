@@ -79,7 +79,8 @@ from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.local import alone_models
 from taskveil.methods.own_intercepts import STATISTICS
 from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
-from taskveil.methods.shared_prior import FEW_ROWS, RANGES, common_directions, noise_deviation, unit_messages
+from taskveil.methods.shared_prior import FEW_ROWS, RANGES, noise_deviation, unit_messages
+from taskveil.methods.spikes import common_directions
 from taskveil.methods.subspace import Subspace
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
