@@ -14,8 +14,8 @@ import numpy as np
 
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.methods.local import best_intercepts
 from taskveil.methods.exact_sums import CHUNK, summed
+from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Request
 from taskveil.solvers.cox import partial_likelihood

@@ -24,9 +24,9 @@ import numpy as np
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
 from taskveil.privacy.bounds import Bounded
-from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.padding import Stack, stacks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,6 @@ from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, check_norm, clip_rows
 from taskveil.privacy.partial_sums import Partial, add_up, added_up, joined
 from taskveil.privacy.units import Neighbours, Unit
-
 
 
 @dataclass(frozen=True)
