@@ -12,8 +12,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
-
 
 def patches(images: Any, side: int = 3) -> Any:
     """Zero-padded neighbourhoods: (n, h, w, c) -> (n, h, w, side * side * c)."""
@@ -48,7 +46,7 @@ def _larger(a: Any, b: Any) -> Any:
 def convolution_layers(images: Any, layers: list[Any], activations: str = "float32") -> Any:
     """Layers of convolution, relu and pooling: fused kernels on a GPU, the plain functions elsewhere.
 
-    `activations="float16"` (between the layers and after the last: see `leave`) is for the kernels; the plain functions stay in
+    `activations="float16"` (between the layers and after the last: see lift.py) is for the kernels; the plain functions stay in
     float32.
     """
     if jax.default_backend() == "gpu":
@@ -62,25 +60,3 @@ def convolution_layers(images: Any, layers: list[Any], activations: str = "float
     for layer in layers:
         images = halve(jax.nn.relu(convolve(images, layer["weights"], layer["bias"])))
     return images
-
-
-@jax.custom_vjp
-def leave(images: Any) -> Any:
-    """Out of the fused layers: float32, and gradients come back lifted where activations have 16 bits."""
-    return images.astype(jnp.float32)
-
-
-def _leave_forward(images: Any) -> tuple[Any, Any]:
-    return leave(images), jnp.zeros((0,), images.dtype)
-
-
-def _leave_backward(like: Any, gradient: Any) -> tuple[Any]:
-    return ((gradient * lift_of(like.dtype)).astype(like.dtype),)
-
-
-leave.defvjp(_leave_forward, _leave_backward)
-
-
-def lift_of(dtype: Any) -> float:
-    """How many times too large gradients of arrays of this type are."""
-    return LIFT if dtype == jnp.float16 else 1.0

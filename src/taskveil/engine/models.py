@@ -25,7 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from taskveil.engine.convolution import convolution_layers, leave
+from taskveil.engine.convolution import convolution_layers
+from taskveil.engine.lift import leave
 from taskveil.errors import OptionError
 
 Init = Callable[[Any], Any]
