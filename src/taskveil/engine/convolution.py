@@ -46,8 +46,8 @@ def _larger(a: Any, b: Any) -> Any:
 def convolution_layers(images: Any, layers: list[Any], activations: str = "float32") -> Any:
     """Layers of convolution, relu and pooling: fused kernels on a GPU, the plain functions elsewhere.
 
-    `activations="float16"` (between the layers and after the last: see sixteen_bits.py) is for the kernels; the plain functions
-    stay in float32.
+    `activations="float16"` (between the layers and after the last: see lift.py) is for the kernels; the plain functions stay in
+    float32.
     """
     if jax.default_backend() == "gpu":
         from taskveil.engine import fused_convolution as fused

@@ -16,7 +16,7 @@ tap. Images of one channel are seen whole, all 16 pixels at once.
 
 Products are sums of products of parts (products.py). Sums, weights and gradients of weights are float32 in both modes. In the
 forward pass, which decides where a gradient goes (a wrong decision moves a whole one), float32 is multiplied to its last bit, and
-weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (sixteen_bits.py:
+weights keep all their bits beside float16 activations. Gradients that travel in 16 bits are 256 times as large (lift.py:
 `leave` multiplies; the gradients of weights are divided here): small ones would vanish otherwise.
 
 Shapes: (n, h, w, c) with even h and w; c is 1 or a power of two of at least 16, the number of outputs such a power; see `fits`.
@@ -34,8 +34,8 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from taskveil.engine.lift import lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
-from taskveil.engine.sixteen_bits import lift_of
 
 Pair = tuple[int, int]
 Meetings = list[tuple[Pair, Pair, Pair]]

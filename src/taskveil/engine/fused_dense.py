@@ -9,7 +9,7 @@ step
 
 so that the weights are read twice and the gradient of the weights is never in memory. What `walk` returns as the gradient of its
 weights is *the weights after the step*: rounds.py takes it as such. Without a kernel for the shapes at hand the same is computed
-in plain steps. Inputs may have 16 bits; their gradient then has 16 too, and is lifted (convolution.py).
+in plain steps. Inputs may have 16 bits; their gradient then has 16 too, and is lifted (lift.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 from jax.experimental.pallas import triton
 
+from taskveil.engine.lift import leave, lift_of
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
-from taskveil.engine.sixteen_bits import leave, lift_of
 from taskveil.engine.walk import Walk
 
 STEP = {"float32": Launch(16, 2, 14, stages=2), "float16": Launch(32, 2, 7, stages=2)}  # of the rows of the weights

@@ -26,7 +26,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from taskveil.engine.convolution import convolution_layers
-from taskveil.engine.sixteen_bits import leave
+from taskveil.engine.lift import leave
 from taskveil.errors import OptionError
 
 Init = Callable[[Any], Any]

@@ -10,7 +10,7 @@ import jax.numpy as jnp  # noqa: E402
 
 from taskveil.engine import fused_convolution as fused  # noqa: E402
 from taskveil.engine.convolution import convolve, halve  # noqa: E402
-from taskveil.engine.sixteen_bits import leave  # noqa: E402
+from taskveil.engine.lift import leave  # noqa: E402
 
 SIDE, CLIENTS, IMAGES = 8, 2, 2
 

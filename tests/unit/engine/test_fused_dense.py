@@ -9,8 +9,8 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 from taskveil.engine import fused_dense  # noqa: E402
-from taskveil.engine.convolution import lift_of  # noqa: E402
 from taskveil.engine.fused_dense import walk  # noqa: E402
+from taskveil.engine.lift import lift_of  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
 from taskveil.engine.products import parts  # noqa: E402
 from taskveil.engine.rounds import Cohort, LocalWork, Round  # noqa: E402

@@ -1,4 +1,8 @@
-"""Gradients that travel in 16 bits are lifted, so that small ones do not vanish; activations that leave are float32 again."""
+"""Out of layers whose activations have 16 bits: values become float32, gradients come back in 16 bits.
+
+Small gradients would vanish in 16 bits, so that they travel `LIFT` times as large; whoever makes a gradient of weights from them
+divides it by `lift_of` their type.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-LIFT = 256.0  # of gradients in 16 bits; a power of two, so that nothing is rounded
+LIFT = 256.0  # a power of two, so that nothing is rounded
 
 
 @jax.custom_vjp
 def leave(images: Any) -> Any:
-    """Out of the fused layers: float32, and gradients come back lifted where activations have 16 bits."""
-    return images.astype(jnp.float32)
+    """Out of the fused layers: no less than float32, and gradients come back lifted where activations have 16 bits."""
+    return images.astype(jnp.promote_types(images.dtype, jnp.float32))
 
 
 def _leave_forward(images: Any) -> tuple[Any, Any]:
