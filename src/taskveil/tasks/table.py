@@ -76,8 +76,8 @@ class Layout:
 
     def with_text_names(self) -> Layout:
         """The same layout for a table whose columns are called by texts."""
-        one = {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
-        several = {role: tuple(map(str, names)) for role in LISTS if (names := getattr(self, role)) is not None}
+        one: dict[str, Any] = {role: str(name) for role in ROLES if (name := getattr(self, role)) is not None}
+        several: dict[str, Any] = {role: tuple(map(str, names)) for role in LISTS if (names := getattr(self, role)) is not None}
         return replace(self, **one, **several)
 
     @property
