@@ -254,8 +254,7 @@ def based(public: PublicInfo) -> bool:
 
 def evidence_message(evidence: np.ndarray) -> np.ndarray:
     """(m, ways, strengths asked about), around their mean, in units of the size at which it is cut off."""
-    sent = evidence[:, :, SENT]
-    return finite(sent - sent.mean(axis=(1, 2), keepdims=True)) / EVIDENCE_SIZE
+    return finite(evidence - evidence.mean(axis=(1, 2), keepdims=True)) / EVIDENCE_SIZE
 
 
 class TogetherTasks(TaskSide):
@@ -282,7 +281,7 @@ class TogetherTasks(TaskSide):
         if (view.round + 1, MOMENT) in self.asked:
             message[MOMENT] = unit_messages(self._slopes_left(view["model"]))
         if (view.round + 1, STRENGTH) in self.asked:
-            message[STRENGTH] = evidence_message(log_evidence(self.block, options, loss, False))
+            message[STRENGTH] = evidence_message(log_evidence(self.block, options, loss, False, asked=SENT))
         return state, message
 
     def _slopes_left(self, model: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,16 +117,20 @@ def averaged_but_first(
 
 
 def log_evidence(
-    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True, *, log_prior: Array | None = None
-) -> Array:
-    """(m, number of priors, strengths): what every task's rows say of each prior and strength, up to a constant of the task."""
+    block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool = True, *, log_prior: Array | None = None,
+    asked: Any = slice(None),
+) -> Array:  # fmt: skip
+    """(m, number of priors, strengths): what every task's rows say of each prior and strength, up to a constant of the task.
+
+    `asked`: of which strengths.
+    """
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
-    totals = np.zeros((block.n_tasks, *believed.shape))
+    totals = np.zeros((block.n_tasks, *believed[:, asked].shape))
 
     def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
-        totals[tasks] += logs - believed
+        totals[tasks] += (logs - believed)[:, :, asked]
 
-    _averaged(block, priors, loss, fit_intercept, False, log_prior, keep)
+    _averaged(block, priors, loss, fit_intercept, False, log_prior, keep, models=not LOSSES.get(loss).quadratic)
     totals -= totals.max(axis=(1, 2), keepdims=True)
     return totals
 
@@ -133,8 +138,9 @@ def log_evidence(
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
     keep: Callable[[NDArray[np.int64], int, Array, Array], None], leave_out: int = 0, constant: Mask | None = None,
+    models: bool = True,
 ) -> Array:  # fmt: skip
-    """Models (m, r, d); log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs, sums)."""
+    """Models (m, r, d), if wanted; log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs, sums)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
     alike = not LOSSES.get(loss).quadratic and all(map(treats_alike, priors))
@@ -153,10 +159,12 @@ def _averaged(
                 middles = {id(p.centre): p.centre_of(o, scale) for p in here}
                 seen, logs, sums = _weighed(rows, here, [middles[id(p.centre)] for p in here], loss, beforehand, likely)
                 weighed[:] = [logs, sums]
-                return _average(seen, logs, leave_out, None if constant is None else constant[stack.tasks, o])
+                few = None if constant is None else constant[stack.tasks, o]
+                return _average(seen, logs, leave_out, few) if models else np.zeros((len(rows.X), d))
 
             w = _fit(stack, o, loss, fit_intercept, solve) / size[:, None]
-            coef[stack.tasks, o] = w if back is None else (back @ w[:, :, None])[:, :, 0]
+            if models:
+                coef[stack.tasks, o] = w if back is None else (back @ w[:, :, None])[:, :, 0]
             keep(stack.tasks, o, *weighed)
 
     _each_stack(block, fit)
