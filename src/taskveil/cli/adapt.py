@@ -19,7 +19,7 @@ READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
 
 @click.command("adapt", epilog="Example: taskveil adapt model/ new_hospital.csv --task-name north -o north/")
 @click.argument("directory", type=Given(exists=True, file_okay=False))
-@click.argument("data", type=Given(exists=True, dir_okay=False))
+@click.argument("data", type=Given(exists=True))
 @click.option(
     "--task-name",
     type=flag("--task-name"),

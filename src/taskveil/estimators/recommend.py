@@ -35,7 +35,7 @@ def recommendation(rows: list[dict[str, Any]], metric: str) -> str:
         return f"Recommendation: {choice}."
     if alone["method"] == "constant":
         return f"Recommendation: none of these models yet; no private one beats the constant of each task ({metric} {against})."
-    why = "no private setting beats it by more than the spread" if sound else "no setting here has a guarantee that holds"
+    why = "no private setting beats it by more than the spread" if sound else "no other setting here has a guarantee that holds"
     return f"Recommendation: local, which shares nothing ({metric} {alone['mean']:.4g}); {why}."
 
 

@@ -29,6 +29,17 @@ class _WithinTasks:
         self.n_splits, self.task_column, self.group_column = n_splits, task_column, group_column
         self.random_state = random_state
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def get_metadata_routing(self) -> Any:
+        """For scikit-learn with metadata routing on: `groups` are for `split`."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=type(self).__name__)
+        request.split.add_request(param="groups", alias=True)
+        return request
+
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """How many splits there will be; the arguments are there for scikit-learn and not used."""
         return self.n_splits

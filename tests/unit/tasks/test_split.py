@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import sklearn
+from sklearn.model_selection import cross_validate
 
+import taskveil as tv
 from taskveil.tasks import TaskSet, k_fold, load_tasks, split_rows
 
 
@@ -72,3 +75,17 @@ def test_folds_partition_the_rows():
 def test_synthetic_tasks_split_evenly(fraction):
     train, _ = split_rows(load_tasks("synthetic:tiny"), fraction, seed=0)
     assert set(train.sizes) == {round(6 * fraction)}
+
+
+def test_tasks_reach_a_splitter_by_metadata_routing():
+    """`groups=` was asked for, and scikit-learn refused to pass it on."""
+    rng = np.random.default_rng(0)
+    X, task = rng.normal(size=(40, 2)), np.repeat(list("abcd"), 10)
+    with sklearn.config_context(enable_metadata_routing=True):
+        est = tv.TaskRegressor("local", epsilon=None).set_fit_request(task=True).set_score_request(task=True)
+        found = cross_validate(est, X, X[:, 0], cv=tv.TaskKFold(2), params={"task": task, "groups": task})
+    assert (found["test_score"] > 0.9).all()
+
+
+def test_a_splitter_says_what_it_is():
+    assert repr(tv.TaskKFold(3, task_column="site")).startswith("TaskKFold(n_splits=3, task_column='site'")
