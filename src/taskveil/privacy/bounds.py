@@ -65,6 +65,9 @@ def check_norm(norm: float) -> float:
     return value
 
 
+PIECE = 2**17  # numbers
+
+
 def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     """Scale each row of `values` (k, p) to l2 norm at most `norm`; rows with NaN or inf become zero.
 
@@ -72,6 +75,11 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     """
     if xp is np:
         values = _as_float(values)
+        if values.size > PIECE and len(values) > 1:  # rows are clipped one by one: in pieces that stay in the cache
+            out, few = np.empty_like(values), max(1, PIECE // values.shape[1])
+            for k in range(0, len(values), few):
+                out[k : k + few] = clip_rows(values[k : k + few], norm)
+            return out
     target = norm * (1.0 - _shrink(values.shape[1], values.dtype))
     if xp is np and _clearly_inside(values, target):
         return values.copy()

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from taskveil import saved
-from taskveil.audits.configuration import check_same, configuration
 from taskveil.checks import Entries, ListOf, Number, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.privacy.certificate import Certificate
@@ -98,6 +97,8 @@ def from_estimator(estimator: Any, gain: Mapping[str, Any] | None = None, **more
     own = estimator.certificate_.audit  # what `tv.audit(estimator)` found
     more["audits"] = (*([own] if own else []), *more.get("audits", ()))
     for audit in more["audits"]:
+        from taskveil.audits.configuration import check_same, configuration  # with all audits: most pages show none
+
         check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, configuration(estimator), "this page's folder or certificate")
     linear = bool(estimator.method_.linear)
@@ -226,6 +227,8 @@ def _federation(folder: Path, audits: tuple[Mapping[str, Any], ...]) -> Run:
     """Results of a server: all of it public already."""
     certificate = Certificate.from_dict(saved.read_json(folder / "certificate.json"))
     for audit in audits:
+        from taskveil.audits.configuration import check_same
+
         check_table(audit, AUDIT, "an audit of this run", DataError, closed=False)
         check_same(audit, {"claims": claims_fingerprint(certificate.to_dict())}, "this page's folder")
     boards: tuple[Board, ...] = ()

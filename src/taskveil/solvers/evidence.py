@@ -140,7 +140,7 @@ def _averaged(
     keep: Callable[[NDArray[np.int64], int, Array, Array], None], leave_out: int = 0, constant: Mask | None = None,
     models: bool = True,
 ) -> Array:  # fmt: skip
-    """Models (m, r, d), if wanted; log posterior weights of priors and strengths (k, K, g) go to `keep`(tasks, output, logs, sums)."""
+    """Models (m, r, d), if wanted; log posterior weights (k, K, g) of priors and strengths: `keep`(tasks, output, logs, sums)."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
     alike = not LOSSES.get(loss).quadratic and all(map(treats_alike, priors))

@@ -54,3 +54,16 @@ def test_only_rows_that_are_clearly_inside_take_the_short_way(monkeypatch):
         with monkeypatch.context() as broken:
             broken.setattr(bounds, "_clearly_inside", lambda rows, target: True)
             assert not np.linalg.norm(bounds.clip_rows(rows, 1.0), axis=1).max() <= 1.0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pieces_of_many_rows_are_clipped_as_the_whole(dtype, monkeypatch):
+    """Rows of all lengths, one of them not finite: which others stand in a piece changes no bit of a row."""
+    rows = np.random.default_rng(0).standard_normal((50, 3)).astype(dtype) * np.geomspace(1e-3, 1e3, 50)[:, None].astype(dtype)
+    rows[20, 1], rows[33, 2] = np.nan, np.inf
+    whole = clip_rows(rows, 1.0)
+    monkeypatch.setattr("taskveil.privacy.bounds.PIECE", 10)
+    np.testing.assert_array_equal(clip_rows(rows, 1.0), whole)
+    assert clip_rows(rows, 1.0).dtype == whole.dtype
+    assert np.array_equal(whole[:15], rows[:15])
+    assert not np.array_equal(whole[40:], rows[40:])
