@@ -5,11 +5,10 @@ noise.
 
 What is summed are unit vectors, so that without anything in common among m tasks (uniform directions) the
 sums have a known law too: the mean direction has variance 1/(mD) per coordinate (D = outputs x features),
-the second moment is m/d times the identity with entries of variance about m/(r d(d+2)). That null law is
-added to the noise, and a signal is used only where it stands out at 1 in 100: otherwise the billboard stays
-empty and every task learns alone. Between 1 in 100 and 1 in 1000 it goes up with a doubt: a prior weight
-below one that every task gives it against learning alone. Tasks of six rows cannot tell a wrong prior from
-a right one; the server can.
+entries of the second moment about m/(r d(d+2)). That null law is added to the noise. Directions are found in
+spikes.py; a mean alone, and features, are used only where they stand out at 1 in 100. What is not certain goes
+up with a doubt: a prior weight below one that every task gives it against learning alone. Tasks of six rows
+cannot tell a wrong prior from a right one; the server can.
 """
 
 from __future__ import annotations

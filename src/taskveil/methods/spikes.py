@@ -2,7 +2,7 @@
 
 Tasks send unit vectors, so the second moment of m tasks has trace m. One direction v with energy l above an even rest has
 
-    S = (m - l)/d I + l vv' + E        E symmetric Gaussian of deviation s (entries of unrelated directions scatter too: added)
+    S = (m - l)/d I + l vv' + E        E symmetric Gaussian of deviation s (unrelated directions scatter too: added)
 
     log p(S | v, l) - log p(S | nothing in common) = [l v'Tv - l^2 (1 - 1/d)/2] / s^2        T: S without its trace
 
@@ -26,7 +26,7 @@ from scipy.special import expit, logsumexp
 from taskveil.methods.shared_prior import MOST, MOST_DIRECTIONS
 
 PRIOR_ODDS = -2.0  # log: unrelated tasks are believed to be likelier than related ones
-LEAST_ODDS = -3.5  # log odds below which nothing is published
+LEAST_ODDS = -3.0  # log odds below which nothing is published
 MEAN_ODDS, LEAST_MEAN_ODDS = -4.0, -2.0  # the same for a mean, which says more and is weighed against more
 NEXT_ODDS = math.log(0.5)  # and no further direction taken
 ENERGIES = (np.arange(40) + 0.5) / 40  # of one direction, as parts of what is left
@@ -40,10 +40,13 @@ def common_directions(
     d = total.shape[0]
     values, vectors = np.linalg.eigh((total + total.T) / 2)
     vectors = vectors[:, ::-1]
+    chance = (
+        2 / (n_outputs * d * (d + 2)) * (1 + math.sqrt(d / (n_outputs * n_tasks)) / 2) ** 2
+    )  # as large as Marchenko & Pastur's
     found, doubt, left = np.zeros(d), 0.0, (values - values.mean())[::-1]
     for j in range(min(d - 1, MOST_DIRECTIONS)):
         rest = n_tasks - float(found.sum())
-        variance = deviation**2 + 2 * rest / (n_outputs * d * (d + 2))
+        variance = deviation**2 + chance * rest
         if rest <= (1 - MOST) * n_tasks or (j == 0 and hopeless(deviation, n_tasks, d)):
             break
         energy, log_odds = _one_direction(left, variance, rest)

