@@ -14,6 +14,7 @@ import io
 import json
 import sys
 import tokenize
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
@@ -22,7 +23,8 @@ SHOWN = 10
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def code_lines(text: str) -> set[int]:
+@cache
+def code_lines(text: str) -> frozenset[int]:
     """Numbers of the lines that hold code."""
     held: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
@@ -31,7 +33,7 @@ def code_lines(text: str) -> set[int]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.Module, ast.ClassDef, Function)) and ast.get_docstring(node, clean=False) is not None:
             held -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    return held
+    return frozenset(held)
 
 
 def functions(text: str) -> dict[str, int]:
