@@ -25,8 +25,8 @@ Gaussian epochs whose mean and spread follow rows and features, as in section 7.
 `taskveil.methods.svm`; `complexity` has the operation counts of eq. 15 and 29, `benchmarks/svm.py` the time against liblinear. The attack's
 "rows read exactly" are read by an adversary who knows all other rows, that of differential privacy; `reconstruction` is the paper's
 own adversary (section 6.1), who knows none. The paper prints
-no constants: every method, MOCHA and the models alone too, chooses its own on inner splits of the training recordings, and the end of this paper's page
-sets them beside random ones. `time` has 64 timed runs, as in section 7. Regression data are made, as in the paper, which does not say how alike its tasks are.
+no constants: every method, MOCHA and the models alone too, chooses its own on inner splits of the training recordings, from lists that were too short in the
+items marked as older. A check against random constants is there (`starved`); it has not been run. `time` has 64 timed runs, as in section 7. Regression data are made, as in the paper, which does not say how alike its tasks are.
 """
 
 
