@@ -37,15 +37,15 @@ def table(results: dict[str, dict]) -> str:
 
 
 def main() -> None:
-    results: dict[str, dict] = {}
-    for path in sorted((HERE / "results").glob("*.json")):
-        results |= json.loads(path.read_text())["results"]
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))]
+    results = {name: result for one in found for name, result in one["results"].items()}
+    cores = {one["machine"]["cores"] for one in found}
     readme = HERE.parent / "README.md"
     head, begin, rest = readme.read_text().partition(BEGIN)
     end, tail = rest.partition(END)[1:]
     if not (begin and end):
         raise SystemExit(f"README.md has no place for the table: expected {BEGIN} and {END}; put both lines where it shall stand")
-    made = "Made by `make bench` and `python -m benchmarks.readme`, on two cores."
+    made = f"Made by `make bench` and `python -m benchmarks.readme`; cores: {', '.join(map(str, sorted(cores)))}."
     readme.write_text(f"{head}{BEGIN}\n{table(results)}\n\n{made}\n{END}{tail}")
 
 

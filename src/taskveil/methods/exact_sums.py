@@ -18,17 +18,14 @@ CHUNK = 2**22  # numbers of single tasks in memory at once: one large array for 
 
 def summed(some: Iterable[Any], arrays: Callable[[Any], np.ndarray], shape: tuple[int, ...], n_tasks: int) -> Bounded:
     """The sum over all tasks of their arrays of this shape: arrays(few) (k, *shape) are those of a few tasks, on all threads."""
-    bound, totals, alone = Contribution.unbounded, list[np.ndarray](), Lock()
+    bound, alone = Contribution.unbounded, Lock()
+    total = add_up(np.zeros((0, *shape)), bound)
 
     def add(few: Any) -> None:
-        part = add_up(arrays(few), bound)
+        own = arrays(few)
         with alone:  # whole numbers: the same in any order
-            if totals:
-                totals[0] += part
-            else:
-                totals.append(part)
+            add_up(own, bound, onto=total)
 
     with small_matrix_threads(0):
         each(add, some)
-    total = totals[0] if totals else add_up(np.zeros((0, *shape)), bound)
     return seal_clipped_sum(VectorSum(shape, bound), Partial((total,)), n_tasks)

@@ -62,13 +62,16 @@ def _digits(bound: float, bits: int) -> list[float]:
     return [math.ldexp(1.0, top - bits * (k + 1)) for k in range(count)]
 
 
-def add_up(messages: FloatArray, bound: float) -> IntArray:
-    """Sum over the first axis of messages with entries of about `bound` at most: one array of whole numbers for each digit."""
+def add_up(messages: FloatArray, bound: float, onto: IntArray | None = None) -> IntArray:
+    """Sum over the first axis of messages with entries of about `bound` at most: one array of whole numbers for each digit.
+
+    `onto`: what `add_up` said of others before, to which these are added in place.
+    """
     ones, width = _digits(bound, BITS), math.prod(messages.shape[1:])
     rows, flat = min(ROWS, max(1, NUMBERS // max(1, width))), messages.reshape(len(messages), width)
 
-    def part(some: slice) -> IntArray:
-        sums = np.zeros((len(ones), width), dtype=np.int64)
+    def part(some: slice, total: IntArray | None = None) -> IntArray:
+        sums = np.zeros((len(ones), width), dtype=np.int64) if total is None else total.reshape(len(ones), width)
         for first in range(0, width, NUMBERS):
             columns = slice(first, first + NUMBERS)
             for start in range(some.start, some.stop, rows):
@@ -76,7 +79,8 @@ def add_up(messages: FloatArray, bound: float) -> IntArray:
                     sums[k, columns] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
         return sums
 
-    return _all_parts(part, messages).reshape(len(ones), *messages.shape[1:])
+    sums = _all_parts(part, messages) if onto is None else part(slice(0, len(messages)), onto)
+    return sums.reshape(len(ones), *messages.shape[1:])
 
 
 def in_digits(total: NDArray[Any], step: float, bound: float) -> IntArray:

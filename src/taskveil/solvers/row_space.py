@@ -15,6 +15,6 @@ from taskveil.solvers.padding import Array, Stack
 
 def in_row_space(stack: Stack) -> tuple[Stack, Array]:
     """The stack with R (k, n, n) for X, and V (k, d, n). A row that is not finite stays so, and touches no other."""
-    finite = np.isfinite(stack.X).all(axis=2)[:, :, None]
+    finite = np.asarray(np.isfinite(stack.X).all(axis=2))[:, :, None]
     V, R = np.linalg.qr(np.where(finite, stack.X, 0.0).transpose(0, 2, 1))
     return replace(stack, X=np.where(finite, R.transpose(0, 2, 1), np.nan)), V

@@ -73,3 +73,13 @@ def test_whole_numbers_of_a_coarser_step_have_the_digits_of_their_value(bound):
     step = 2.0 ** (np.ceil(np.log2(bound)) - 20)
     whole = np.random.default_rng(4).integers(-(2**31), 2**31, 50)
     np.testing.assert_array_equal(in_digits(whole.astype(np.int32), step, bound), add_up(whole[None] * step, bound))
+
+
+def test_messages_are_added_onto_earlier_ones_as_if_they_came_at_once(monkeypatch):
+    monkeypatch.setattr("taskveil.privacy.partial_sums.NUMBERS", 7)  # columns in pieces
+    messages = np.random.default_rng(0).standard_normal((9, 2, 10))
+    whole = add_up(messages, 1e12)
+    total = add_up(messages[:4], 1e12)
+    add_up(messages[4:], 1e12, onto=total)
+    np.testing.assert_array_equal(total, whole)
+    np.testing.assert_allclose(added_up(total, 1e12), messages.sum(axis=0), rtol=1e-12)
