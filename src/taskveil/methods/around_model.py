@@ -90,7 +90,8 @@ def mixed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], bel
     b = W[:, :, d] if public.fit_intercept else np.zeros(W.shape[:2])
     few = tells_little(block, public.loss) & (not LOSSES.get(public.loss).labels) & public.fit_intercept
     own = np.where(few, 0.0, weights[:, 0, None])
-    coef = own[:, :, None] * alone.coef + (1.0 - own[:, :, None]) * W[:, :, :d]
+    coef = own[:, :, None] * alone.coef
+    coef += (1.0 - own[:, :, None]) * W[:, :, :d]
     return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 
 

@@ -185,7 +185,8 @@ class Scaling:
             return W * up[:, :, None], b * up + shift
         V = W / self.scale[:, None, :]
         b_raw = b - np.einsum("mrd,md->mr", V, self.shift)
-        return V * up[:, :, None], b_raw * up + shift
+        V *= up[:, :, None]  # in place: all tasks' models are large
+        return V, b_raw * up + shift
 
     def coef_in(self, W: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The inverse of `coef_back`."""
