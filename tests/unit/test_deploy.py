@@ -74,7 +74,7 @@ def test_the_command_is_one_our_entry_point_understands(source, role, tmp_path):
     program, *arguments = source(role)
     assert Path(program).name == "taskveil"
     scripts = {e.name: e.value for e in metadata.distribution("taskveil").entry_points}
-    assert scripts["taskveil"] == "taskveil.cli.main:run"
+    assert scripts["taskveil"] == "taskveil.cli.__main__:run"
     for i, part in enumerate(arguments):
         if part.startswith("/"):
             (tmp_path / Path(part).name).write_text("")
