@@ -181,7 +181,7 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     lost = int((~there).sum())
     reasons = {f"without a task ({task!r})": int((~named).sum()), f"without a target ({target!r})": int((named & ~there).sum())}
     notes = (skipped_rows(lost, len(frame), reasons),) if lost else ()
-    ids = _plain(frame[task] if named.all() else frame[task][named])
+    ids = plain(frame[task] if named.all() else frame[task][named])
     codes, names = factorize(
         np.concatenate([ids, np.asarray(layout.unread, dtype=object)]) if layout.unread else ids, what="task"
     )
@@ -189,7 +189,7 @@ def _long_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
     frame = frame if there.all() else frame[there]
     y = target_values(frame[target], target, layout.kind)
     if layout.event is not None:
-        y = signed_times(_plain(frame[layout.event]), y, layout.unusable == "set-aside")
+        y = signed_times(plain(frame[layout.event]), y, layout.unusable == "set-aside")
     kept = there[named]
     rows = _Rows(frame, codes[kept], names, y, np.flatnonzero(there), notes, rows_by_task(codes[~kept], names))
     return rows, {task, target}, target
@@ -230,7 +230,7 @@ def _wide_rows(frame: pd.DataFrame, layout: Layout) -> tuple[_Rows, set[str], st
         if not rows.size:
             raise DataError(f"the target column {t!r} is empty; leave it out of targets.")
     if layout.task:
-        inner, inner_names = factorize(_plain(frame[layout.task]))
+        inner, inner_names = factorize(plain(frame[layout.task]))
     else:
         inner, inner_names = np.zeros(len(frame), dtype=np.int64), ("",)
     at = np.concatenate(present)
@@ -259,8 +259,8 @@ def _build(rows: _Rows, columns: Sequence[str], target: str, layout: Layout) -> 
         classes=None if bounds is None else bounds.classes,
         target_name=target,
         bounds=bounds,
-        person=None if layout.person is None else pick(_plain(rows.frame[layout.person])),
-        groups={**{g: pick(_plain(rows.frame[g])) for g in layout.groups}, **_exposure(rows, layout, pick)},
+        person=None if layout.person is None else pick(plain(rows.frame[layout.person])),
+        groups={**{g: pick(plain(rows.frame[g])) for g in layout.groups}, **_exposure(rows, layout, pick)},
         row_index=pick(rows.position),
         notes=(*layout.notes, *rows.notes, *_lost(rows, kept, codes), *((CLIPPED,) if bounds is not None else ())),
         facts=(*layout.facts(), *encoded.facts),
@@ -279,7 +279,7 @@ def _encoded(frame: pd.DataFrame, columns: Sequence[str], layout: Layout, order:
 
 
 def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:
-    return {} if layout.exposure is None else {EXPOSURE: pick(_plain(rows.frame[layout.exposure]))}
+    return {} if layout.exposure is None else {EXPOSURE: pick(plain(rows.frame[layout.exposure]))}
 
 
 def _lost(rows: _Rows, kept: np.ndarray | None, codes: np.ndarray) -> Iterator[str]:
@@ -319,7 +319,7 @@ def feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: 
     return chosen
 
 
-def _plain(column: pd.Series) -> np.ndarray:
+def plain(column: pd.Series) -> np.ndarray:
     """A column as an array for `factorize`; text and columns with missing cells as objects."""
     if is_number(column) and not bool(column.isna().any()):
         return column.to_numpy()

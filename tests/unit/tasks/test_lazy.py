@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -139,6 +141,59 @@ def test_files_that_differ_in_what_may_be_empty_are_alike(tmp_path):
     rows = pq.read_table(path)
     pq.write_table(rows.cast(pa.schema([f.with_nullable(False) for f in rows.schema])), path)
     same(tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=3), tv.load_tasks(frame, **COLUMNS))
+
+
+TYPES = {
+    "texts of another writer": ("task", lambda c: c.cast(pa.string_view())),
+    "bytes": ("task", lambda c: c.cast(pa.binary())),
+    "days as tasks": ("task", lambda c: pa.array(pd.to_datetime("2020-02-" + c.to_pandas().str[-2:].replace("00", "29")))),
+    "categories, some without rows": ("task", lambda c: pa.array(c.to_pandas().astype("category").cat.add_categories("site-99"))),
+    "decimals": ("x1", lambda c: c.cast(pa.decimal128(20, 6), safe=False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TYPES)
+def test_columns_of_other_types_are_read_as_in_memory(tmp_path, what):
+    column, change = TYPES[what]
+    rows = pa.Table.from_pandas(table(shuffled=True), preserve_index=False)
+    rows = rows.set_column(rows.column_names.index(column), column, change(rows.column(column)))
+    for k in (0, 1):
+        pq.write_table(rows[k * 100 : None if k else 100], tmp_path / f"part-{k}.parquet", row_group_size=40)
+    same(tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=4), tv.load_tasks(rows.to_pandas(), **COLUMNS))
+
+
+def test_texts_of_two_writers_are_alike(tmp_path):
+    frame = table()
+    path = written(frame, tmp_path) / "part-1.parquet"
+    rows = pq.read_table(path)
+    pq.write_table(rows.set_column(rows.column_names.index("task"), "task", rows.column("task").cast(pa.string())), path)
+    same(tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=3), tv.load_tasks(frame, **COLUMNS))
+
+
+@pytest.mark.parametrize("value", [[1.0], {"a": 1.0}, None, datetime.date(2020, 1, 1)])
+def test_a_column_that_cannot_be_learned_from_is_refused_as_in_memory(tmp_path, value):
+    rows = pa.Table.from_pandas(table(), preserve_index=False)
+    rows = rows.append_column("odd", pa.array([value] * len(rows)))
+    pq.write_table(rows, tmp_path / "part-0.parquet")
+    with pytest.raises(DataError, match="'odd'") as here:
+        tv.load_tasks(rows.to_pandas(), **COLUMNS)
+    with pytest.raises(DataError) as there:
+        tv.load_tasks(tmp_path, **COLUMNS, lazy=True)
+    assert str(here.value) == str(there.value)
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("other", [{"x1": 2.0}, {"task": "site-77"}])
+def test_a_file_that_was_replaced_after_loading_is_refused(tmp_path, other, partitions):
+    """Whether its tasks are the same or not; the twin: the same file written again is read."""
+    path = written(table(), tmp_path) / "part-1.parquet"
+    lazy = tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=partitions)
+    frame = pd.read_parquet(path)
+    frame.to_parquet(path, row_group_size=40, index=False)
+    read_here(lazy)
+    frame.assign(**other).to_parquet(path, row_group_size=40, index=False)
+    with pytest.raises(DataError, match=r"part-1.parquet is not the file it was"):
+        read_here(lazy)
 
 
 def test_a_column_that_stands_there_twice_is_refused(tmp_path):

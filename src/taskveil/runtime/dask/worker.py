@@ -88,8 +88,10 @@ def read_piece(piece: Any, layout: Any) -> Any:
 def split(table: Any, column: str, names: np.ndarray, owners: np.ndarray) -> dict[int, Any]:
     """The rows of a piece by partition, in their order; `owners`: partition of every task in it, of these `names`."""
     from taskveil.tasks.grouping import factorize
+    from taskveil.tasks.table import plain
 
-    codes, task_names = factorize(table.column(column).to_numpy(zero_copy_only=False), what="task")
+    named = table.select([column]).to_pandas()[column]  # as a whole table becomes a frame: a lone column keeps other types
+    codes, task_names = factorize(plain(named), what="task")
     of_name = dict(zip(names, owners.tolist(), strict=True))
     owner = np.asarray([of_name[name] for name in task_names])[codes]
     return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}

@@ -7,6 +7,7 @@ usually was not written to its end.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +18,7 @@ from taskveil.errors import DataError, EnvironmentMissing, OptionError
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.lazy.tasks import LazyTasks, Shell, without_rows
 from taskveil.tasks.prepare.labels import as_target, make_binary, target_values
-from taskveil.tasks.table import Layout, check_columns, tasks_from_frame
+from taskveil.tasks.table import Layout, check_columns, plain, tasks_from_frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +28,13 @@ class RowGroup:
     url: str
     number: int
     tasks: np.ndarray
+    mark: str
 
     def read(self, layout: Layout) -> Any:
         """Its rows as a pyarrow table, with the columns the layout needs."""
         with _opened(self.url) as file:
+            if _mark(file, self.number) != self.mark:
+                raise DataError(f"{_name(self.url)} is not the file it was when the tasks were loaded; load them again")
             return _read(file, self.number, self.url, _needed(file.schema_arrow.names, layout))
 
 
@@ -48,14 +52,14 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
     if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
         labels = set()
     groups = list(_scanned(urls, task, target, labels))
-    ids = np.concatenate([ids for _, _, ids, _ in groups])
+    ids = np.concatenate([ids for *_, ids, _ in groups])
     codes, names = factorize(ids, what="task")
     pieces, sizes, start = [], np.zeros(len(names), dtype=np.int64), 0
-    for url, number, own, counts in groups:
+    for url, number, mark, own, counts in groups:
         at = codes[start : start + len(own)]
         start += len(own)
         np.add.at(sizes, at, counts)
-        pieces.append(RowGroup(url, number, np.unique(at)))
+        pieces.append(RowGroup(url, number, np.unique(at), mark))
     shell = replace(shell, task_names=names, offsets=np.zeros(len(names) + 1, dtype=np.int64), counts=sizes)
     if labels is not None:
         target_labels = as_target(np.asarray(sorted(labels)), "classification")
@@ -69,35 +73,27 @@ def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_parti
 
 def _shell(schema: Any, layout: Layout, target: str) -> Shell:
     """What follows from columns, types and declarations: the preparation of one made-up row of these types."""
-    bounds = layout.bounds
-    made_up = {name: _made_up(schema.field(name).type) for name in _needed(schema.names, layout)}
-    if bounds is not None:
-        made_up |= {name: levels[0] for name, levels in bounds.levels.items() if name in made_up}
-        if bounds.classes is not None:
-            made_up[target] = bounds.classes[0]
     import pyarrow as pa
 
-    table = pa.Table.from_pydict({name: [value] for name, value in made_up.items()})
-    free = target if bounds is not None and bounds.classes is not None else None
-    return without_rows(tasks_from_frame(_typed(table, schema, free), layout))
+    bounds = layout.bounds
+    declared = {} if bounds is None else {name: levels[0] for name, levels in bounds.levels.items()}
+    made_up = {name: _made_up(schema.field(name).type, declared.get(name)) for name in _needed(schema.names, layout)}
+    if bounds is not None and bounds.classes is not None:
+        made_up[target] = pa.array([bounds.classes[0]])  # keeps the type of its label
+    return without_rows(tasks_from_frame(pa.table(made_up).to_pandas(), layout))
 
 
-def _typed(table: Any, schema: Any, free: str | None) -> Any:
-    """The made-up row with the types of the files; a target with declared labels keeps the type of its label."""
-    fields = [schema.field(n) for n in table.column_names]
-    for i, field in enumerate(fields):
-        if field.name != free:
-            table = table.set_column(i, field.name, table.column(i).cast(field.type, safe=False))
-    return table.to_pandas()
+def _made_up(type_: Any, declared: Any) -> Any:
+    """One value that such a column may hold: the declared one, or the first plain one that fits."""
+    import pyarrow as pa
 
-
-def _made_up(type_: Any) -> Any:
-    import pyarrow.types as kinds
-
-    inner = type_.value_type if kinds.is_dictionary(type_) else type_
-    if kinds.is_boolean(inner):
-        return False
-    return "a" if kinds.is_string(inner) or kinds.is_large_string(inner) else 0
+    for value in (declared, 0, False, "a", b"a", [], {}):
+        try:
+            if value is not None:
+                return pa.array([value], type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            continue
+    return pa.nulls(1, type_)
 
 
 def _needed(have: list[str], layout: Layout) -> list[str]:
@@ -109,10 +105,8 @@ def _needed(have: list[str], layout: Layout) -> list[str]:
 
 def _scanned(
     urls: list[str], task: str, target: str, labels: set[Any] | None
-) -> Iterator[tuple[str, int, np.ndarray, np.ndarray]]:
-    """(file, row group, its tasks, rows of each), reading the column of tasks; and of labels where they are not declared."""
-    import pandas as pd
-
+) -> Iterator[tuple[str, int, str, np.ndarray, np.ndarray]]:
+    """(file, row group, mark, its tasks, rows of each), reading the column of tasks; and of labels that are not declared."""
     for url in urls:
         with _opened(url) as file:
             for number in range(file.metadata.num_row_groups):
@@ -121,10 +115,11 @@ def _scanned(
                 frame = _read(file, number, url, [task] if labels is None else [task, target]).to_pandas()
                 if frame[task].isna().any():
                     raise DataError(f"the task column {task!r} has missing values; every row needs its task. Fill them first.")
-                counted = pd.Series(frame[task].to_numpy()).value_counts(sort=False)
+                counted = frame[task].value_counts(sort=False)
+                counted = counted[counted > 0]  # a column of categories may have some without rows
                 if labels is not None:
                     labels |= set(np.unique(target_values(frame[target].dropna(), target, "classification")).tolist())
-                yield url, number, counted.index.to_numpy(), counted.to_numpy()
+                yield url, number, _mark(file, number), plain(counted.index.to_series()), counted.to_numpy()
 
 
 def _files(source: str) -> list[str]:
@@ -149,7 +144,7 @@ def _same_schema(urls: list[str]) -> Any:
     first = None
     for url in urls:
         with _opened(url) as file:
-            schema, rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+            schema, rows = _one_text(file.schema_arrow.remove_metadata()), file.metadata.num_rows
         if rows == 0:
             raise DataError(f"{_name(url)} holds no rows; was it written to its end? Write it again, or take it away")
         if first is None:
@@ -188,9 +183,23 @@ def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
     import pyarrow as pa
 
     try:
-        return file.read_row_group(number, columns=columns, use_threads=False)
+        rows = file.read_row_group(number, columns=columns, use_threads=False)
+        return rows.cast(_one_text(rows.schema))
     except (pa.ArrowException, OSError, ValueError):
         raise DataError(f"row group {number} of {_name(url)} is damaged; write the file again") from None
+
+
+def _one_text(schema: Any) -> Any:
+    """The schema with one type for all texts: writers differ in how long they may be, and some types know few operations."""
+    import pyarrow as pa
+
+    texts = (pa.string(), pa.string_view())
+    return pa.schema([f.with_type(pa.large_string()) if f.type in texts else f for f in schema], schema.metadata)
+
+
+def _mark(file: Any, number: int) -> str:
+    """By what a row group is known again: a digest of its entry in the footer (places, sizes, statistics of all columns)."""
+    return hashlib.sha256(repr(file.metadata.row_group(number).to_dict()).encode()).hexdigest()
 
 
 def _name(url: str) -> str:
