@@ -176,13 +176,14 @@ class Journal:
         return planned[-1].id
 
 
-def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str = "float32") -> dict:
-    """`mean` with the CNN through the library's own loop: sampled cohorts, clipping, charging, exact noise, to the end."""
+def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str = "float32", name: str = "mean") -> dict:
+    """A method with the CNN through the library's own loop: sampled cohorts, clipping, charging, exact noise, to the end."""
     import jax
 
     from taskveil.methods.base import PublicInfo
     from taskveil.methods.neural_mean import NeuralMean
     from taskveil.methods.neural_sides import RELEASE
+    from taskveil.methods.shared_representation import SharedRepresentation
     from taskveil.privacy.contributions import VectorSum
     from taskveil.privacy.events import SampledGaussianEvent
     from taskveil.privacy.mechanisms.gaussian import Gaussian
@@ -197,9 +198,10 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
     X = rng.random((offsets[-1], PIXELS), dtype=np.float32)
     y = np.where(np.arange(CLASSES) == rng.integers(0, CLASSES, len(X))[:, None], 1.0, -1.0).astype(np.float32)
     model = {"name": "cnn", "activations": activations}
-    method = NeuralMean(model=model, rounds=rounds, rate=cohort / clients, personalise="none")
+    kind = {"mean": NeuralMean, "shared-representation": SharedRepresentation}[name]
+    method = kind(model=model, rounds=rounds, rate=cohort / clients, personalise="none")
     public = PublicInfo(clients, PIXELS, CLASSES, "classification", seed=0)
-    what = VectorSum((method.built(public).n_parameters,), 1.0)
+    what = VectorSum(method.total_shape(public), 1.0)
     event = SampledGaussianEvent(1.0, cohort / clients)
     plan = Plan(
         tuple(PlannedRelease(RELEASE, t + 1, what, Gaussian(1.0), event, cohort / clients) for t in range(rounds)),
@@ -216,10 +218,10 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
         )  # fmt: skip
     stats = jax.devices()[0].memory_stats() or {}
     return {
-        "clients": clients, "rounds": record.rounds, "rows": int(offsets[-1]), "seconds": record.seconds,
+        "method": name, "clients": clients, "rounds": record.rounds, "rows": int(offsets[-1]), "seconds": record.seconds,
         "activations": activations, "first_round_seconds": float(stamps[1] - stamps[0]),
         "round": spread(np.diff(stamps)[2:]), "randomness": record.randomness,
-        "state_on_device": not isinstance(record.state["models"], np.ndarray),
+        "state_on_device": not isinstance(record.state.get("models"), (np.ndarray, type(None))),
         "device_peak_gib": stats.get("peak_bytes_in_use", 0) / 2**30,
     }  # fmt: skip
 
@@ -233,6 +235,7 @@ def main() -> None:
     for name, call in {
         **{f"round-{n}-{kind}": partial(round_times, n, kind) for n in (64, 512) for kind in ("float32", "float16")},
         **{f"ten-thousand-{kind}": partial(many_clients, 10_000, 200, activations=kind) for kind in ("float32", "float16")},
+        "representation-ten-thousand": partial(many_clients, 10_000, 50, name="shared-representation"),
         "accuracy": accuracy,
         **{f"torch-compiled-{n}-{bits}": partial(peer_times, n, bits, bits == 32) for n in (64, 512) for bits in (32, 16)},
         "torch-loop-512": partial(torch_times, 512),
