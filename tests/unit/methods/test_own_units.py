@@ -29,3 +29,16 @@ def test_spread_is_one_where_there_is_none_or_rows_are_few():
     assert own_spread(block) == pytest.approx(np.array([[1.0, 1.0], [1.0, 1.0]]))  # deviation 1, constant; two rows
     X[:3, 0] = 5.0
     assert own_spread(block)[0] == pytest.approx([2.0, 1.0])
+
+
+@pytest.mark.parametrize("wide", [1.0, 100.0])
+def test_who_hears_nothing_has_the_very_model_of_learning_alone(wide):
+    """In units of its own, whatever was declared: a mixture with declared units would be another model."""
+    rng = np.random.default_rng(1)
+    X, task = rng.standard_normal((240, 3)) * [0.1, 1.0, 3.0], np.repeat(np.arange(8), 30)
+    y = np.clip(X @ [5.0, 0.5, 0.2] + rng.standard_normal(240), -3.0, 3.0)
+    bounds = {"features": {"*": [-10.0 * wide, 10.0 * wide]}, "target": [-3.0, 3.0]}
+    together = tv.TaskRegressor(unit="record", epsilon=0.05, bounds=bounds, insecure_noise_seed=1).fit(X, y, task=task)
+    alone = tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task)
+    assert not np.any(together.record_.billboards[-1].values["model"][:, :3])
+    np.testing.assert_allclose(together.coef_, alone.coef_, rtol=1e-6, atol=1e-9)
