@@ -33,7 +33,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr, ndtri, softmax
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
@@ -60,6 +60,8 @@ SHARES = {
     GAIN: 0.1,
 }  # of the budget (of rho); scores: the rest
 BINS = np.geomspace(1 / 64, 1.0, 13)  # upper ends, of the longest possible
+LOG_LENGTHS, LOG_WIDTHS = np.linspace(math.log(1 / 128), 0.0, 57), np.array([0.1, 0.2, 0.4, 0.8])  # shapes they may have
+LEAST_DEVIATION = 1e-3  # of a part of the rows: no shape is true to more than this
 USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
 USUAL_CENTRE = 0.5  # how far the centre of a column is from the middle of its range, beforehand
 HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
@@ -282,10 +284,10 @@ class RecordServer(ServerSide):
             centre = releases[CENTRE][0] / _rows(self.public) * longest
             new["centre"] = np.clip(centre / (1.0 + (deviation / USUAL_CENTRE) ** 2), -1.0, 1.0)
         if LENGTHS in releases:
-            new["row_length"] = np.array(longest * _usual(releases[LENGTHS], USUAL_ROW))
+            new["row_length"] = np.array(longest * self._usual(releases, t, LENGTHS, USUAL_ROW))
             new["slope_length"] = new["row_length"] * (self._largest(new["model"]) if self.loss.labels else 1.0)
         if SLOPES in releases:
-            new["slope_length"] = np.array(LONGEST_SLOPE * longest * _usual(releases[SLOPES], USUAL_SLOPE))
+            new["slope_length"] = np.array(LONGEST_SLOPE * longest * self._usual(releases, t, SLOPES, USUAL_SLOPE))
         if CURVATURE in releases:
             new["inverse"] = _inverse(releases[CURVATURE] / _rows(self.public), self._deviation(t, CURVATURE))
         if SCORE in releases:
@@ -293,6 +295,9 @@ class RecordServer(ServerSide):
         if GAIN in releases:
             new |= self._gaining(state, releases[GAIN][0] / _rows(self.public), self._deviation(t, GAIN))
         return new, self._billboard(new, accepted)
+
+    def _usual(self, releases: Mapping[str, np.ndarray], t: int, name: str, part: float) -> float:
+        return usual_length(releases[name] / _rows(self.public), part, self._deviation(t, name))
 
     def _level(self, total: np.ndarray, deviation: float) -> tuple[np.ndarray, np.ndarray]:
         """The model that knows the mean target only, and how curved the loss is there."""
@@ -348,10 +353,18 @@ class RecordServer(ServerSide):
         return Billboard(int(state["round"]), values, accepted=accepted)
 
 
-def _usual(total: np.ndarray, part: float) -> float:
-    """The end of the bin up to which this part of the rows lies, noise and all."""
-    counted = np.cumsum(total.ravel())
-    return float(BINS[int(np.argmax(counted >= part * counted[-1])) if counted[-1] > 0.0 else -1])
+def usual_length(parts: np.ndarray, part: float, deviation: float) -> float:
+    """The length that this part of the rows does not exceed, of the longest, from a noisy histogram of lengths.
+
+    Of bins with as much noise as rows a quantile cannot be read off. Lengths are taken to be log-normal, and the shapes are
+    averaged by their likelihood under the noise, whose law is public.
+    """
+    place, width = (grid.ravel() for grid in np.meshgrid(LOG_LENGTHS, LOG_WIDTHS, indexing="ij"))
+    edges = np.concatenate([[-np.inf], np.log(BINS[:-1]), [np.inf]])
+    expected = np.diff(ndtr((edges - place[:, None]) / width[:, None]), axis=1)
+    misfit = np.square(parts.ravel() - expected).sum(axis=1)
+    weights = softmax(-misfit / (2.0 * max(deviation, LEAST_DEVIATION) ** 2))
+    return math.exp(min(0.0, float(weights @ (place + width * ndtri(part)))))
 
 
 def _inverse(total: np.ndarray, deviation: float) -> np.ndarray:

@@ -209,3 +209,15 @@ def test_survival_is_sent_to_the_method_that_knows_it():
     public = PublicInfo(10, 3, 1, "survival", loss="cox", task_rows=(9,) * 10)
     with pytest.raises(OptionError, match="use method='mean'"):
         methods.get("together").requests(public, Budget(1.0, 1e-6, unit=Unit.RECORD))
+
+
+@pytest.mark.parametrize(("median", "deviation"), [(0.1, 1e-4), (0.1, 0.1), (0.4, 0.1)])
+def test_the_usual_length_is_found_below_noise_as_large_as_a_bin(median, deviation):
+    """Read off the sum of the bins it was the longest possible in most draws."""
+    rng, part = np.random.default_rng(0), 0.8
+    lengths = np.minimum(median * np.exp(0.3 * rng.standard_normal(500)), 1.0)
+    parts = together_records._bins(lengths, 1.0)[0].mean(axis=0)
+    noisy = parts + deviation * rng.standard_normal((100, len(parts)))
+    found = [together_records.usual_length(one, part, deviation) for one in noisy]
+    wrong = np.abs(np.log(found) - np.log(np.quantile(lengths, part)))
+    assert np.median(wrong) < 0.25 and np.quantile(wrong, 0.95) < 0.7
