@@ -33,20 +33,24 @@ from taskveil.privacy.plan import Budget, Plan, Request, make_plan
 from taskveil.tasks.block import TaskBlock
 
 BASE = "base"
-SHARE = 0.1  # of the budget (of rho)
+SHARES, MOST_SHARE = (0.1, 0.3), 0.8  # of the budget (of rho): the least that will do; where nothing else can be told
 MOST_RATE_NOISE = 0.15  # of a mean label in [-1, 1]: above it a rate is worth less than a dozen rows
+LITTLE_NOISE = 0.12  # what the smaller shares must reach, since others pay for them
 POINTS = 2001  # of a grid of log-odds
 ROWS_WORTH = np.array([4.0, 16.0, 64.0])  # how alike tasks are: rows that the rate of all is worth to one
 
 
-def with_base_rates(others: Sequence[Request], public: PublicInfo, budget: Budget) -> list[Request]:
-    """The releases of another method, and the base rate with its share where it is worth it."""
+def with_base_rates(others: Sequence[Request], public: PublicInfo, budget: Budget, *, only: bool) -> list[Request]:
+    """The releases of another method, and the base rate with its share where it is worth it; `only`: they can tell nothing."""
     if not (LOSSES.get(public.loss).labels and public.fit_intercept) or budget.epsilon is None:
         return list(others)
     total = math.fsum(request.weight**2 for request in others)
-    base = Request(BASE, 1, VectorSum((public.n_outputs,), 1.0), weight=math.sqrt(total * SHARE / (1.0 - SHARE)))
-    both = [base, *others]
-    return both if rate_deviation(make_plan(both, budget), public) <= MOST_RATE_NOISE else list(others)
+    for share in (MOST_SHARE,) if only else SHARES:
+        base = Request(BASE, 1, VectorSum((public.n_outputs,), 1.0), weight=math.sqrt(total * share / (1.0 - share)))
+        deviation = rate_deviation(make_plan([base, *others], budget), public)
+        if deviation <= (MOST_RATE_NOISE if only else LITTLE_NOISE):
+            return [base, *others]
+    return list(others)
 
 
 def has_base_rates(plan: Plan) -> bool:

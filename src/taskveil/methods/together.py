@@ -81,7 +81,7 @@ from taskveil.methods.own_intercepts import STATISTICS
 from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
 from taskveil.methods.shared_prior import FEW_ROWS, RANGES, noise_deviation, unit_messages
 from taskveil.methods.spikes import common_directions
-from taskveil.methods.subspace import Subspace
+from taskveil.methods.subspace import Subspace, moment_noise
 from taskveil.privacy.contributions import Contribution, OuterSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
 from taskveil.privacy.units import Unit
@@ -97,6 +97,7 @@ MOST_NOISE = {
     "numbers": 0.14,
     "labels": 0.7,
 }  # of one release, times the root of the number of features; above it directions are sent
+MOST_MOMENT_NOISE = 0.5  # of the energy of tasks that all agree: above it directions can tell little
 EVIDENCE_SIZE = 3.0  # nats at which what a task says is cut off
 LEAST_BEND = 0.2  # of the curvature at even odds: steps are lengthened five times at most
 FURTHER = 1.8  # and further still: penalties shorten them, and below two such a walk converges
@@ -149,7 +150,9 @@ class Together(Method):
             return together_records.requests(public, budget, self.rounds)
         if not self.gains_by_common_units(public, budget):
             budget = replace(budget, unit=Unit.TASK)
-            return with_base_rates(self._directions().requests(public, budget), public, budget)
+            directions = self._directions().requests(public, budget)
+            lost = budget.epsilon is not None and moment_noise(make_plan(directions, budget), public.n_tasks) > MOST_MOMENT_NOISE
+            return with_base_rates(directions, public, budget, only=lost)
         if budget.epsilon is None and common_level(public):
             return self._exact_requests(public)
         rounds, strength = self._sizes(public, budget)

@@ -48,6 +48,25 @@ def test_it_is_bought_for_labels_where_public_sizes_allow_and_leaves_the_total_a
     assert {p.name for p in planned(n_tasks=20).releases} == {p.name for p in planned(kind="regression").releases} == {BOTH}
 
 
+def test_it_gets_most_of_the_budget_where_directions_can_tell_little():
+    """Precision of the rate, over that of the whole budget: epsilon 0.3 is lost for 20 directions, epsilon 1 is not."""
+
+    def share(epsilon):
+        costs = {p.name: 1.0 / p.event.noise_multiplier**2 for p in planned(epsilon).releases}
+        return costs[BASE] / sum(costs.values())
+
+    assert share(0.3) == pytest.approx(0.8, abs=0.01)
+    assert share(1.0) == pytest.approx(0.3, abs=0.01)
+    assert share(3.0) == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize("rate", [0.08, 0.4])
+def test_four_rows_a_task_gain_by_the_rate_at_a_small_epsilon(rate):
+    X, y, task = few_labels(rate=rate)
+    ours = loss(tv.TaskClassifier(epsilon=0.3, delta=1e-5, insecure_noise_seed=1).fit(X, y, task=task), rate)
+    assert ours < 0.95 * loss(tv.TaskClassifier("local", epsilon=None).fit(X, y, task=task), rate)
+
+
 def block_of(*labels):
     y = np.concatenate([np.asarray(task, dtype=float) for task in labels])
     return TaskBlock(np.zeros((y.size, 1)), y[:, None], np.cumsum([0, *map(len, labels)]), kind="classification")
