@@ -18,7 +18,7 @@ from scipy.special import gammaincc
 from taskveil.losses import LOSSES
 from taskveil.methods.base import Models, PublicInfo, State, View
 from taskveil.methods.local import alone_models, tells_little
-from taskveil.methods.shared_prior import CHANCE, log_doubt
+from taskveil.methods.shared_prior import CHANCE, log_doubt, outstanding
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_but_first
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
@@ -53,7 +53,7 @@ def ways(view: View, d: int) -> list[Prior]:
     doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
     free = math.sqrt(d) * intercept
     floor = LEFT * max(1.0 - float(share.sum()), 0.02) / width
-    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    common = outstanding(share, basis, floor)
     energy = float(share.sum()) + floor * width
     if not common.shape[1]:
         unsure = -30.0

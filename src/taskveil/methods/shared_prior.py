@@ -124,12 +124,20 @@ def priors(
     return options + _along(features[0], np.eye(d), features[1], certain)
 
 
+def outstanding(share: np.ndarray, basis: np.ndarray, floor: float) -> np.ndarray:
+    """(d, q) directions as long as the root of their energy, of those with more than the floor they would stand on.
+
+    Others say next to nothing, and each costs every task as much as any.
+    """
+    return basis[:, share > floor] * np.sqrt(share[share > floor])
+
+
 def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarray | None) -> list[Prior]:
     """Priors with these shares of their energy along a basis; with the centre's direction where there is one."""
     if not share.any():
         return []
     left = max(1.0 - float(share.sum()), 1.0 - MOST) / share.size  # a server may publish shares that add up to more
-    common = basis[:, share > 0.0] * np.sqrt(share[share > 0.0])
+    common = outstanding(share, basis, min(RESIDUAL_SHARES) * left)
     options = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
     if centre is not None:
         toward = (centre / np.sqrt(np.square(centre).sum())).T
