@@ -48,8 +48,8 @@ def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndar
     """Every task's average over learning alone and staying near the public slopes (r, d), in either units, by its own rows."""
     own = own_spread(block)
     if not np.any(slopes):  # nothing heard: what `local` does, whose units are its own
-        models = _weighed(block, public, slopes, doubt, own, np.zeros(block.n_tasks))
-        return replace(models, kept=np.zeros(block.n_tasks, dtype=bool))
+        alone_models = _weighed(block, public, slopes, doubt, own, np.zeros(block.n_tasks))
+        return replace(alone_models, kept=np.zeros(block.n_tasks, dtype=bool))
     totals = np.zeros((2, block.n_tasks))
     models = [_weighed(block, public, slopes, doubt, *of) for of in zip((np.ones_like(own), own), totals, strict=True)]
     parts = softmax(totals, axis=0)

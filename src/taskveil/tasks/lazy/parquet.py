@@ -87,7 +87,8 @@ def _made_up(type_: Any, declared: Any) -> Any:
     """One value that such a column may hold: the declared one, or the first plain one that fits."""
     import pyarrow as pa
 
-    for value in (declared, 0, False, "a", b"a", [], {}):
+    plain_values: tuple[Any, ...] = (declared, 0, False, "a", b"a", [], {})
+    for value in plain_values:
         try:
             if value is not None:
                 return pa.array([value], type_)
