@@ -153,7 +153,7 @@ def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
         block, [j for j, name in enumerate(tasks.feature_names) if name.rpartition("#")[0] not in buckets]
     )
     if constant:
-        notes.append(f"{constant} (task, column) pair(s) are constant; their coefficients come from the shared structure")
+        notes.append(f"{constant} (task, column) pair(s) are constant; a task has no slope of its own there")
     return notes
 
 

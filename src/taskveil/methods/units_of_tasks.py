@@ -30,7 +30,7 @@ from taskveil.methods.shared_prior import noise_deviation
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.scaling import NO_UNIT, Scaling
 from taskveil.threads import each
 
 SCALE, CENTRE = "common-scale", "common-centre"
@@ -72,7 +72,9 @@ class TaskUnits(Units):
     def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
         mean, deviation, seen = own_statistics(block)
         released = np.clip(values["common/scale"], 10.0**-DECADES, 10.0**DECADES)  # whatever a server may publish
-        scale = np.where(values["common/scaled"] > 0, released, np.where(seen, deviation, 1.0))
+        scale = np.where(values["common/scaled"] > 0, released, np.where(seen, deviation, NO_UNIT))
+        if block.kind == "regression":
+            scale[:, -1] = np.where(scale[:, -1] < NO_UNIT, scale[:, -1], 1.0)
         centre = np.where(values["common/centred"] > 0, values["common/centre"], mean)
         return self.as_scaling(block, centre, scale)
 

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from taskveil import TaskRegressor
 from taskveil.errors import OptionError
 from taskveil.tasks import PublicBounds, TaskBlock, TaskSet, fit_scaling
+from taskveil.tasks.prepare.scaling import NO_UNIT
 
 
 def some_tasks(bounds=None, kind="regression", dtype=float):
@@ -48,7 +50,7 @@ def test_constant_columns_become_zero_not_nan():
     assert (fit_scaling(tasks, "own").apply(tasks).X[:, 3] == 0).all()
     X = np.full((5, 1), 0.1) + 1e6
     almost = TaskSet.from_arrays(X, np.arange(5) / 3, [0] * 5, kind="regression")
-    assert (fit_scaling(almost, "own").scale == 1).all(), "rounding is not a spread"
+    assert (fit_scaling(almost, "own").scale == NO_UNIT).all(), "rounding is not a spread"
 
 
 def test_one_row_tasks_scale_to_zero():
@@ -163,3 +165,28 @@ def test_rows_may_be_scaled_where_they_are_and_the_callers_stay_as_they_were():
     np.testing.assert_array_equal(X, before)
     np.testing.assert_array_equal(given.X, kept)
     np.testing.assert_allclose(shuffled.coef_, sorted_rows.coef_, rtol=1e-12)
+
+
+def test_a_column_without_spread_has_no_slope_however_it_was_rounded():
+    """Two columns, both constant: centred they are rounding (1e-16), from which a slope of 3e14 was once made."""
+    X = np.tile([0.0, -0.847312860499705], (21, 1))
+    y = np.random.default_rng(0).standard_normal(21)
+    tasks = TaskSet.from_arrays(X, y, np.zeros(21, dtype=int), kind="regression")
+    model = TaskRegressor("local", epsilon=None).fit(tasks)
+    np.testing.assert_array_equal(model.coef_, 0.0)
+    np.testing.assert_allclose(model.predict(tasks), y.mean())
+
+
+def test_what_others_know_of_a_column_counts_for_nothing_where_a_task_saw_no_spread():
+    """A column in thousands that one task saw at one value only: a slope in chance units would take a new row anywhere."""
+    rng = np.random.default_rng(1)
+    task = np.repeat(np.arange(40), 8)
+    X = rng.standard_normal((320, 2)) * [1.0, 1000.0]
+    y = X @ [0.3, 0.002] + 0.1 * rng.standard_normal(320)
+    X[task == 0, 1] = 5000.0
+    tasks = TaskSet.from_arrays(X, y, task, kind="regression")
+    fitted = TaskRegressor("subspace", epsilon=None).fit(tasks)
+    assert fitted.coef_[0, 1] == pytest.approx(0.0, abs=1e-12)
+    moved = fitted.predict(np.array([[0.0, 9000.0]]), task=[0]) - fitted.predict(np.array([[0.0, 5000.0]]), task=[0])
+    np.testing.assert_allclose(moved, 0.0, atol=1e-6)
+    assert abs(fitted.coef_[1, 1] - 0.002) < 5e-4

@@ -12,7 +12,9 @@
 normalised rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then
 only undoes the target.
 
-Constant columns get scale 1. Held-out rows (mask) do not enter a task's own statistics; a mask of weights counts rows by them.
+A column in which a task has seen no spread has no unit there (NO_UNIT): what others know of the column counts for nothing in that
+task, instead of a chance multiple. A constant target has scale 1. Held-out rows (mask) do not enter a task's own statistics; a
+mask of weights counts rows by them.
 
 The target has units by what it is: a number has a centre and a scale, a rate or a time has a scale only.
 
@@ -43,6 +45,7 @@ from taskveil.threads import each
 
 LINKS = {"poisson": "rate", "cox": "time"}
 DEVIATIONS = 1.4826  # median absolute deviations in a standard deviation, of normal numbers
+NO_UNIT = 1e200  # of a column without spread: whatever is in it becomes zero, and squares of its rounding vanish
 Units = tuple[np.ndarray, np.ndarray]
 
 
@@ -282,22 +285,23 @@ def _target_units(tasks: TaskSet, mode: str, link: str, own: bool, robust: bool,
         return np.zeros(m), np.ones(m)
     if mode == "pooled-standard" and not own:
         y_shift, y_scale = _moments(tasks.y[:, None], np.asarray([0, tasks.n_rows]), mask)
-        return np.repeat(y_shift[:, 0], m), np.repeat(y_scale[:, 0], m)
+        return np.repeat(y_shift[:, 0], m), np.repeat(_or_one(y_scale[:, 0]), m)
     if link != "number":
         return own_rates(tasks, link, mask)
     if robust:
         return robust_units(tasks, mask)
     y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
-    return y_shift[:, 0], y_scale[:, 0]
+    return y_shift[:, 0], _or_one(y_scale[:, 0])
 
 
 def _own(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
-    return _moments(tasks.X, tasks.offsets, mask)
+    shift, scale = _moments(tasks.X, tasks.offsets, mask)
+    return shift, np.where(scale > 0.0, scale, NO_UNIT)
 
 
 def _pooled(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
     shift, scale = _moments(tasks.X, np.asarray([0, tasks.n_rows]), mask)
-    return shift[0], scale[0]
+    return shift[0], _or_one(scale[0])
 
 
 def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
@@ -308,11 +312,11 @@ def _declared(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
 
 
 def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation per task and column, (m, d) each; two passes, a few tasks at a time."""
+    """Mean and standard deviation per task and column, (m, d) each, 0 for a constant one; two passes, a few tasks at a time."""
     m, d = offsets.size - 1, X.shape[1]
     if not X.shape[0]:
-        return np.broadcast_to(0.0, (m, d)), np.broadcast_to(1.0, (m, d))
-    mean, std = np.zeros((m, d)), np.ones((m, d))
+        return np.broadcast_to(0.0, (m, d)), np.broadcast_to(0.0, (m, d))
+    mean, std = np.zeros((m, d)), np.zeros((m, d))
 
     def some(tasks: tuple[int, int]) -> None:
         a, b = tasks
@@ -330,7 +334,7 @@ def _moments(X: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None) -> tup
 
     each(some, task_chunks(offsets))
     tiny = 1e-10 * np.maximum(np.abs(mean), 1e-300)  # rounding of a constant column is not a spread
-    return mean, np.where(std > tiny, std, 1.0)
+    return mean, np.where(std > tiny, std, 0.0)
 
 
 def _or_one(scale: np.ndarray) -> np.ndarray:
