@@ -284,7 +284,7 @@ class TogetherTasks(TaskSide):
             message[BASE] = base_message(self.plain)
         if (view.round + 1, SCORE) in self.asked:
             message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
-        options = ways(view, self.public.n_features)
+        options = ways(view, self.public)
         if (view.round + 1, MOMENT) in self.asked:
             message[MOMENT] = unit_messages(self._slopes_left(view["model"]))
         if (view.round + 1, STRENGTH) in self.asked:

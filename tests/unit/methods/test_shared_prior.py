@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from taskveil.losses import LOSSES
 from taskveil.methods import shared_prior
+from taskveil.methods.around_model import disbelief
 from taskveil.solvers.evidence import averaged_models
 from taskveil.tasks.block import TaskBlock
 
@@ -34,3 +36,11 @@ def test_lengths_of_a_centre_do_not_count_it_twice():
     centre = np.array([[0.3, 0.4]])
     around = [p for p in shared_prior.priors(centre, np.zeros(2), np.eye(2), (-1.0, 0.0)) if p.centre is not None]
     assert np.exp([p.log_weight for p in around]).sum() == pytest.approx(np.exp(-1.0))
+
+
+def test_a_model_of_little_signal_is_hardly_all_that_tasks_have():
+    """A tenth of the signal-to-noise ratio believed in is off by one decade: half a nat for labels, an eighth for numbers."""
+    slopes = np.array([[np.sqrt(0.1), 0.0]])
+    assert disbelief(slopes, LOSSES.get("squared")) == pytest.approx(-0.125)
+    assert disbelief(2.0 * slopes, LOSSES.get("logistic")) == pytest.approx(-0.5)  # of noise variance four
+    assert disbelief(10.0 * slopes, LOSSES.get("squared")) == disbelief(0.0 * slopes, LOSSES.get("squared")) == 0.0
