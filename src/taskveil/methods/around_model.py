@@ -78,7 +78,7 @@ def disbelief(slopes: np.ndarray, loss: Loss) -> float:
     """
     centre, below, _ = loss.strengths
     ratio = float(np.square(slopes).sum()) / len(slopes) * (loss.smoothness if loss.labels else 1.0)
-    return -0.5 * min(0.0, (math.log10(max(ratio, SMALLEST_RATIO)) - centre) / below) ** 2 if ratio > 0.0 else 0.0
+    return -0.5 * min(0.0, (math.log10(max(ratio, SMALLEST_RATIO)) - centre) / below) ** 2
 
 
 def beliefs(view: View, loss: str) -> np.ndarray:
