@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from experiments.estimator_study.baselines import Constant, Pooled, error
 from experiments.estimator_study.default import EPSILONS, TABLES
+from experiments.estimator_study.newcomers import NEWCOMERS
 from experiments.estimator_study.strangers import STRANGERS
 
 import taskveil as tv
 from taskveil.errors import TaskveilError
 
-ALL = {**STRANGERS, **TABLES}
+ALL = {**STRANGERS, **NEWCOMERS, **TABLES}
 MEAN, SPLIT, PLAIN = 1.02, 1.05, 1.01
 DELTA = 1e-5
 

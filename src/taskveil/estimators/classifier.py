@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score
 
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
+from taskveil.losses.logistic import shortened_for
 
 
 class TaskClassifier(ClassifierMixin, TaskEstimator):
@@ -89,8 +90,8 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
                 return np.ones((scores.shape[0], 1))
             p = expit(scores[:, 0])
             return np.column_stack([1 - p, p])
-        if self.method_.linear:  # one class against K - 1 others: to first order K / (K - 1) times the scores of a joint model
-            scores = (1.0 - 1.0 / scores.shape[1]) * scores
+        if self.method_.linear:
+            scores = shortened_for(scores.shape[1]) * scores
         return np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: Any, task: Any = None) -> np.ndarray:

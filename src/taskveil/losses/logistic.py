@@ -85,3 +85,8 @@ class Logistic(Loss):
             if not open_.any():
                 break
         return np.where(n > 0, b, 0.0)
+
+
+def shortened_for(classes: int) -> float:
+    """What scores of one class against the others are multiplied by for a softmax: they are K / (K - 1) times a joint model's."""
+    return 1.0 - 1.0 / classes

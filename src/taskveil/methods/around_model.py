@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import gammaincc
 
 from taskveil.losses import LOSSES
+from taskveil.losses.base import Loss
 from taskveil.methods.base import Models, PublicInfo, State, View
 from taskveil.methods.local import alone_models, tells_little
 from taskveil.methods.shared_prior import CHANCE, log_doubt, outstanding
@@ -26,6 +27,7 @@ from taskveil.tasks.block import TaskBlock
 KNOWN = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")  # what a billboard says of the tasks' models
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
 WAYS, WITH_DIRECTIONS = 7, 2  # the last of them know common directions
+SMALLEST_RATIO = 1e-4
 LEFT = 0.01  # how much of the energy outside the common directions is real rather than estimation error
 
 
@@ -37,12 +39,12 @@ def nothing_known(r: int, width: int) -> State:
     }  # fmt: skip
 
 
-def ways(view: View, d: int) -> list[Prior]:
+def ways(view: View, public: PublicInfo) -> list[Prior]:
     """How a task may differ from the public model (r, d or d + 1): see above. Alone first.
 
     Levels vary as much as all slopes together, or as much as one: with levels forced to vary, rows speak against directions.
     """
-    model, share, basis = view["model"], view["share"], view["basis"]
+    model, share, basis, d = view["model"], view["share"], view["basis"], public.n_features
     r, width = model.shape
     intercept = np.eye(width)[:, d:]
     alone = np.zeros_like(model)
@@ -51,6 +53,7 @@ def ways(view: View, d: int) -> list[Prior]:
     toward = np.zeros((width, r))
     toward[:d] = slopes.T
     doubt, unsure = float(view["model_doubt"]), float(view["share_doubt"])
+    nothing_else = doubt + disbelief(model[:, :d], LOSSES.get(public.loss))
     free = math.sqrt(d) * intercept
     floor = LEFT * max(1.0 - float(share.sum()), 0.02) / width
     common = outstanding(share, basis, floor)
@@ -59,13 +62,23 @@ def ways(view: View, d: int) -> list[Prior]:
         unsure = -30.0
     return [
         Prior(1.0, free, alone),
-        Prior(1e-3, intercept, model, doubt),
+        Prior(1e-3, intercept, model, nothing_else),
         Prior(1.0, intercept, model, doubt),
         Prior(1.0, free, model, doubt),
-        Prior(1e-2, np.hstack([toward, intercept]), model, doubt),
+        Prior(1e-2, np.hstack([toward, intercept]), model, nothing_else),
         Prior(floor, np.hstack([common, math.sqrt(energy) * intercept]), model, unsure),
         Prior(floor, np.hstack([common, math.sqrt(2.0 * energy / width) * intercept]), model, unsure),
     ]
+
+
+def disbelief(slopes: np.ndarray, loss: Loss) -> float:
+    """Log weight of these being all the slopes a task has: by what the loss believes of signal-to-noise ratios.
+
+    A model of tasks with nothing in common is clear of the noise where that is small, and says that nobody has slopes.
+    """
+    centre, below, _ = loss.strengths
+    ratio = float(np.square(slopes).sum()) / len(slopes) * (loss.smoothness if loss.labels else 1.0)
+    return -0.5 * min(0.0, (math.log10(max(ratio, SMALLEST_RATIO)) - centre) / below) ** 2
 
 
 def beliefs(view: View, loss: str) -> np.ndarray:
@@ -76,7 +89,7 @@ def beliefs(view: View, loss: str) -> np.ndarray:
 
 def models_around(block: TaskBlock, public: PublicInfo, view: View) -> Models:
     """Averages over ways and strengths; learning alone, the first of them, is what `local` does."""
-    options, belief = ways(view, public.n_features), beliefs(view, public.loss)
+    options, belief = ways(view, public), beliefs(view, public.loss)
     return mixed_models(block, public, options, belief, alone_models(block, public))
 
 

@@ -39,6 +39,7 @@ RANGES = {  # of what is published
     "share": (0.0, 1.0), "basis": (-1.0, 1.0), "features": (0.0, 1.0),
     "mean_doubt": (-10.0, 0.0), "share_doubt": (-10.0, 0.0), "features_doubt": (-10.0, 0.0),
 }  # fmt: skip
+LENGTHS = (1.0, 0.5)  # of a centre: in units of its own target, a task with a wild value has shorter models than others
 RESIDUAL_SHARES = (1.0, 0.1, 0.01)  # how much of the unexplained energy is real rather than estimation error
 
 
@@ -107,19 +108,21 @@ def priors(
 ) -> list[Prior]:
     """What a task averages over, learning alone first. `centre` (r, d), `share` (d,), `basis` (d, d), public.
 
-    alone; around the centre; along the centre's direction with a free length; around the centre within the
-    common directions, the unexplained energy counted as 100, 10 or 1 % real; the common directions and the
-    centre's, around zero; the same within common features. `doubts` are the log doubts of centre and
+    alone; around the centre or half of it; along the centre's direction with a free length; around the centre or
+    half of it within the common directions, the unexplained energy counted as 100, 10 or 1 % real; the common
+    directions and the centre's, around zero; the same within common features. `doubts` are the log doubts of centre and
     directions, `features` the shares (d,) of features and their log doubt; a doubtful centre is kept out of
     the priors with directions.
     """
     d = share.size
     options = [Prior()]
     length = float(np.sqrt(np.square(centre).sum()))
-    if length > 0.0:
+    centres = [k * centre for k in LENGTHS] if length > 0.0 else []
+    if centres:
         toward = (centre / length).T
-        options += [Prior(centre=centre, log_weight=doubts[0]), Prior(0.01, toward, log_weight=doubts[0])]
-    certain = centre if length > 0.0 and doubts[0] >= 0.0 else None
+        options += [Prior(centre=c, log_weight=doubts[0] - math.log(len(centres))) for c in centres]
+        options.append(Prior(0.01, toward, log_weight=doubts[0]))
+    certain = centres if doubts[0] >= 0.0 else []
     options += _along(share, basis, doubts[1], certain)
     return options + _along(features[0], np.eye(d), features[1], certain)
 
@@ -132,15 +135,16 @@ def outstanding(share: np.ndarray, basis: np.ndarray, floor: float) -> np.ndarra
     return basis[:, share > floor] * np.sqrt(share[share > floor])
 
 
-def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centre: np.ndarray | None) -> list[Prior]:
+def _along(share: np.ndarray, basis: np.ndarray, doubt: float, centres: list[np.ndarray]) -> list[Prior]:
     """Priors with these shares of their energy along a basis; with the centre's direction where there is one."""
     if not share.any():
         return []
     left = max(1.0 - float(share.sum()), 1.0 - MOST) / share.size  # a server may publish shares that add up to more
     common = outstanding(share, basis, min(RESIDUAL_SHARES) * left)
-    options = [Prior(k * left, common, centre, doubt) for k in RESIDUAL_SHARES]
-    if centre is not None:
-        toward = (centre / np.sqrt(np.square(centre).sum())).T
+    around: list[np.ndarray | None] = [*centres] or [None]
+    options = [Prior(k * left, common, c, doubt - math.log(len(around))) for k in RESIDUAL_SHARES for c in around]
+    if centres:
+        toward = (centres[0] / np.sqrt(np.square(centres[0]).sum())).T
         options.append(Prior(0.1 * left, np.hstack([common, np.sqrt(share.max()) * toward]), log_weight=doubt))
     return options
 

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -76,9 +77,10 @@ from taskveil.methods.base_rates import (
     with_base_rates,
 )
 from taskveil.methods.common_units import CommonUnits
+from taskveil.methods.held_out import BLENDS, HELD_OUT, best_blend, blended, held_out_losses
 from taskveil.methods.local import alone_models
 from taskveil.methods.own_intercepts import STATISTICS
-from taskveil.methods.pooled import common_level, newton_rounds, newton_step, statistics, statistics_request
+from taskveil.methods.pooled import common_level, determined, newton_rounds, newton_step, statistics, statistics_request
 from taskveil.methods.shared_prior import FEW_ROWS, RANGES, noise_deviation, unit_messages
 from taskveil.methods.spikes import common_directions
 from taskveil.methods.subspace import Subspace, moment_noise
@@ -177,7 +179,8 @@ class Together(Method):
         if self.moment_share > 0.0:
             rounds += 1
             requests.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
-        return [*requests, Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded))]
+        requests.append(Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded)))
+        return [*requests, Request(HELD_OUT, rounds + 2, VectorSum((len(BLENDS),), Contribution.unbounded))]
 
     def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:
         """Weights are noise precisions: squares add up to the shares of the budget."""
@@ -226,6 +229,7 @@ class Together(Method):
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         own = {"belief": (-SURE, 0.0), "model": (-1e3, 1e3), "model_doubt": (-10.0, 0.0), BASE: (-1.0, 1.0)}
+        own |= {"leverage": (0.0, 1e6), "blend": (0.0, 1.0)}
         return {**RANGES, **together_records.RANGES, **own}
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
@@ -280,11 +284,14 @@ class TogetherTasks(TaskSide):
             message[BASE] = base_message(self.plain)
         if (view.round + 1, SCORE) in self.asked:
             message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
-        options = ways(view, self.public.n_features)
+        options = ways(view, self.public)
         if (view.round + 1, MOMENT) in self.asked:
             message[MOMENT] = unit_messages(self._slopes_left(view["model"]))
         if (view.round + 1, STRENGTH) in self.asked:
             message[STRENGTH] = evidence_message(log_evidence(self.block, options, loss, False, asked=SENT))
+        if (view.round + 1, HELD_OUT) in self.asked:
+            around = partial(models_around, public=self.public, view=view)
+            message[HELD_OUT] = finite(held_out_losses(self.plain, self.public, view, around))
         return state, message
 
     def _slopes_left(self, model: np.ndarray) -> np.ndarray:
@@ -301,7 +308,8 @@ class TogetherTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         if isinstance(self.plain, CommonUnits) or self.public.declared_bounds:
-            return models_around(self.plain, self.public, view)
+            around = models_around(self.plain, self.public, view)
+            return blended(around, alone_models(self.plain, self.public), self.public, view) if "blend" in view else around
         alone, few = alone_models(self.plain, self.public), self.plain.counts < FEW_ROWS
         if has_base_rates(self.plan) and (deviation := rate_deviation(self.plan, self.public)) <= MOST_RATE_NOISE:
             alone = near_base_rates(self.plain, self.public, alone, np.tanh(view["model"][:, -1] / 2.0), deviation)
@@ -329,14 +337,18 @@ class TogetherServer(ServerSide):
             "round": np.array(0), **nothing_known(self.public.n_outputs, width), "strength": np.zeros(self.public.n_outputs),
             "bend": np.ones(self.public.n_outputs), "unheard": np.zeros((self.public.n_outputs, width)), "waited": np.array(0),
         }  # fmt: skip
+        if self.plan.budget.epsilon is None:
+            state |= {"leverage": np.array(0.0), "blend": BLENDS[0]}
         return state, self._billboard(state, None)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
         new = {**state, "round": np.array(t)}
         if STATISTICS in releases:
-            arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, int(self.public.fit_intercept)
-            new["model"], new["strength"], _ = newton_step(*arguments)
+            free, rows = int(self.public.fit_intercept), max(float(releases[STATISTICS][0, -1]), 1.0)
+            arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, free
+            new["model"], new["strength"], variance = newton_step(*arguments)
+            new["leverage"] = np.array(determined(new["model"], new["strength"], variance, free) / rows)
         if BASE in releases:
             least = max(2.0 * rate_deviation(self.plan, self.public), 1.0 / m)
             share, model = np.clip(releases[BASE] * math.sqrt(r) / m, -1.0, 1.0), state["model"].copy()
@@ -357,6 +369,8 @@ class TogetherServer(ServerSide):
             new["share_doubt"] = np.array(unsure)
         if STRENGTH in releases:
             new["belief"] = self._belief(releases[STRENGTH], self._deviation(self.planned[t, STRENGTH]), state["share"])
+        if HELD_OUT in releases:
+            new["blend"] = best_blend(releases[HELD_OUT])
         return new, self._billboard(new, accepted)
 
     def _belief(self, total: np.ndarray, deviation: float, share: np.ndarray) -> np.ndarray:
@@ -373,4 +387,5 @@ class TogetherServer(ServerSide):
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
 
     def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        return Billboard(int(state["round"]), {name: state[name] for name in KNOWN}, accepted=accepted)
+        values = {name: state[name] for name in (*KNOWN, "leverage", "blend") if name in state}
+        return Billboard(int(state["round"]), values, accepted=accepted)
