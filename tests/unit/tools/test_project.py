@@ -35,7 +35,7 @@ def test_every_file_that_the_package_reads_is_shipped():
     """Templates, styles and scripts lie beside the code; one that no pattern names is missing in the wheel."""
     (patterns,), package = SETTINGS["tool"]["setuptools"]["package-data"].values(), ROOT / "src" / "taskveil"
     shipped = {path for pattern in patterns for path in package.glob(pattern)}
-    beside = {path for path in package.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    beside = {p for p in package.rglob("*") if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts}
     assert {str(path.relative_to(package)) for path in beside - shipped} == set()
 
 
