@@ -8,6 +8,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 export TASKVEIL_DATA ?= $(realpath ../shared/data)
 export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
+# Tests start hundreds of Python processes, and rewrite what they assert: both are read from compiled files the second time.
+unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 # A first answer in less than a minute: data, mathematics, bounds, certificates, citations, and examples that fit and certify.
 QUICK := tests/unit/losses tests/unit/structures tests/unit/calculators tests/unit/tasks tests/unit/test_names.py \

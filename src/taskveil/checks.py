@@ -143,12 +143,10 @@ class Choice(Rule):
 class Flag(Rule):
     """True or false, and nothing that merely behaves like it."""
 
+    allowed = "true or false"
+
     def accepts(self, value: Any) -> bool:
         return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
-
-    @property
-    def allowed(self) -> str:
-        return "true or false"
 
     def parse(self, text: str) -> Any:
         return {"true": True, "false": False}.get(text.lower(), text)
@@ -187,43 +185,39 @@ class Line(Text):
 class Column(Line):
     """The name of a column: a text, or what else a table may call one (a number, a tuple of them)."""
 
+    allowed = "the name of a column, or its number"
+
     def accepts(self, value: Any) -> bool:
         if isinstance(value, tuple):
             return bool(value) and all(map(self.accepts, value))
         return super().accepts(value) or (isinstance(value, numbers.Integral) and not isinstance(value, bool))
-
-    @property
-    def allowed(self) -> str:
-        return "the name of a column, or its number"
 
 
 @dataclass(frozen=True)
 class Function(Rule):
     """Something to call."""
 
+    allowed = "a function"
+
     def accepts(self, value: Any) -> bool:
         return callable(value)
-
-    @property
-    def allowed(self) -> str:
-        return "a function"
 
 
 @dataclass(frozen=True)
 class Place(Line):
     """Where a file or folder is: a text, or a path object."""
 
+    allowed = "the path of a file or folder"
+
     def accepts(self, value: Any) -> bool:
         return super().accepts(str(value) if isinstance(value, PurePath) else value)
-
-    @property
-    def allowed(self) -> str:
-        return "the path of a file or folder"
 
 
 @dataclass(frozen=True)
 class Host(Text):
     """A host name or an address, without a scheme, a port or spaces."""
+
+    allowed = "a host name or an address"
 
     def accepts(self, value: Any) -> bool:
         if not super().accepts(value):
@@ -234,22 +228,16 @@ class Host(Text):
             parts = value.removesuffix(".").split(".")
             return all(p.replace("-", "").isalnum() and p.isascii() and p == p.strip("-") for p in parts)
 
-    @property
-    def allowed(self) -> str:
-        return "a host name or an address"
-
 
 @dataclass(frozen=True)
 class Engine(Text):
     """Where partitions are worked on: dask, or dask: and the address of a scheduler."""
 
+    allowed = "dask, or dask: and the address of a scheduler (dask:tcp://HOST:8786)"
+
     def accepts(self, value: Any) -> bool:
         name, colon, address = value.partition(":") if super().accepts(value) else ("", "", "")
         return name == "dask" and ("://" in address and not any(c.isspace() for c in address) if colon else True)
-
-    @property
-    def allowed(self) -> str:
-        return "dask, or dask: and the address of a scheduler (dask:tcp://HOST:8786)"
 
 
 @dataclass(frozen=True)
@@ -335,12 +323,10 @@ class AnyOf(Rule):
 class Nothing(Rule):
     """None; on the command line and in files the word 'none'."""
 
+    allowed = "none"
+
     def accepts(self, value: Any) -> bool:
         return value is None
-
-    @property
-    def allowed(self) -> str:
-        return "none"
 
     def parse(self, text: str) -> Any:
         return None if text.strip().lower() == "none" else text

@@ -11,6 +11,7 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is not usable: it is nested too deeply") from None
     except ValueError as problem:  # no TOML, no UTF-8, or a number of thousands of digits
         raise DataError(f"{path} is not valid TOML: {problem}") from None
+
+
+def shipped(name: str) -> str:
+    """The text of a file that comes with this package: a template, a style sheet, a script."""
+    return (files("taskveil") / name).read_text(encoding="utf-8")
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:

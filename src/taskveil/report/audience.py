@@ -22,8 +22,6 @@ from taskveil.errors import OptionError, UnknownName
 from taskveil.names import file_name
 from taskveil.report.records import Board, Run
 
-PUBLIC_SIZES = ("n_tasks", "n_features", "n_outputs", "kind")
-
 
 @dataclass(frozen=True)
 class Audience:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.report.chart import Chart, axis, number
+from taskveil.report.chart import Chart, axis, bars, number
 from taskveil.report.records import Board, Run
 
 ORDER = ("structure", "features", "relationship", "omega", "map", "second-moment", "mean", "centre", "share")
@@ -65,22 +65,15 @@ def _bars(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     x = [labels[j] for j in keep]
     traces = []
     if before is not None and np.any(before):
-        traces.append({"type": "bar", "name": "before", "x": x, "y": before[keep].tolist(), "marker": {"color": "@muted"}})
-    traces.append(
-        {"type": "bar", "name": f"after round {last}", "x": x, "y": after[keep].tolist(), "marker": {"color": "@green"}}
-    )
+        traces.append(bars(x, before[keep].tolist(), "@muted", name="before"))
+    traces.append(bars(x, after[keep].tolist(), "@green", name=f"after round {last}"))
     rows = [(labels[j], number(float(after[j]))) for j in keep]
     layout = {"xaxis": axis("", type="category"), "yaxis": axis("value on the billboard", zeroline=True)}
-    return Chart(
-        f"board-{name}",
-        TITLES.get(name, f"On the billboard: {name}"),
-        f"{after.size} values after round {last}.",
-        traces,
-        layout,
-        ("", "value"),
-        rows,
-        note(run),
-    )
+    return _chart(name, f"{after.size} values after round {last}.", traces, layout, ("", "value"), rows, note(run))
+
+
+def _chart(name: str, *shown: Any) -> Chart:
+    return Chart(f"board-{name}", TITLES.get(name, f"On the billboard: {name}"), *shown)
 
 
 def note(run: Run) -> str:
@@ -94,16 +87,10 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     z, rows, columns = _reduced(after, kept, run)
     top = float(np.abs(z).max()) or 1.0
     trace = {
-        "type": "heatmap",
-        "z": np.round(z, 5).tolist(),
-        "x": columns,
-        "y": rows,
-        "zmin": -top,
-        "zmax": top,
-        "colorscale": "@diverging",
-        "colorbar": {"thickness": 10, "outlinewidth": 0},
+        "type": "heatmap", "z": np.round(z, 5).tolist(), "x": columns, "y": rows, "zmin": -top, "zmax": top,
+        "colorscale": "@diverging", "colorbar": {"thickness": 10, "outlinewidth": 0},
         "hovertemplate": "%{y} / %{x}: %{z:.3g}<extra></extra>",
-    }
+    }  # fmt: skip
     layout: dict[str, Any] = {
         "xaxis": axis("", type="category", showgrid=False, tickangle=-45),
         "yaxis": axis("", type="category", autorange="reversed", showgrid=False),
@@ -119,17 +106,7 @@ def _maps(name: str, after: np.ndarray, before: np.ndarray | None, run: Run, las
     table = [(rows[i // z.shape[1]], columns[i % z.shape[1]], number(float(z.flat[i]))) for i in strong]
     drawn = "" if z.size == after.size else f" Drawn: the {' x '.join(map(str, z.shape))} part with the largest entries."
     caption = f"A {size} matrix after round {last}. Largest entry: {table[0][0]} with {table[0][1]}, {table[0][2]}.{drawn}"
-    return Chart(
-        f"board-{name}",
-        TITLES.get(name, f"On the billboard: {name}"),
-        caption,
-        traces,
-        layout,
-        ("row", "column", "value"),
-        table,
-        note(run),
-        420,
-    )
+    return _chart(name, caption, traces, layout, ("row", "column", "value"), table, note(run), 420)
 
 
 def _largest(matrix: np.ndarray) -> list[np.ndarray]:

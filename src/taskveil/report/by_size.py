@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binom
 
 from taskveil.estimators.summary import change
-from taskveil.report.chart import Chart, axis, number
+from taskveil.report.chart import Chart, axis, bars, number
 from taskveil.report.gain_charts import in_units
 from taskveil.report.records import Run
 from taskveil.report.words import CLIPPING_NOT_MEASURED
@@ -108,13 +108,9 @@ def sizes(run: Run) -> list[Chart]:
 
 
 def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
-    traces = [
-        {
-            "type": "bar", "name": label, "x": [b.name for b in bands], "y": [getattr(b, which) for b in bands],
-            "marker": {"color": colour}, "hovertemplate": "%{x}, " + label + ": %{y:.4g}<extra></extra>",
-        }
-        for label, which, colour in (("alone", "alone", "@orange"), ("shared", "shared", "@blue"))
-    ]  # fmt: skip
+    sides = (("alone", [b.alone for b in bands], "@orange"), ("shared", [b.shared for b in bands], "@blue"))
+    names = [b.name for b in bands]
+    traces = [bars(names, y, colour, "%{x}, " + side + ": %{y:.4g}<extra></extra>", name=side) for side, y, colour in sides]
     cut = [b.clipped for b in bands if b.clipped is not None]
     caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
     if cut and max(cut) < 0.0005:

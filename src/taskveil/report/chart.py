@@ -37,6 +37,25 @@ class Chart:
         return {"data": self.traces, "layout": base | self.layout}
 
 
+def bars(x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str | None = None, **more: Any) -> dict[str, Any]:
+    """Upright bars; with orientation="h" their names are in `y`. `hover`: what is said over a bar, if not Plotly's own words."""
+    said = {} if hover is None else {"hovertemplate": hover}
+    return {"type": "bar", "x": list(x), "y": list(y), "marker": {"color": colour}, **said, **more}
+
+
+def lying(x: Sequence[Any], y: Sequence[Any], colour: Any, hover: str, **more: Any) -> dict[str, Any]:
+    """Bars from left to right, the first one on top."""
+    return bars(list(x)[::-1], list(y)[::-1], colour, hover, orientation="h", **more)
+
+
+def line(x: Sequence[Any], y: Sequence[Any], colour: str, hover: str, mode: str = "lines+markers", **more: Any) -> dict[str, Any]:
+    """A line through points, or the points; `shape`, `dash` and `width` are the line's own. No `hover`: nothing is said."""
+    own: dict[str, Any] = {k: more.pop(k) for k in ("shape", "dash", "width") if k in more}
+    style = {"color": colour, "width": 2.5, **own}
+    said = {"hovertemplate": hover} if hover else {"hoverinfo": "skip"}
+    return {"type": "scatter", "mode": mode, "x": list(x), "y": list(y), "line": style, **said, **more}
+
+
 def axis(title: str, **more: Any) -> dict[str, Any]:
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False, **more}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from taskveil.report.chart import COLOURS, Chart, axis, level, number
+from taskveil.report.chart import COLOURS, Chart, axis, level, line, lying, number
 from taskveil.report.records import Run
 from taskveil.report.words import LOWER_IS_BETTER, METRICS
 
@@ -67,18 +67,12 @@ def _line(named: tuple[str, str], results: list[dict[str, Any]], colour: str) ->
     """One method: its mean over epsilon, with bars."""
     method, variant = named
     results = sorted(results, key=lambda r: r["epsilon"])
-    bars = {"type": "data", "array": [r["std"] for r in results], "color": colour, "thickness": 1.5, "width": 5}
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": method if variant == "sound" else f"{method} ({variant})",
-        "x": [r["epsilon"] for r in results],
-        "y": [r["mean"] for r in results],
-        "error_y": bars,
-        "line": {"color": colour, "width": 2.5},
-        "marker": {"size": 9, "color": colour},
-        "hovertemplate": "epsilon %{x:g}: %{y:.4f} ± %{error_y.array:.4f}<extra>%{fullData.name}</extra>",
-    }
+    spread = {"type": "data", "array": [r["std"] for r in results], "color": colour, "thickness": 1.5, "width": 5}
+    hover = "epsilon %{x:g}: %{y:.4f} ± %{error_y.array:.4f}<extra>%{fullData.name}</extra>"
+    return line(
+        [r["epsilon"] for r in results], [r["mean"] for r in results], colour, hover, marker={"size": 9, "color": colour},
+        name=method if variant == "sound" else f"{method} ({variant})", error_y=spread,
+    )  # fmt: skip
 
 
 def _note(repeats: int) -> str:
@@ -92,24 +86,9 @@ def timings(run: Run) -> list[Chart]:
         return []
     rows = run.comparison["results"]
     names = [r["method"] + ("" if r["epsilon"] is None else f", epsilon {r['epsilon']:g}") for r in rows]
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [r["seconds"] for r in rows][::-1],
-        "y": names[::-1],
-        "marker": {"color": "@purple"},
-        "hovertemplate": "%{y}: %{x:.3g} s<extra></extra>",
-    }
-    return [
-        Chart(
-            "seconds",
-            "Training time",
-            "Seconds per fit for every setting.",
-            [trace],
-            {"xaxis": axis("seconds per fit", rangemode="tozero"), "yaxis": axis("", type="category")},
-            ("setting", "seconds"),
-            [(n, number(r["seconds"])) for n, r in zip(names, rows)],
-            "",
-            150 + 24 * len(rows),
-        )
-    ]
+    seconds, text = [r["seconds"] for r in rows], "Seconds per fit for every setting."
+    trace = lying(seconds, names, "@purple", "%{y}: %{x:.3g} s<extra></extra>")
+    layout = {"xaxis": axis("seconds per fit", rangemode="tozero"), "yaxis": axis("", type="category")}
+    table = [(name, number(s)) for name, s in zip(names, seconds)]
+    height = 150 + 24 * len(rows)
+    return [Chart("seconds", "Training time", text, [trace], layout, ("setting", "seconds"), table, height=height)]

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from taskveil.privacy.profile import Profile
-from taskveil.report.chart import Chart, axis, number
+from taskveil.report.chart import Chart, axis, line, number
 from taskveil.report.records import Run
 
 ROWS = 12
@@ -31,10 +31,7 @@ def _sentence(p: Profile) -> str:
 
 def _profile(p: Profile) -> Chart:
     points = sorted({(e, d) for d, e in p.epsilons if math.isfinite(e)} | {(e, d) for e, d in p.deltas if d > 1e-12})
-    trace = {
-        "type": "scatter", "mode": "lines+markers", "x": [e for e, _ in points], "y": [d for _, d in points],
-        "line": {"color": "@blue", "width": 2.5}, "hovertemplate": "epsilon %{x:.3g}: delta %{y:.2e}<extra></extra>",
-    }  # fmt: skip
+    trace = line([e for e, _ in points], [d for _, d in points], "@blue", "epsilon %{x:.3g}: delta %{y:.2e}<extra></extra>")
     forms = [f"mu = {p.mu:.4g}"] if p.mu is not None else []
     forms += [f"rho = {p.rho:.4g}"] if p.rho is not None else []
     return Chart(
@@ -48,15 +45,9 @@ def _profile(p: Profile) -> Chart:
 
 def _trade_off(p: Profile) -> Chart:
     shares = [(0.0, 1.0), *p.trade_off, (1.0, 0.0)]
-    trace = {
-        "type": "scatter", "mode": "lines+markers", "x": [a for a, _ in shares], "y": [m for _, m in shares],
-        "name": "at least missed", "line": {"color": "@blue", "width": 2.5},
-        "hovertemplate": "false alarms %{x:.0%}: misses at least %{y:.0%}<extra></extra>",
-    }  # fmt: skip
-    guess = {
-        "type": "scatter", "mode": "lines", "x": [0, 1], "y": [1, 0], "name": "tossing a coin",
-        "line": {"color": "@muted", "dash": "dash", "width": 1.5}, "hoverinfo": "skip",
-    }  # fmt: skip
+    hover = "false alarms %{x:.0%}: misses at least %{y:.0%}<extra></extra>"
+    trace = line([a for a, _ in shares], [m for _, m in shares], "@blue", hover, name="at least missed")
+    guess = line([0, 1], [1, 0], "@muted", "", "lines", name="tossing a coin", dash="dash", width=1.5)
     return Chart(
         "trade-off", "What an attacker can be right about", p.words(), [trace, guess],
         {"xaxis": axis("false alarms", range=[0, 1]), "yaxis": axis("true cases missed", range=[0, 1])},
@@ -73,10 +64,7 @@ def survival(run: Run) -> list[Chart]:
     times, where = np.unique(curves["times"], return_index=True)
     share = curves["kaplan_meier"][where]
     x, y = [0.0, *map(float, times)], [1.0, *map(float, share)]
-    trace = {
-        "type": "scatter", "mode": "lines", "x": x, "y": y, "line": {"color": "@blue", "width": 2, "shape": "hv"},
-        "hovertemplate": "%{x:.4g}: %{y:.1%}<extra></extra>",
-    }  # fmt: skip
+    trace = line(x, y, "@blue", "%{x:.4g}: %{y:.1%}<extra></extra>", "lines", shape="hv", width=2)
     shown = sorted({round(k) for k in np.linspace(0, len(x) - 1, ROWS)})
     return [
         Chart(

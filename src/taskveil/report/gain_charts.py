@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from taskveil.estimators.summary import change
-from taskveil.report.chart import Chart, axis, names_axis, number
+from taskveil.report.chart import Chart, axis, bars, line, lying, names_axis, number
 from taskveil.report.records import Run
 
 NAMED = 40  # tasks that still fit under each other with their names
@@ -58,7 +58,7 @@ def _counted(run: Run) -> Chart:
     names, tasks = list(counted["counts"]), list(counted["counts"].values())
     rows = [(name, str(n), f"{100 * n / counted['tasks']:.1f} %") for name, n in counted["counts"].items()]
     colours = ["@blue" if name.endswith("lower") else "@muted" for name in names]
-    trace = {"type": "bar", "x": names, "y": tasks, "marker": {"color": colours}, "hovertemplate": "%{x}: %{y}<extra></extra>"}
+    trace = bars(names, tasks, colours, "%{x}: %{y}<extra></extra>")
     text = f"{counted['gaining']} of {counted['tasks']} tasks have a lower error by sharing; {counted['kept']} keep that model."
     note = (
         f"{run.gain_metric.capitalize()}, estimated by each task on held-out rows of its own, where its partition is. A page for "
@@ -71,27 +71,13 @@ def _counted(run: Run) -> Chart:
 
 def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:
     y = [100 * change(t) for _, t in tasks]
-    trace = {
-        "type": "bar",
-        "x": list(range(1, len(y) + 1)),
-        "y": y,
-        "customdata": [n for n, _ in tasks],
-        "name": "change of error",
-        "marker": {"color": ["@blue" if v < 0 else "@muted" for v in y], "line": {"width": 0}},
-        "hovertemplate": "%{customdata}: %{y:.0f} %<extra></extra>",
-    }
-    ends = [(0, tasks[0][0], "left"), (len(y) - 1, tasks[-1][0], "right")]
+    colours, names = ["@blue" if v < 0 else "@muted" for v in y], [n for n, _ in tasks]
+    hover = "%{customdata}: %{y:.0f} %<extra></extra>"
+    trace = bars(range(1, len(y) + 1), y, colours, hover, name="change of error", customdata=names)
+    plain = {"showarrow": False, "font": {"size": 12}}
     labels = [
-        {
-            "x": i + 1,
-            "y": y[i],
-            "text": name,
-            "showarrow": False,
-            "xanchor": side,
-            "yanchor": "bottom" if y[i] >= 0 else "top",
-            "font": {"size": 12},
-        }
-        for i, name, side in ends
+        {"x": i + 1, "y": y[i], "text": names[i], "xanchor": side, "yanchor": "bottom" if y[i] >= 0 else "top", **plain}
+        for i, side in ((0, "left"), (len(y) - 1, "right"))
     ]
     lowest = min(*y, 0)
     layout = {
@@ -107,33 +93,11 @@ def _dumbbells(tasks: list[Any], which: str, metric: str) -> tuple[list[dict], d
     names = [n for n, _ in tasks][::-1]
     alone = [t[f"{which}_alone"] for _, t in tasks][::-1]
     shared = [t[f"{which}_shared"] for _, t in tasks][::-1]
-    bars: dict[str, list] = {"x": [], "y": []}
-    for n, a, s in zip(names, alone, shared):
-        bars["x"] += [a, s, None]
-        bars["y"] += [n, n, None]
-    dots = (("alone", alone, "@orange", "circle"), ("shared", shared, "@blue", "diamond"))
-    traces: list[dict] = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "line": {"color": "@muted", "width": 2},
-            "hoverinfo": "skip",
-            "showlegend": False,
-            **bars,
-        }
-    ]
-    for name, x, colour, symbol in dots:
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": x,
-                "y": names,
-                "marker": {"size": 11, "color": colour, "symbol": symbol},
-                "hovertemplate": "%{y} " + name + ": %{x:.4g}<extra></extra>",
-            }
-        )
+    ends, twice = [v for pair in zip(alone, shared) for v in (*pair, None)], [v for n in names for v in (n, n, None)]
+    traces = [line(ends, twice, "@muted", "", "lines", width=2, showlegend=False)]
+    for name, x, colour, symbol in (("alone", alone, "@orange", "circle"), ("shared", shared, "@blue", "diamond")):
+        marker, hover = {"size": 11, "color": colour, "symbol": symbol}, "%{y} " + name + ": %{x:.4g}<extra></extra>"
+        traces.append(line(x, names, colour, hover, "markers", name=name, marker=marker))
     return traces, {"xaxis": axis(metric, rangemode="tozero"), "yaxis": names_axis(names)}
 
 
@@ -145,27 +109,9 @@ def own_model(run: Run) -> list[Chart]:
     values = [float(v) for v in coef.reshape(-1, len(run.feature_names))[0]]
     order = sorted(range(len(values)), key=lambda j: -abs(values[j]))[:30]
     rows = [(run.feature_names[j], number(values[j])) for j in order]
-    trace = {
-        "type": "bar",
-        "orientation": "h",
-        "x": [values[j] for j in order][::-1],
-        "y": [run.feature_names[j] for j in order][::-1],
-        "marker": {"color": "@blue"},
-        "hovertemplate": "%{y}: %{x:.4g}<extra></extra>",
-    }
-    return [
-        Chart(
-            "model",
-            f"Your model: {name}",
-            f"The {len(order)} largest coefficients.",
-            [trace],
-            {
-                "xaxis": axis("coefficient, in the units of the data", zeroline=True),
-                "yaxis": names_axis([run.feature_names[j] for j in order]),
-            },
-            ("feature", "coefficient"),
-            rows,
-            "Yours alone: whoever sees these coefficients learns about your rows.",
-            130 + 20 * len(order),
-        )
-    ]
+    names = [run.feature_names[j] for j in order]
+    trace = lying([values[j] for j in order], names, "@blue", "%{y}: %{x:.4g}<extra></extra>")
+    layout = {"xaxis": axis("coefficient, in the units of the data", zeroline=True), "yaxis": names_axis(names)}
+    text, note = f"The {len(order)} largest coefficients.", "Yours alone: whoever sees these coefficients learns about your rows."
+    head, height = ("feature", "coefficient"), 130 + 20 * len(order)
+    return [Chart("model", f"Your model: {name}", text, [trace], layout, head, rows, note, height)]

@@ -11,27 +11,13 @@ from taskveil.report.page import text
 
 WIDTH, HEIGHT, PAD = 640, 150, 34
 
-HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
-<title>taskveil: ledger report</title><link rel="icon" href="data:,">
-<meta name="color-scheme" content="light dark">
-<style>{style}
-svg {{ width: 100%; height: auto }}
-td {{ overflow-wrap: anywhere }} th {{ white-space: normal }}
-.limit {{ stroke: var(--red); stroke-dasharray: 6 4 }} .ground {{ stroke: var(--muted) }}
-.spent {{ stroke: var(--blue); stroke-width: 2.5; fill: none }}
-</style></head><body>
-<header><p class="mark">taskveil {version} ledger report, {date}</p><h1>Privacy spent, and what is left</h1></header>
-<main><p>An epsilon counts for one unit, one relation of neighbours, one observer and one delta; figures of different accounts
-do not add up.</p>
-"""
-
 
 def page(accounts: list[dict[str, Any]]) -> str:
     """The whole page."""
     parts = [account(a) for a in accounts] or ["<p>This ledger has no account.</p>"]
-    head = HEAD.format(style=text("page.css"), version=taskveil.__version__, date=f"{datetime.now(UTC):%Y-%m-%d}")
+    head = text("ledger-head.html").format(
+        style=text("page.css"), version=taskveil.__version__, date=f"{datetime.now(UTC):%Y-%m-%d}"
+    )
     return head + "\n".join(parts) + "</main></body></html>\n"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Any
 
 import taskveil
@@ -16,6 +15,7 @@ from taskveil.report.audience import Audience
 from taskveil.report.charts import charts, paired
 from taskveil.report.records import Run
 from taskveil.report.words import NEIGHBOURS, bound_of, comparison_gains, plain_words, verdict
+from taskveil.saved import shipped
 
 FIRST = ("curves", "gain", "sizes", "groups", "model", "survival")
 """Charts that stand before the certificate: what sharing brings. The others tell how the guarantee came about."""
@@ -147,7 +147,7 @@ def template(name: str) -> Any:
 
 
 def text(name: str, folder: str = "templates") -> str:
-    return (files("taskveil.report") / folder / name).read_text(encoding="utf-8")
+    return shipped(f"report/{folder}/{name}")
 
 
 def _plain(value: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from taskveil.errors import TaskveilError
 from taskveil.estimators.planning import HOPELESS, WORTH, noise_and_signal
-from taskveil.report.chart import COLOURS, Chart, axis, level, number
+from taskveil.report.chart import COLOURS, Chart, axis, bars, level, line, number
 from taskveil.report.records import Run
 
 ACCOUNTING_SECONDS = 3.0
@@ -28,39 +28,20 @@ def budget(run: Run) -> list[Chart]:
     ticks = -(-len(plan.rounds()) // 10)  # whole rounds, about ten of them
     x = [text for text, _ in steps]
     planned = level(plan.budget.epsilon, f"planned: epsilon {plan.budget.epsilon:g}", "@red")
-    trace = {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": "spent",
-        "x": x,
-        "y": [e for _, e in steps],
-        "line": {"shape": "hv", "color": "@blue", "width": 2.5},
-        "marker": {"size": 8, "color": "@blue"},
-        "fill": "tozeroy",
-        "fillcolor": "@faint",
-        "hovertemplate": "%{x}: epsilon %{y:.4g}<extra></extra>",
-    }
-    return [
-        Chart(
-            "budget",
-            "Budget spent over " + ("rounds" if several else "releases"),
-            f"Epsilon grows to {steps[-1][1]:.3g} over {len(plan.releases)} release(s) at delta {plan.budget.delta:.3g}.",
-            [trace],
-            {
-                "xaxis": axis(
-                    "after round" if several else "after release", **({"dtick": ticks} if several else {"type": "category"})
-                ),
-                "yaxis": axis(
-                    f"epsilon at delta {plan.budget.delta:.2g}", range=[0, 1.25 * max(plan.budget.epsilon, steps[-1][1])]
-                ),
-                "shapes": [planned],
-                "showlegend": True,
-            },
-            ("after", "epsilon"),
-            [(str(t), number(e)) for t, e in steps],
-            "What the accountant certifies if a run stops there." + (" It adds up less than linearly." if len(steps) > 2 else ""),
-        )
-    ]
+    trace = line(
+        x, [e for _, e in steps], "@blue", "%{x}: epsilon %{y:.4g}<extra></extra>", shape="hv", name="spent",
+        marker={"size": 8, "color": "@blue"}, fill="tozeroy", fillcolor="@faint",
+    )  # fmt: skip
+    most = max(plan.budget.epsilon, steps[-1][1])
+    layout = {
+        "xaxis": axis("after round", dtick=ticks) if several else axis("after release", type="category"),
+        "yaxis": axis(f"epsilon at delta {plan.budget.delta:.2g}", range=[0, 1.25 * most]),
+        "shapes": [planned], "showlegend": True,
+    }  # fmt: skip
+    title = "Budget spent over " + ("rounds" if several else "releases")
+    text = f"Epsilon grows to {steps[-1][1]:.3g} over {len(plan.releases)} release(s) at delta {plan.budget.delta:.3g}."
+    note = "What the accountant certifies if a run stops there." + (" It adds up less than linearly." if len(steps) > 2 else "")
+    return [Chart("budget", title, text, [trace], layout, ("after", "epsilon"), [(str(t), number(e)) for t, e in steps], note)]
 
 
 def _spent(plan: Any) -> list[tuple[Any, float]]:
@@ -104,43 +85,24 @@ def noise(run: Run) -> list[Chart]:
     every = max(1, math.ceil(max(map(len, series.values())) / 60))
     traces = []
     for k, (name, points) in enumerate(series.items()):
-        colour = COLOURS[k % len(COLOURS)]
-        traces.append(
-            {
-                "type": "bar",
-                "name": name,
-                "x": [f"round {t}" if len(points) == 1 else t for t, _ in points[::every]],
-                "y": [v for _, v in points[::every]],
-                "marker": {"color": colour},
-                "hovertemplate": name + ": %{y:.3g}<extra></extra>",
-            }
-        )
-    low = min(v for points in series.values() for _, v in points)
-    top = max(v for points in series.values() for _, v in points)
+        x = [f"round {t}" if len(points) == 1 else t for t, _ in points[::every]]
+        y, hover = [v for _, v in points[::every]], name + ": %{y:.3g}<extra></extra>"
+        traces.append(bars(x, y, COLOURS[k % len(COLOURS)], hover, name=name))
+    values = [v for points in series.values() for _, v in points]
+    low, top = min(values), max(values)
     ratios = f"Ratio {low:.2g}" if low == top else f"Ratios from {low:.2g} to {top:.2g}"
     marks = [(WORTH, "stands clear below", "@green"), (HOPELESS, "noise as large as signal", "@red")]
     shown = [mark for mark in marks if mark[0] == WORTH or mark[0] < 1.6 * top]
     lines = [level(y, words, colour) for y, words, colour in shown]
     rows = [(name, str(t), number(v)) for name, points in series.items() for t, v in points]
-    return [
-        Chart(
-            "noise",
-            "Noise to signal per round",
-            f"{ratios}; below {WORTH:g} what tasks share stands clear of the noise.",
-            traces,
-            {
-                "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""),
-                "barmode": "group",
-                "showlegend": True,
-                "yaxis": axis("noise / signal", range=[0, 1.25 * max(top, WORTH)]),
-                "bargap": 0.45 if len(rows) < 8 else 0.15,
-                "shapes": lines,
-            },
-            ("release", "round", "noise / signal"),
-            rows[:400],
-            "Typical size of the noise over the size of the sum if tasks agree on a few directions. From public sizes.",
-        )
-    ]
+    layout = {
+        "xaxis": axis("round" if len(run.plan.rounds()) > 1 else ""), "barmode": "group", "showlegend": True, "shapes": lines,
+        "yaxis": axis("noise / signal", range=[0, 1.25 * max(top, WORTH)]), "bargap": 0.45 if len(rows) < 8 else 0.15,
+    }  # fmt: skip
+    text = f"{ratios}; below {WORTH:g} what tasks share stands clear of the noise."
+    note = "Typical size of the noise over the size of the sum if tasks agree on a few directions. From public sizes."
+    head = ("release", "round", "noise / signal")
+    return [Chart("noise", "Noise to signal per round", text, traces, layout, head, rows[:400], note)]
 
 
 def audit(run: Run) -> list[Chart]:
@@ -152,47 +114,25 @@ def audit(run: Run) -> list[Chart]:
     if not rows:
         return []
     names = [r[0].replace(" (", "<br>(", 1).replace(", ", ",<br>") for r in rows]
-    traces: list[dict[str, Any]] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": name,
-            "y": [n for n, r in zip(names, rows) if (r[3] == "refuted") == bad],
-            "x": [r[1] for r in rows if (r[3] == "refuted") == bad],
-            "marker": {"color": colour},
-            "hovertemplate": "at least %{x:.3g}<extra></extra>",
-        }
-        for bad, name, colour in ((False, "attack shows at least", "@blue"), (True, "attack refutes the claim", "@red"))
-        if any((r[3] == "refuted") == bad for r in rows)
-    ]
-    traces += [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "claimed at most",
-            "y": names,
-            "x": [r[2] for r in rows],
-            "marker": {"symbol": "line-ns-open", "size": 34, "line": {"width": 3, "color": "@orange"}, "color": "@orange"},
-            "hovertemplate": "claimed: at most %{x:.3g}<extra></extra>",
-        }
-    ]
+    traces = []
+    for bad, name, colour in ((False, "attack shows at least", "@blue"), (True, "attack refutes the claim", "@red")):
+        these = [(n, r[1]) for n, r in zip(names, rows) if (r[3] == "refuted") == bad]
+        if these:
+            shown, bounds = zip(*these)
+            hover = "at least %{x:.3g}<extra></extra>"
+            traces.append(bars(bounds, shown, colour, hover, orientation="h", name=name))
+    marker = {"symbol": "line-ns-open", "size": 34, "line": {"width": 3, "color": "@orange"}, "color": "@orange"}
+    hover, claims = "claimed: at most %{x:.3g}<extra></extra>", [r[2] for r in rows]
+    traces.append(line(claims, names, "@orange", hover, "markers", name="claimed at most", marker=marker))
     refuted = sum(r[3] == "refuted" for r in rows)
     nothing = "" if all(r[1] for r in rows) else " No bar is drawn where an attack showed nothing: at least 0."
-    return [
-        Chart(
-            "audit",
-            "Attacked: lower bound against claim",
-            f"{refuted} of {len(rows)} audit(s) refute their claim.{nothing}",
-            traces,
-            {
-                "xaxis": axis("epsilon", rangemode="tozero"),
-                "yaxis": axis("", type="category", tickfont={"size": 11}, categoryorder="array", categoryarray=names[::-1]),
-                "barmode": "overlay",
-                "bargap": 0.55,
-            },
-            ("target", "attack shows at least", "claimed at most", "verdict"),
-            [(r[0], number(r[1]), number(r[2]), r[3]) for r in rows],
-            "An attack can refute a claim, never prove it. What was attacked stands in the certificate, under attack.",
-            max(260, 130 + 64 * len(rows)),
-        )
-    ]
+    layout = {
+        "xaxis": axis("epsilon", rangemode="tozero"), "barmode": "overlay", "bargap": 0.55,
+        "yaxis": axis("", type="category", tickfont={"size": 11}, categoryorder="array", categoryarray=names[::-1]),
+    }  # fmt: skip
+    text = f"{refuted} of {len(rows)} audit(s) refute their claim.{nothing}"
+    head = ("target", "attack shows at least", "claimed at most", "verdict")
+    table = [(r[0], number(r[1]), number(r[2]), r[3]) for r in rows]
+    note = "An attack can refute a claim, never prove it. What was attacked stands in the certificate, under attack."
+    height = max(260, 130 + 64 * len(rows))
+    return [Chart("audit", "Attacked: lower bound against claim", text, traces, layout, head, table, note, height)]

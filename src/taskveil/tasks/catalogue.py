@@ -1,5 +1,4 @@
-"""The built-in data sets: what they are, whose they are, their public bounds, and how their arrays become
-tasks.
+"""The built-in data sets: their public bounds, and how their arrays become tasks. What and whose they are: catalogue.toml.
 
 Bounds are declared from what the columns mean (percentages, dummies, pixels, plausible clinical ranges), not
 from the rows.
@@ -11,6 +10,7 @@ package.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.registry import Table
+from taskveil.saved import shipped
 from taskveil.tasks.files import read_npz
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import TaskSet
@@ -99,20 +100,9 @@ def _read_mnist_writers(z: Arrays) -> TaskSet:
 
 
 HEART_RANGES: dict[str, tuple[float, float]] = {
-    "age": (18, 100),
-    "sex": (0, 1),
-    "cp": (1, 4),
-    "trestbps": (80, 220),
-    "chol": (80, 600),
-    "fbs": (0, 1),
-    "restecg": (0, 2),
-    "thalach": (50, 220),
-    "exang": (0, 1),
-    "oldpeak": (-3, 7),
-    "slope": (1, 3),
-    "ca": (0, 3),
-    "thal": (3, 7),
-}
+    "age": (18, 100), "sex": (0, 1), "cp": (1, 4), "trestbps": (80, 220), "chol": (80, 600), "fbs": (0, 1), "restecg": (0, 2),
+    "thalach": (50, 220), "exang": (0, 1), "oldpeak": (-3, 7), "slope": (1, 3), "ca": (0, 3), "thal": (3, 7),
+}  # fmt: skip
 
 
 def _read_heart(z: Arrays) -> TaskSet:
@@ -134,90 +124,12 @@ def _read_vehicle(z: Arrays) -> TaskSet:
 
 
 DATASETS: Table[Dataset] = Table("data set")
-for _entry in (
-    Dataset(
-        name="school",
-        title="Exam scores of 15,362 students in 139 London secondary schools, 1985 to 1987",
-        task="school",
-        target="score",
-        kind="regression",
-        sha256="ae95f28c38d159841232965ef6cc4de2795bdac35d6f13bc4bf4a410755187c3",
-        citation=("Inner London Education Authority; Goldstein 1991; in the form of Argyriou, Evgeniou & Pontil 2008"),
-        licence=("released for research by the Centre for Multilevel Modelling; no licence text travels with it"),
-        publisher="Centre for Multilevel Modelling; MALSAR (Zhou, Chen & Ye 2011) data/school.mat",
-        bounds_said="percentages 0-100, dummies 0-1, scores 0-70",
-        read=_read_school,
-    ),
-    Dataset(
-        name="har",
-        title=("Human activity from a waist-worn phone: 30 subjects, 10,299 windows, 561 features, 6 activities"),
-        task="subject",
-        target="activity",
-        kind="classification",
-        sha256="76d65775efa70a583c659f5c6171daf9609fdab2f0c9ea925a6a9997ea7ae033",
-        citation="Anguita, Ghio, Oneto, Parra & Reyes-Ortiz, ESANN 2013",
-        licence="as is, commercial use prohibited (authors' README)",
-        publisher="UCI Machine Learning Repository, data set 240",
-        bounds_said="all features -1 to 1, as published",
-        read=_read_har,
-        notes=("consecutive windows overlap by half: split by 'run', or test rows are seen in training",),
-    ),
-    Dataset(
-        name="femnist",
-        title="Handwritten characters by 206 writers, 62 classes, 28 x 28 (a part of FEMNIST)",
-        task="writer",
-        target="character",
-        kind="classification",
-        sha256="c245136a9d56bc6c87f2a8af0081d548e7566af64aeeb7bb7250e8091a56f33f",
-        citation="Caldas et al. 2018 (LEAF); Cohen et al. 2017 (EMNIST); NIST Special Database 19",
-        licence="NIST SD19: public domain in the US; LEAF code BSD-2-Clause",
-        publisher="LEAF; the test part of the split by Hu, Wu & Smith (PMTL)",
-        bounds_said="pixels 0-255 (white 255, ink 0)",
-        read=_read_femnist,
-    ),
-    Dataset(
-        name="mnist_writers",
-        title="MNIST training digits by 539 writers, 28 x 28",
-        task="writer",
-        target="digit",
-        kind="classification",
-        sha256="3d228869d800e9c76efdf66196a3ffe1b4b1c949480a31e4532c439476bc9594",
-        citation="LeCun, Cortes & Burges (MNIST); Yadav & Bottou 2019 (QMNIST, writer ids)",
-        licence="MNIST CC BY-SA 3.0; QMNIST labels BSD-style",
-        publisher="MNIST; QMNIST",
-        bounds_said="pixels 0-255 (background 0, ink 255)",
-        read=_read_mnist_writers,
-    ),
-    Dataset(
-        name="heart",
-        title="Heart disease in four hospitals: 920 patients, 13 features, target: any disease",
-        task="hospital",
-        target="disease",
-        kind="classification",
-        sha256="cb1f11ea6bb8fc71c673e91348951a47b4d3f3d66b23aa73c6209fbf44180a42",
-        citation="Janosi, Steinbrunn, Pfisterer & Detrano 1988",
-        licence="CC BY 4.0; credit the four principal investigators",
-        publisher="UCI Machine Learning Repository, data set 45",
-        bounds_said="clinically plausible public ranges per column",
-        read=_read_heart,
-        notes=("missing cells (and zero cholesterol or pressure) stand at the middle of their declared range",),
-    ),
-    Dataset(
-        name="vehicle",
-        title=("Two kinds of vehicle from 23 acoustic and seismic sensors, 1,860 rows, 100 features (a subset)"),
-        task="sensor",
-        target="vehicle",
-        kind="classification",
-        sha256="5ae1a964a6daa3fd29f3e9c17d73330791033616c76017e4c8621947cdcc6c1f",
-        citation="Duarte & Hu 2004 (SensIT); Smith et al. 2017 (MOCHA); Li et al. 2021 (Ditto split)",
-        licence="research data, no licence text travels with it",
-        publisher="University of Wisconsin, DARPA SensIT; the training part of Ditto's split",
-        bounds_said=("all features -5 to 5 (standardised per sensor by its publishers; values outside are clipped)"),
-        read=_read_vehicle,
-        notes=("values outside the declared range -5 to 5 are clipped",),
-    ),
-):
-    DATASETS.add(_entry.name, _entry)
+READERS: dict[str, Callable[[Arrays], TaskSet]] = {
+    "school": _read_school, "har": _read_har, "femnist": _read_femnist, "mnist_writers": _read_mnist_writers,
+    "heart": _read_heart, "vehicle": _read_vehicle,
+}  # fmt: skip
+for _name, _about in tomllib.loads(shipped("tasks/catalogue.toml")).items():
+    DATASETS.add(_name, Dataset(_name, read=READERS[_name], **{**_about, "notes": tuple(_about.get("notes", ()))}))
 
 
 def names() -> list[str]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,3 +47,35 @@ def test_the_first_folds_agree_with_all_of_them(fitted, monkeypatch):
 def test_a_notebook_shows_every_task(fitted):
     assert fitted.gain_._repr_html_() == fitted.gain_.to_frame()._repr_html_()
     assert fitted.gain_._repr_html_().count("<th>") >= 3
+
+
+@pytest.fixture
+def chosen():
+    """Tasks that choose by held-out rows between the pooled model and their own."""
+    data = tv.get_synthetic("hospitals", n_tasks=10, seed=0).train
+    return tv.TaskRegressor("pooled", epsilon=2.0, insecure_noise_seed=1, seed=0).fit(data)
+
+
+def test_the_figures_are_those_by_which_the_tasks_chose_and_cost_nothing_more(chosen, monkeypatch):
+    args = (chosen.method_, chosen._training, chosen.record_, chosen.models_, chosen.task_names_)
+    with monkeypatch.context() as patch:
+        patch.setattr(gain, "replay", None)  # nothing is learnt again
+        first = gain.measure_gain(*args)
+    again = gain.measure_gain(*args)  # measured anew: kept once, for the run that was just made
+    np.testing.assert_array_equal(first.error_alone, again.error_alone)
+    np.testing.assert_array_equal(first.error_shared, again.error_shared)
+
+
+def test_figures_of_another_run_on_the_same_rows_are_measured(chosen, monkeypatch):
+    other = replace(chosen.record_, seconds=0.0)
+    monkeypatch.setattr(gain, "replay", lambda *args: pytest.fail("measured"))
+    with pytest.raises(pytest.fail.Exception, match="measured"):
+        gain.measure_gain(chosen.method_, chosen._training, other, chosen.models_, chosen.task_names_)
+
+
+def test_losses_are_forgotten_with_the_rows_they_are_of(chosen):
+    rows = weakref.ref(chosen._training)
+    assert rows() in gain._chosen_by
+    del chosen._training
+    gc.collect()
+    assert rows() is None

@@ -27,8 +27,7 @@ def gap(method: AsyncMTL, block, **more) -> float:
     return found - synchronous_optimum(method, block)
 
 
-@pytest.mark.parametrize("preset", list(PRESETS.names()))
-@pytest.mark.parametrize("delays", [("uniform", 0.015), ("pareto", 0.001)])
+@pytest.mark.parametrize(("preset", "delays"), zip(PRESETS.names(), [("uniform", 0.015), ("pareto", 0.001)] * 2, strict=True))
 def test_without_noise_every_preset_reaches_the_synchronous_optimum_under_random_delays(preset, delays):
     method = AsyncMTL(preset, refine=False, rounds=1500, delays=delays, tol=1e-4, **STRENGTHS)
     assert abs(gap(method, make_block(n_tasks=5))) < 1e-4

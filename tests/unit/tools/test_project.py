@@ -31,6 +31,14 @@ def test_package_data_names_only_files_that_exist():
     assert all(any((ROOT / "src" / "taskveil").glob(pattern)) for pattern in patterns)
 
 
+def test_every_file_that_the_package_reads_is_shipped():
+    """Templates, styles and scripts lie beside the code; one that no pattern names is missing in the wheel."""
+    (patterns,), package = SETTINGS["tool"]["setuptools"]["package-data"].values(), ROOT / "src" / "taskveil"
+    shipped = {path for pattern in patterns for path in package.glob(pattern)}
+    beside = {p for p in package.rglob("*") if p.is_file() and p.suffix != ".py" and "__pycache__" not in p.parts}
+    assert {str(path.relative_to(package)) for path in beside - shipped} == set()
+
+
 def test_the_quick_tier_names_tests_that_exist():
     listed = re.search(r"^QUICK := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.M)[1].replace("\\", "").split()
     assert len(listed) > 5 and all((ROOT / path).exists() for path in listed)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from taskveil.report.exports.evidence import account_line
+from taskveil.report.exports.mlbom import bill_of
 from taskveil.report.exports.nist import QUESTIONS, Item, covered_pairs, plain, written
-from taskveil.report.exports.registry import FILL, slug, to_yaml
+from taskveil.report.exports.registry import FILL, PRIVACY_UNITS, basic, slug, to_yaml
 from taskveil.report.ledger_page import words
 from taskveil.report.words import OBSERVERS, UNITS
 
@@ -73,7 +73,7 @@ def registry(books: Books) -> str:
 
 
 def record(a: Mapping[str, Any], books: Books) -> dict[str, Any]:
-    unit = {"task": "task (all rows of one participant)", "record": "record (one row of one task)"}[a["unit"]]
+    description = f"{a['runs']} run(s) with {a['releases']} release(s) charged to one account. {words(dict(a))}"
     numbers = {} if a["spent"] is None else {"privacy_parameters": {"epsilon": float(a["spent"]), "delta": float(a["delta"])}}
     name = ("" if not books.problems else "LEDGER CHANGED: ") + f"all runs of account {a['account']}, {sentence(a)}"
     return {
@@ -81,18 +81,10 @@ def record(a: Mapping[str, Any], books: Books) -> dict[str, Any]:
         "status": "Draft",
         "tier": 2,
         "deployment": {
-            "basic": {
-                "name": name,
-                "data_curators": [FILL + "the organisation"],
-                "intended_use": FILL + "what the models are for",
-                "data_product_type": "Machine learning model",
-                "data_product_region": FILL + "region the data describe, or whose law applies",
-                "description": f"{a['runs']} run(s) with {a['releases']} release(s) charged to one account. {words(dict(a))}",
-                "publication_date": books.date,
-            },
+            "basic": basic(name, description, books.date),
             "dp_variant": {"variant_name": "Pure DP" if a["delta"] == 0 else "Approximate DP"},
             "privacy_loss": {
-                "privacy_unit": unit,
+                "privacy_unit": PRIVACY_UNITS[a["unit"]],
                 "privacy_unit_details": f"{a['neighbours']} neighbours, against {OBSERVERS[a['observer']]}",
                 **numbers,
                 "privacy_parameters_details": account_line(a),
@@ -126,19 +118,8 @@ def mlbom(books: Books) -> str:
     totals = [{"name": "taskveil:ledger", "value": books.verdict}]
     totals += [{"name": "taskveil:account", "value": account_line(a)} for a in books.accounts]
     digest = hashlib.sha256(json.dumps([parts, totals]).encode()).hexdigest()
-    bill = {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, 'taskveil:ledger:' + digest)}",
-        "version": 1,
-        "metadata": {
-            "timestamp": f"{books.date}T00:00:00Z",
-            "component": {"type": "application", "bom-ref": "ledger", "name": "runs of a ledger", "properties": totals},
-        },
-        "components": parts,
-        "dependencies": [{"ref": "ledger", "dependsOn": [p["bom-ref"] for p in parts]}],
-    }
+    ledger: dict[str, Any] = {"type": "application", "bom-ref": "ledger", "name": "runs of a ledger", "properties": totals}
+    bill = bill_of(ledger, parts, f"ledger:{digest}", books.date)
     return json.dumps(bill, indent=1, allow_nan=False) + "\n"
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from taskveil.report.exports.evidence import Evidence, audit_lines, parameters, releases
 
-MODEL = "model"
-
 
 def mlbom(evidence: Evidence) -> str:
     """The bill of materials as JSON."""
@@ -25,22 +23,27 @@ def bill(evidence: Evidence) -> dict[str, Any]:
     ]  # fmt: skip
     platform = [{"type": "platform", "bom-ref": "python", "name": "python", "version": str(software["python"])}]
     parts = [*(platform if "python" in software else []), *libraries]
+    return bill_of(_model(evidence), parts, evidence.code, evidence.date)
+
+
+def bill_of(component: dict[str, Any], parts: list[dict[str, Any]], about: str, date: str) -> dict[str, Any]:
+    """A bill for one component and all it is made of; the serial number follows from what it is `about`."""
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, 'taskveil:' + evidence.code)}",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, 'taskveil:' + about)}",
         "version": 1,
-        "metadata": {"timestamp": f"{evidence.date}T00:00:00Z", "component": _model(evidence)},
+        "metadata": {"timestamp": f"{date}T00:00:00Z", "component": component},
         "components": parts,
-        "dependencies": [{"ref": MODEL, "dependsOn": [p["bom-ref"] for p in parts]}],
+        "dependencies": [{"ref": component["bom-ref"], "dependsOn": [p["bom-ref"] for p in parts]}],
     }
 
 
 def _model(evidence: Evidence) -> dict[str, Any]:
     return {
         "type": "machine-learning-model",
-        "bom-ref": MODEL,
+        "bom-ref": "model",
         "name": evidence.name,
         "version": evidence.code,
         "description": f"Personal models for related tasks, method {evidence.certificate.method}; privacy {evidence.verdict}",

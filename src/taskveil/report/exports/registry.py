@@ -13,6 +13,7 @@ from typing import Any
 from taskveil.report.exports.evidence import Evidence, account_line, aggregation, audit_lines, parameters, releases
 
 FILL = "FILL IN: "
+PRIVACY_UNITS = {"task": "task (all rows of one participant)", "record": "record (one row of one task)"}
 MODELS = {"curator": "Central", "local": "Local", "local-model": "Local", "secure": "Federated"}
 
 
@@ -49,15 +50,21 @@ def slug(*words: str) -> str:
 def _basic(evidence: Evidence) -> dict[str, Any]:
     public = evidence.run.public
     size = f"{public.n_tasks} tasks, {public.n_features} features, {public.kind}" if public is not None else "sizes not recorded"
+    name = ("" if evidence.holds else "DOES NOT HOLD: ") + f"personal models of {evidence.name}"
+    method = f"method {evidence.certificate.method} (variant {evidence.certificate.variant})"
+    return basic(name, f"A personal model for every task, learnt jointly by {method}: {size}.", evidence.date)
+
+
+def basic(name: str, description: str, date: str) -> dict[str, Any]:
+    """The part of a record that every deployment has; what only people know is marked."""
     return {
-        "name": ("" if evidence.holds else "DOES NOT HOLD: ") + f"personal models of {evidence.name}",
+        "name": name,
         "data_curators": [FILL + "the organisation"],
         "intended_use": FILL + "what the models are for",
         "data_product_type": "Machine learning model",
         "data_product_region": FILL + "region the data describe, or whose law applies",
-        "description": f"A personal model for every task, learnt jointly by method {evidence.certificate.method} "
-        f"(variant {evidence.certificate.variant}): {size}.",
-        "publication_date": evidence.date,
+        "description": description,
+        "publication_date": date,
     }
 
 
@@ -74,12 +81,11 @@ def _variant(evidence: Evidence) -> dict[str, Any]:
 def _loss(evidence: Evidence) -> dict[str, Any]:
     widest, profile = evidence.widest(), evidence.profiles[-1]
     assert widest is not None
-    unit = {"task": "task (all rows of one participant)", "record": "record (one row of one task)"}[widest.unit]
     numbers: dict[str, Any] = {"epsilon": float(widest.epsilon), "delta": float(widest.delta)}
     if profile.rho is not None:
         numbers["rho"] = float(profile.rho)
     return {
-        "privacy_unit": unit,
+        "privacy_unit": PRIVACY_UNITS[widest.unit],
         "privacy_unit_details": f"{widest.neighbours} neighbours: two tables that differ in one {widest.unit}; "
         f"{_sizes(widest.unit)}.",
         **({"privacy_parameters": numbers} if evidence.holds else {}),

@@ -18,19 +18,19 @@ MOST_SECONDS = 30 * 24 * 3600
 class Inside(Text):
     """A path that stays inside the file's own folder: relative, without '..', plain parts."""
 
+    allowed = "a path inside the folder of this file, without .. or a leading /"
+
     def accepts(self, value: Any) -> bool:
         if not super().accepts(value) or "\\" in value or not value.isprintable():
             return False
         path = PurePosixPath(value)
         return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
 
-    @property
-    def allowed(self) -> str:
-        return "a path inside the folder of this file, without .. or a leading /"
-
 
 class Address(Text):
     """HOST:PORT."""
+
+    allowed = "HOST:PORT with a port from 1 to 65535"
 
     def accepts(self, value: Any) -> bool:
         if not super().accepts(value) or any(c.isspace() for c in value):
@@ -43,17 +43,11 @@ class Address(Text):
             and 1 <= int(port) <= 65535
         )
 
-    @property
-    def allowed(self) -> str:
-        return "HOST:PORT with a port from 1 to 65535"
-
 
 class Scaling(Choice):
     """How rows are scaled; a common scale, bought from the budget, is for tasks of one process."""
 
-    @property
-    def allowed(self) -> str:
-        return "auto (the ranges in bounds, or else each site's own statistics); a federation buys no private common scale"
+    allowed = "auto (the ranges in bounds, or else each site's own statistics); a federation buys no private common scale"
 
 
 EPSILON = Number(above=0)

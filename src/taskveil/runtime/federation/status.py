@@ -26,7 +26,7 @@ from taskveil.privacy.ledger.holdings import Holdings, Limit
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
 from taskveil.runtime.federation.server.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
-from taskveil.saved import read_json
+from taskveil.saved import read_json, shipped
 
 STALE = 20.0  # seconds after which a status that should be fresh says that nobody writes it any more
 EVERY = 1.0
@@ -36,7 +36,6 @@ ALARMS = {
     "lying": "sent what breaks a rule: it lies, or its software is broken",
     "refusing": "says no",
 }
-NOTES = {"slow": "answers late"}
 AMOUNT: Rule = optional(Number(at_least=0))
 PLAN: dict[str, Rule] = {
     "epsilon": AMOUNT, "delta": Number(at_least=0), "unit": WORDS, "neighbours": WORDS, "observer": WORDS, "rounds": COUNT,
@@ -191,32 +190,6 @@ def alarms(content: dict[str, Any]) -> list[str]:
 
 
 REFRESH = 5  # seconds
-STYLE = """
-:root { color-scheme: light dark; --ink: #1a1d21; --soft: #5b6470; --line: #d9dde2; --page: #ffffff; --card: #f5f6f8;
-  --good: #1b7340; --warn: #8a5a00; --bad: #b3261e; --quiet: #5b6470 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8eaed; --soft: #a3abb6; --line: #3a3f47; --page: #16181c; --card: #1f2227;
-  --good: #6fd08c; --warn: #f0b849; --bad: #ff8a80; --quiet: #a3abb6 } }
-* { box-sizing: border-box }
-body { margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
-main { max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px }
-h1 { font-size: 1.5rem; margin: 0 } h2 { font-size: 1.1rem; margin: 32px 0 8px }
-p { margin: 4px 0 } .soft { color: var(--soft) }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 20px 0 }
-.facts div { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 10px 12px }
-.facts b { display: block; font-size: 1.15rem; overflow-wrap: anywhere } .facts span { color: var(--soft); font-size: .85rem }
-.alarm { border-left: 4px solid var(--bad); background: var(--card); padding: 8px 12px; margin: 8px 0; overflow-wrap: anywhere }
-.fine { border-left: 4px solid var(--good); background: var(--card); padding: 8px 12px; margin: 8px 0 }
-table { border-collapse: collapse; width: 100% }
-th, td { text-align: left; padding: 7px 10px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top }
-td { overflow-wrap: break-word } td.w { white-space: nowrap }
-th { color: var(--soft); font-weight: 600; font-size: .85rem } td.n, th.n { text-align: right }
-.state { font-weight: 600; white-space: nowrap }
-.good { color: var(--good) } .warn { color: var(--warn) } .bad { color: var(--bad) } .quiet { color: var(--quiet) }
-@media (max-width: 640px) { thead { display: none } tr { display: block; padding: 8px 0; border-bottom: 1px solid var(--line) }
-  td, td.n { display: flex; justify-content: space-between; gap: 16px; border: 0; padding: 2px 0; text-align: right }
-  td.w { white-space: normal } td > span { overflow-wrap: anywhere } td.zero { display: none }
-  td::before { content: attr(data-label); color: var(--soft); text-align: left; flex: none } }
-"""
 STATES = {  # state -> (sign, words, colour); the sign says it without colour
     "answering": ("\u2713", "answering", "good"),
     "slow": ("\u25d4", "slow", "warn"),
@@ -252,7 +225,7 @@ def page(status: dict[str, Any]) -> str:
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>{name}: {escape(status['phase'])}</title>{reload}"
         "<meta name=viewport content='width=device-width, initial-scale=1'>"
         "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<style>{STYLE}</style></head><body><main>{''.join(body)}</main></body></html>"
+        f"<style>{shipped('runtime/federation/templates/status.css')}</style></head><body><main>{''.join(body)}</main></body></html>"
     )
 
 

@@ -15,11 +15,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 
-from taskveil.errors import EnvironmentMissing, OptionError
+from taskveil.errors import EnvironmentMissing, OptionError, SecureSumRefused
 from taskveil.methods.base import Billboard, View
 from taskveil.methods.published import published
 from taskveil.privacy.plan import PlannedRelease
@@ -43,6 +43,7 @@ from taskveil.runtime.run import Run
 from taskveil.runtime.wire import Packet
 
 log = logging.getLogger("taskveil.federation")
+T = TypeVar("T")
 
 
 class Carrier(Protocol):
@@ -175,7 +176,7 @@ class Driver:
             missing = [s for s in cohort if s not in answers]
             for site in missing:
                 self.carrier.send(site, self._question(site, billboard, number, active))
-            answers |= self._collect(set(missing), number, releases)
+            answers |= self.collect(set(missing), lambda site, data: self.read(site, data, number, releases))
             if len(answers) == len(cohort) or secret or len(answers) >= self.rules.min_sites:
                 return answers
             log.warning("round %d: %d of %d sites answered; asking again", number, len(answers), len(cohort))
@@ -190,17 +191,18 @@ class Driver:
         fields = {"plan": self.digest, "number": number, "round": view.round}
         return wire.encode(Packet("step", fields, wire.view_arrays(view)), self.rules.max_bytes)
 
-    def _collect(self, waiting: set[int], number: int, releases: list[PlannedRelease]) -> dict[int, dict[str, np.ndarray]]:
-        answers: dict[int, dict[str, np.ndarray]] = {}
+    def collect(self, waiting: set[int], read: Callable[[int, bytes | None], tuple[T | None, bool]]) -> dict[int, T]:
+        """What sites answer before the deadline; `read` says what an answer holds, and whether to stop waiting for that site."""
+        answers: dict[int, T] = {}
         end = time.monotonic() + self.rules.deadline
         while waiting and (left := end - time.monotonic()) > 0:
             for site, data in self.carrier.receive(left):
                 if site not in waiting:
                     self.refuse(site, "a doubled or late message", SLOW)
                     continue
-                arrays, final = self.read(site, data, number, releases)
-                if arrays is not None:
-                    answers[site] = arrays
+                answer, final = read(site, data)
+                if answer is not None:
+                    answers[site] = answer
                 if final:
                     waiting.discard(site)
         for site in waiting:
@@ -210,15 +212,18 @@ class Driver:
     def read(
         self, site: int, data: bytes | None, number: int, releases: list[PlannedRelease]
     ) -> tuple[dict[str, np.ndarray] | None, bool]:
-        """The arrays of a reply if every rule is kept, else None and one line in the log; and whether to stop waiting."""
+        """The arrays of a reply."""
+        size, stacked = len(self.members[site]), self._expects_stack
+        return self.checked(site, data, lambda packet: checked_arrays(packet, self.digest, number, releases, size, stacked))
+
+    def checked(self, site: int, data: bytes | None, content: Callable[[Packet], T]) -> tuple[T | None, bool]:
+        """What a reply holds if every rule is kept, else None and one line in the log; and whether to stop waiting."""
         if data is None:
             self.refuse(site, "the message failed on the way", LOST)
             return None, True
         try:
-            packet = wire.decode(data, self.rules.max_bytes)
-            size = len(self.members[site])
-            return checked_arrays(packet, self.digest, number, releases, size, self._expects_stack), True
-        except (wire.WireError, Refused) as error:
+            return content(wire.decode(data, self.rules.max_bytes)), True
+        except (wire.WireError, Refused, SecureSumRefused) as error:
             self.refuse(site, str(error), getattr(error, "kind", LYING))
             return None, not isinstance(error, Late)
 

@@ -10,7 +10,6 @@ nothing is released. So does a total that no honest sites could have made.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,7 @@ from taskveil.errors import SecureSumRefused
 from taskveil.methods.base import Billboard
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.runtime import wire
-from taskveil.runtime.federation.server.replies import LOST, LYING, SILENT, SLOW, Refused, SaidNo, own_words
+from taskveil.runtime.federation.server.replies import LYING, Refused, SaidNo, own_words
 from taskveil.runtime.secure import messages
 from taskveil.runtime.secure.parties import MASKED, noisy_totals, party_settings
 from taskveil.runtime.secure.server import Outgoing, SecureServer
@@ -52,6 +51,9 @@ def secure_round(
 
 
 def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: int, active: np.ndarray | None) -> None:
+    def read(site: int, data: bytes | None) -> tuple[messages.SecureMessage | None, bool]:
+        return driver.checked(site, data, lambda packet: secure_content(driver, packet, number))
+
     outgoing: Outgoing | None = server.start()
     kind = "step"  # the first question carries the billboard, the others only the protocol
     while outgoing is not None:
@@ -61,7 +63,7 @@ def _carry(driver: Driver, server: SecureServer, billboard: Billboard, number: i
             if kind == "step":
                 arrays |= _view_arrays(driver, site, billboard, active)
             driver.carrier.send(site, wire.encode(Packet(kind, fields, arrays), driver.rules.max_bytes))
-        replies = _collect(driver, set(outgoing), number)
+        replies: dict[int, messages.SecureMessage] = driver.collect(set(outgoing), read)
         before = set(server.excluded)
         try:
             outgoing, kind = server.step(replies), "secure"
@@ -75,29 +77,8 @@ def _view_arrays(driver: Driver, site: int, billboard: Billboard, active: np.nda
     return wire.view_arrays(billboard.view(tasks).asking(None if active is None else active[tasks]))
 
 
-def _collect(driver: Driver, waiting: set[int], number: int) -> dict[int, messages.SecureMessage]:
-    replies: dict[int, messages.SecureMessage] = {}
-    end = time.monotonic() + driver.rules.deadline
-    while waiting and (left := end - time.monotonic()) > 0:
-        for site, data in driver.carrier.receive(left):
-            if site not in waiting:
-                driver.refuse(site, "a doubled or late message", SLOW)
-                continue
-            waiting.discard(site)
-            if data is None:
-                driver.refuse(site, "the message failed on the way", LOST)
-                continue
-            try:
-                replies[site] = _read(driver, data, number)
-            except (wire.WireError, Refused, SecureSumRefused) as error:
-                driver.refuse(site, str(error), getattr(error, "kind", LYING))
-    for site in waiting:
-        driver.refuse(site, "no valid answer before the deadline", SILENT)
-    return replies
-
-
-def _read(driver: Driver, data: bytes, number: int) -> messages.SecureMessage:
-    packet = wire.decode(data, driver.rules.max_bytes)
+def secure_content(driver: Driver, packet: Packet, number: int) -> messages.SecureMessage:
+    """The message of the protocol inside a reply to this round."""
     if packet.kind == "refused":
         raise SaidNo("the site refused: " + own_words(packet))
     if packet.kind != "secure" or packet.fields.get("plan") != driver.digest or packet.fields.get("number") != number:
