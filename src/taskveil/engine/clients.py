@@ -132,9 +132,9 @@ class Clients:
     ) -> Iterator[tuple[np.ndarray, int]]:
         """At most `size` clients at a time, and the rows each of them brings to a step.
 
-        Without batches these are all its rows (`most`: no more than so many), padded to the next power of two, and clients of one
-        width stand together: the shape a client is computed in, hence its last bit, depends on its own size and on public numbers,
-        not on the largest.
+        Without batches these are all its rows (`most`: no more than so many), padded to the next power of two, and clients of
+        one width stand together: the shape a client is computed in, hence its last bit, depends on its own size and on public
+        numbers, not on the largest.
         """
         if batch_size is not None or clients.size == 0:
             yield from ((part, batch_size or 1) for part in pieces(clients, size))

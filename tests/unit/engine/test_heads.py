@@ -96,7 +96,7 @@ def test_the_slope_of_the_left_out_error_is_that_of_refits(shape):
 
 
 def refitted_errors(features, y, weights):
-    """Half the weighted squared errors of a ridge head for every row: of one that was refitted without it, and of that of all rows."""
+    """Half the weighted squared errors on every row: of a head that was refitted without it, and of that of all rows."""
     columns, _ = columns_of(features, weights)
     left = seen = 0.0
     for i in np.flatnonzero(weights):
