@@ -226,6 +226,18 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
     }  # fmt: skip
 
 
+def representation_in_pieces(size: int) -> dict:
+    """The round of `shared-representation` with pieces of so many clients: what the engine's own number was chosen by."""
+    from taskveil.engine import rounds
+
+    usual = rounds.OF_ONE_WIDTH_ON_ACCELERATOR
+    try:
+        rounds.OF_ONE_WIDTH_ON_ACCELERATOR = size
+        return many_clients(10_000, 40, name="shared-representation")
+    finally:
+        rounds.OF_ONE_WIDTH_ON_ACCELERATOR = usual
+
+
 def main() -> None:
     import jax
 
@@ -236,6 +248,7 @@ def main() -> None:
         **{f"round-{n}-{kind}": partial(round_times, n, kind) for n in (64, 512) for kind in ("float32", "float16")},
         **{f"ten-thousand-{kind}": partial(many_clients, 10_000, 200, activations=kind) for kind in ("float32", "float16")},
         "representation-ten-thousand": partial(many_clients, 10_000, 50, name="shared-representation"),
+        **{f"representation-in-{n}s": partial(representation_in_pieces, n) for n in (32, 128, 256)},
         "accuracy": accuracy,
         **{f"torch-compiled-{n}-{bits}": partial(peer_times, n, bits, bits == 32) for n in (64, 512) for bits in (32, 16)},
         "torch-loop-512": partial(torch_times, 512),

@@ -61,16 +61,36 @@ def row_batches(
 
 
 def all_rows(rows: Rows, tasks: np.ndarray, width: int, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows `first` to `first + width` of each client: row numbers (k, width) and weights, 1 / rows of the client.
+    """Rows `first` to `first + width` of each client: row numbers (k, width) and weights, 1 / rows of the client."""
+    picked, inside = _at(rows, tasks, np.broadcast_to(first + np.arange(width), (len(tasks), width)))
+    return picked, (inside / np.maximum(rows.sizes[tasks], 1)[:, None]).astype(np.float32)
 
-    Beyond the end a client's own last row stands, with weight zero: nothing of another client enters its arithmetic.
+
+def every_so_many(rows: Rows, tasks: np.ndarray, steps: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """All rows of small clients in every step; larger ones take turns, every so-manieth row, so that padding is shared out.
+
+    Row numbers (k, steps, width) and weights, which sum to one in every step of a non-empty client; `width` is a power of two.
     """
-    sizes = rows.sizes[tasks]
-    slot = first + np.arange(width)[None, :]
-    inside = slot < sizes[:, None]
-    position = rows.offsets[:-1][tasks][:, None] + np.minimum(slot, np.maximum(sizes - 1, 0)[:, None])
+    turns = np.maximum(1, padded_sizes(rows.sizes[tasks]) // width)[:, None, None]
+    picked, inside = _at(rows, tasks, np.arange(steps)[None, :, None] % turns + turns * np.arange(width))
+    return picked, (inside / np.maximum(inside.sum(axis=2, keepdims=True), 1)).astype(np.float32)
+
+
+def padded_sizes(sizes: np.ndarray) -> np.ndarray:
+    """The next powers of two."""
+    return np.asarray(2 ** np.frexp(np.maximum(sizes, 1) - 0.5)[1])
+
+
+def _at(rows: Rows, tasks: np.ndarray, slot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row numbers of the slot-th rows of each client, and whether it has so many.
+
+    Beyond the end a client's own last row stands, to be weighed zero: nothing of another client enters its arithmetic.
+    """
+    shape = (len(tasks), *(1,) * (slot.ndim - 1))
+    sizes, first = rows.sizes[tasks].reshape(shape), rows.offsets[:-1][tasks].reshape(shape)
+    position = first + np.minimum(slot, np.maximum(sizes - 1, 0))
     picked = rows.index[np.minimum(position, rows.index.size - 1)] if rows.index.size else position * 0
-    return picked, (inside / np.maximum(sizes, 1)[:, None]).astype(np.float32)
+    return picked, slot < sizes
 
 
 def _orders(sizes: np.ndarray, seed: int, round_number: int) -> np.ndarray:

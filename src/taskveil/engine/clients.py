@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from taskveil.engine import store
-from taskveil.engine.batches import Rows, all_rows, row_batches, usable_rows
+from taskveil.engine.batches import Rows, all_rows, every_so_many, padded_sizes, row_batches, usable_rows
 from taskveil.engine.features import FeatureMap
 from taskveil.engine.models import Model, build
 from taskveil.engine.personalise import Option, Tuner, Tuning, choose
@@ -127,16 +127,19 @@ class Clients:
     def n_clients(self) -> int:
         return self.block.n_tasks
 
-    def pieces(self, clients: np.ndarray, batch_size: int | None, size: int) -> Iterator[tuple[np.ndarray, int]]:
+    def pieces(
+        self, clients: np.ndarray, batch_size: int | None, size: int, most: int | None = None
+    ) -> Iterator[tuple[np.ndarray, int]]:
         """At most `size` clients at a time, and the rows each of them brings to a step.
 
-        Without batches these are all its rows, padded to the next power of two, and clients of one width stand together: the
-        shape a client is computed in, hence its last bit, depends on its own size and on public numbers, not on the largest.
+        Without batches these are all its rows (`most`: no more than so many), padded to the next power of two, and clients of
+        one width stand together: the shape a client is computed in, hence its last bit, depends on its own size and on public
+        numbers, not on the largest.
         """
         if batch_size is not None or clients.size == 0:
             yield from ((part, batch_size or 1) for part in pieces(clients, size))
             return
-        widths = 2 ** np.frexp(np.maximum(self.rows.sizes[clients], 1) - 0.5)[1]
+        widths = np.minimum(padded_sizes(self.rows.sizes[clients]), most or np.inf).astype(int)
         for width in np.unique(widths):
             yield from ((part, int(width)) for part in pieces(clients[widths == width], size))
 
@@ -147,8 +150,8 @@ class Clients:
         padded = np.zeros(size, np.int64)
         padded[: clients.size] = clients
         if work.batch_in_a_step is None:
-            index, weights = all_rows(self.rows, padded, width)
-            index, weights = index[:, None], weights[:, None]
+            steps = work.steps if work.kind == "representation" else 1  # the others walk on the same rows in every step
+            index, weights = every_so_many(self.rows, padded, steps, width)
         else:
             index, weights = row_batches(self.rows, padded, work.steps, width, self.seed, round_number)
         return index.astype(np.int32), weights
@@ -233,7 +236,7 @@ class Clients:
     ) -> Iterator[Piece]:
         """The cohort in pieces of one fixed shape: all of a round that does not depend on the billboard."""
         work, size = compiled.work, capacity(self.n_clients, rate, compiled.chunk, compiled.spare)
-        for part, width in self.pieces(clients, work.batch_in_a_step, size):
+        for part, width in self.pieces(clients, work.batch_in_a_step, size, work.most_in_a_step):
             index, weights = self.batches(part, work, round_number, size, width)
             pool, index = self.pool(index)
             padded = np.zeros(size, np.int64)

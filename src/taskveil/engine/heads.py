@@ -86,11 +86,29 @@ def _by_rows(columns: Any) -> bool:
 
 
 def _inverse(product: Any, ridge: Any) -> Any:
-    return cho_solve(_factor(product, ridge), jnp.eye(product.shape[0]))
+    return _inverted(_ridged(product, ridge))
 
 
-def _factor(product: Any, ridge: Any) -> Any:
-    return cho_factor(product + jnp.maximum(ridge, LEAST_RIDGE * jnp.trace(product)) * jnp.eye(product.shape[0]))
+@jax.custom_vjp
+def _inverted(matrix: Any) -> Any:
+    """Of a positive matrix; its gradient takes two products, where one through factor and solutions takes as long as these."""
+    return cho_solve(cho_factor(matrix), jnp.eye(matrix.shape[0]))
+
+
+def _inverted_forward(matrix: Any) -> tuple[Any, Any]:
+    inverse = _inverted(matrix)
+    return inverse, inverse
+
+
+def _inverted_backward(inverse: Any, gradient: Any) -> tuple[Any]:
+    return (-_times(inverse.T, _times(gradient, inverse.T)),)
+
+
+_inverted.defvjp(_inverted_forward, _inverted_backward)
+
+
+def _ridged(product: Any, ridge: Any) -> Any:
+    return product + jnp.maximum(ridge, LEAST_RIDGE * jnp.trace(product)) * jnp.eye(product.shape[0])
 
 
 def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_outputs: int) -> Any:
@@ -99,7 +117,7 @@ def _solve(columns: Any, targets: Any, weights: Any, ridge: Any, loss: str, n_ou
     scaled = root * columns
     cross = _times(columns, scaled.T) if by_rows else columns
     product = root * cross if by_rows else _times(scaled.T, scaled)
-    factor = _factor(CURVATURE[loss] * product, ridge)
+    factor = cho_factor(_ridged(CURVATURE[loss] * product, ridge))
 
     def step(at: Any) -> Any:
         """Minus the step of a solve with the bound on the curvature."""

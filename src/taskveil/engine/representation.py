@@ -168,23 +168,20 @@ class RepresentationRound(Round):
     model: SharedModel
 
     def _client(self, anchor: Any, begin: Any, index: Any, weights: Any, X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
-        model, rows, weight = self.model, X[index[0]], weights[0]
-        goals = _goals(model, y[index[0]])
-        turns = max(1, weight.size // (self.work.batch_size or weight.size))
-        first = jnp.arange(self.work.steps)[:, None] % turns  # a step takes every so-manieth row, so that padding is shared out
-        places = first + turns * jnp.arange(weight.size // turns)[None, :]
+        model = self.model
 
-        def error(shared: Any, at: Any) -> Any:
-            part = weight[at] / jnp.maximum(jnp.sum(weight[at]), SMALL)
-            left = goals[at] if model.public is None else goals[at] - model.public(shared, rows[at])
-            return left_out_error(model.features(shared, rows[at]), left, part, knobs[1])
+        def error(shared: Any, rows: Any, targets: Any, weight: Any) -> Any:
+            goals = _goals(model, targets)
+            left = goals if model.public is None else goals - model.public(shared, rows)
+            return left_out_error(model.features(shared, rows), left, weight, knobs[1])
 
-        def one(shared: Any, at: Any) -> tuple[Any, None]:
-            gradient = jax.grad(error)(shared, at)
+        def one(shared: Any, batch: tuple[Any, Any]) -> tuple[Any, None]:
+            at, weight = batch
+            gradient = jax.grad(error)(shared, X[at], y[at], weight)
             return jax.tree.map(lambda w, g: w - knobs[0] * g, shared, gradient), None
 
         unroll = self.accelerator and self.work.steps <= MOST_UNROLLED
-        end, _ = jax.lax.scan(one, model.unravel_shared(anchor), places, unroll=unroll)
+        end, _ = jax.lax.scan(one, model.unravel_shared(anchor), (index, weights), unroll=unroll)
         change = ravel_pytree(end)[0] - anchor
         length = jnp.linalg.norm(change)
         return anchor, jnp.where(length > 0, change * (knobs[3] / length), 0.0)

@@ -36,6 +36,8 @@ from taskveil.privacy.partial_sums import grid_of, sum_on_grid
 
 CHUNK_ON_ACCELERATOR = 1024
 CHUNK_ON_CPU = 64
+OF_ONE_WIDTH_ON_ACCELERATOR = 64  # clients of a piece where each brings all its rows: every width fills up its own last piece
+OF_ONE_WIDTH_ON_CPU = 8
 MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
 SPARE_ON_ACCELERATOR = 2  # standard deviations of a cohort's size that its arrays leave room for; one round in 40 takes two
 SPARE_ON_CPU = 6
@@ -60,6 +62,12 @@ class LocalWork:
     def batch_in_a_step(self) -> int | None:
         """Rows a client brings to a step; None: all it has."""
         return self.batch_size if self.kind == "steps" else None
+
+    @property
+    def most_in_a_step(self) -> int | None:
+        """Rows of a step under a representation, at most: larger clients take turns. A power of two; None: no limit."""
+        limited = self.kind == "representation" and self.batch_size is not None
+        return 2 ** int(math.log2(self.batch_size or 1)) if limited else None
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,8 @@ class Round:
 
     @property
     def chunk(self) -> int:
+        if self.work.batch_in_a_step is None:
+            return OF_ONE_WIDTH_ON_ACCELERATOR if self.accelerator else OF_ONE_WIDTH_ON_CPU
         return CHUNK_ON_ACCELERATOR if self.accelerator else CHUNK_ON_CPU
 
     @property

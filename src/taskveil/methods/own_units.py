@@ -1,11 +1,11 @@
 """The last step of a task whose rows were sent in declared units: nothing leaves any more, so it may use units of its own.
 
-    w ~ N(0, t I)   or   N(k wbar, t I), k = 1/2, 1, 2;    once in declared units, once in those of its own spread of every column
+    w ~ N(0, t I) in units of its own spread of every column;   or   N(k wbar, t I), k = 1/2, 1, 2, in these or in declared units
 
 Declared ranges may be wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
-Both ways have an intercept of the task's own, so that they differ by the slopes alone and sharing cannot lose by anything else
-(models_in_either_units). Tasks whose rows tell little have no such intercept: they stay near the public level (models_near).
-Unit record: own deviations may not enter a message; here they enter what only its owner sees
+All have an intercept of the task's own, and learning alone is what `local` does, so that sharing cannot lose by anything but the
+slopes (models_in_either_units). Tasks whose rows tell little have no such intercept: they stay near the public level
+(models_near). Unit record: own deviations may not enter a message; here they enter what only its owner sees
 (docs/theory/model-protected.md#together-records).
 """
 
@@ -45,33 +45,42 @@ def over(block: TaskBlock, spread: np.ndarray) -> TaskBlock:
 
 
 def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float = 0.0) -> Models:
-    """Every task's average over learning alone and staying near the public slopes (r, d), in either units, by its own rows."""
-    own = own_spread(block)
-    if not np.any(slopes):  # nothing heard: what `local` does, whose units are its own
-        alone_models = _weighed(block, public, slopes, doubt, own, np.zeros(block.n_tasks))
-        return replace(alone_models, kept=np.zeros(block.n_tasks, dtype=bool))
-    totals = np.zeros((2, block.n_tasks))
-    models = [_weighed(block, public, slopes, doubt, *of) for of in zip((np.ones_like(own), own), totals, strict=True)]
+    """Every task's average over learning alone and staying near the public slopes (r, d), by its own rows.
+
+    Alone is what `local` does, whose units are a task's own; slopes are tried in either, declared ones counting as much.
+    """
+    own, totals, alone = own_spread(block), np.zeros((2, block.n_tasks)), [Prior()]
+    if not np.any(slopes):
+        models = _weighed(block, public, slopes, doubt, own, alone, totals[0])
+        return replace(models, kept=np.zeros(block.n_tasks, dtype=bool))
+    each = zip((own, np.ones_like(own)), (alone, []), totals, strict=True)
+    both = [_weighed(block, public, slopes, doubt, *of) for of in each]
     parts = softmax(totals, axis=0)
-    coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in models])
-    intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in models])
-    alone = np.einsum("um,um->m", parts, [m.extra["weight_alone"] for m in models])
-    return Models(coef, intercept, alone < 0.5, {"weight_alone": alone})
+    coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in both])
+    intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in both])
+    weight = parts[0] * both[0].extra["weight_alone"]
+    return Models(coef, intercept, weight < 0.5, {"weight_alone": weight})
 
 
 def _weighed(
-    block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float, spread: np.ndarray, total: np.ndarray
+    block: TaskBlock,
+    public: PublicInfo,
+    slopes: np.ndarray,
+    doubt: float,
+    spread: np.ndarray,
+    alone: list[Prior],
+    total: np.ndarray,
 ) -> Models:
     """The average in these units, for rows as they come; what they say of the units goes to `total` (m,)."""
-    even = doubt - np.log(len(LENGTHS))  # without a doubt, sharing and learning alone count the same beforehand
+    even = doubt - np.log(2 * len(LENGTHS))  # without a doubt, sharing in both units and learning alone count the same beforehand
     around = slopes[None] * spread[:, None, :]
     near = [Prior(centre=k * around, log_weight=even) for k in LENGTHS] if np.any(slopes) else []
     rows, little = over(block, spread), tells_little(block, public.loss) & public.fit_intercept
     W, weights = averaged_models(
-        rows, [Prior(), *near], public.loss, public.fit_intercept, own_scale=False, constant=little, total=total
+        rows, [*alone, *near], public.loss, public.fit_intercept, own_scale=False, constant=little if alone else None, total=total
     )
     b = best_intercepts(rows, W, LOSSES.get(public.loss), public.fit_intercept)
-    return Models(W / spread[:, None, :], b, extra={"weight_alone": weights[:, 0]})
+    return Models(W / spread[:, None, :], b, extra={"weight_alone": weights[:, : len(alone)].sum(axis=1)})
 
 
 def models_near(block: TaskBlock, public: PublicInfo, view: View, alone: Models) -> Models:

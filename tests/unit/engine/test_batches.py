@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.engine.batches import all_rows, row_batches, usable_rows
+from taskveil.engine.batches import all_rows, every_so_many, row_batches, usable_rows
 
 OFFSETS = np.array([0, 3, 3, 40, 41])  # three rows, none, thirty-seven, one
 
@@ -46,3 +46,14 @@ def test_rows_of_weight_zero_are_left_out():
     index, mass = all_rows(rows, np.array([0, 1]), width=3)
     assert [list(index[k][mass[k] > 0]) for k in range(2)] == [[0], [2, 4]]
     np.testing.assert_allclose(mass.sum(axis=1), 1.0)
+
+
+def test_clients_that_take_turns_use_every_row_once_before_any_twice():
+    """37 rows fill 64 places: eight at a time they come round in eight steps."""
+    index, weights = every_so_many(usable_rows(OFFSETS, None), np.arange(4), steps=8, width=8)
+    assert index.shape == weights.shape == (4, 8, 8)
+    np.testing.assert_array_equal(np.sort(index[2][weights[2] > 0]), np.arange(3, 40))
+    np.testing.assert_allclose(weights.sum(axis=2)[[0, 2, 3]], 1.0, rtol=1e-6)
+    assert (weights[1] == 0).all() and (np.count_nonzero(weights[2], axis=1) >= 4).all()
+    for step in range(8):
+        assert list(index[0, step][weights[0, step] > 0]) == [0, 1, 2], "a small client brings all it has to every step"

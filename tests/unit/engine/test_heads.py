@@ -76,14 +76,34 @@ def test_a_head_for_classes_is_the_optimum_a_general_optimiser_finds(shape, loss
 def test_the_error_on_left_out_rows_is_that_of_refits_without_them(shape):
     """The twin: the error of the head that saw the row is smaller, so the closed form is not simply the residual."""
     features, y, weights = problem(shape)
-    columns, _ = columns_of(features, weights)
-    total = seen = 0.0
-    for i in np.flatnonzero(weights):
-        without = np.where(np.arange(len(weights)) == i, 0.0, weights)
-        total += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, without)) ** 2).sum() / 2
-        seen += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, weights)) ** 2).sum() / 2
+    total, seen = refitted_errors(features, y, weights)
     assert float(left_out_error(features, y, weights, RIDGE)) == pytest.approx(total, rel=1e-3)
     assert seen < 0.9 * total
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_slope_of_the_left_out_error_is_that_of_refits(shape):
+    """By differences of float64 refits; the gradient of an inverse is written out by hand in the engine."""
+    features, y, weights = problem(shape)
+    expected, small = np.zeros_like(features), 1e-5
+    for place in np.ndindex(features.shape):
+        way = np.zeros_like(features)
+        way[place] = small
+        ahead, back = (refitted_errors(features + side * way, y, weights)[0] for side in (1, -1))
+        expected[place] = (ahead - back) / (2 * small)
+    found = jax.jit(jax.grad(heads.left_out_error))(*(jnp.asarray(a, jnp.float32) for a in (features, y, weights)), RIDGE)
+    assert np.linalg.norm(found - expected) < 2e-3 * np.linalg.norm(expected)
+
+
+def refitted_errors(features, y, weights):
+    """Half the weighted squared errors on every row: of a head that was refitted without it, and of that of all rows."""
+    columns, _ = columns_of(features, weights)
+    left = seen = 0.0
+    for i in np.flatnonzero(weights):
+        without = np.where(np.arange(len(weights)) == i, 0.0, weights)
+        left += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, without)) ** 2).sum() / 2
+        seen += weights[i] * ((y[i] - columns[i] @ ridge_head(columns, y, weights)) ** 2).sum() / 2
+    return left, seen
 
 
 def test_the_length_of_features_does_not_count():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import taskveil as tv
-from taskveil.methods.own_units import own_spread
+from taskveil.methods.base import PublicInfo
+from taskveil.methods.own_units import models_in_either_units, own_spread
 from taskveil.tasks.block import TaskBlock
 
 BOUNDS = {"features": {"*": [-100.0, 100.0]}, "target": [-3.0, 3.0]}
@@ -42,3 +43,19 @@ def test_who_hears_nothing_has_the_very_model_of_learning_alone(wide):
     alone = tv.TaskRegressor("local", epsilon=None).fit(X, y, task=task)
     assert not np.any(together.record_.billboards[-1].values["model"][:, :3])
     np.testing.assert_allclose(together.coef_, alone.coef_, rtol=1e-6, atol=1e-9)
+
+
+def test_whoever_does_not_believe_what_it_hears_has_the_very_model_of_learning_alone():
+    """Slopes that are a thousand times too long, in ranges a hundred times too wide: alone in declared units has no part in it.
+
+    Twin: slopes that fit do change the model.
+    """
+    rng = np.random.default_rng(1)
+    X, offsets = rng.standard_normal((240, 3)) * [0.001, 0.01, 0.03], np.arange(9) * 30
+    y = X @ [500.0, 50.0, 20.0] + rng.standard_normal(240)
+    block = TaskBlock(X, y[:, None], offsets, kind="regression")
+    public = PublicInfo(8, 3, 1, "regression", seed=0)
+    alone = models_in_either_units(block, public, np.zeros((1, 3)))
+    absurd, useful = (models_in_either_units(block, public, k * np.array([[500.0, 50.0, 20.0]])) for k in (1e3, 1.0))
+    np.testing.assert_allclose(absurd.coef, alone.coef, rtol=1e-6)
+    assert not absurd.kept.any() and np.abs(useful.coef - alone.coef).max() > 0.01 * np.abs(alone.coef).max()

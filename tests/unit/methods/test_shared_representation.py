@@ -66,6 +66,41 @@ def test_rounds_find_the_plane_of_the_models_and_keep_columns_orthonormal():
     assert inside(B, before) < 0.5 and inside(B, found) > 0.95
 
 
+SIZES = np.array([3, 20, 5, 150, 9, 70, 1, 33, 12, 64, 64, 2, 6, 31, 8, 7, 5, 40, 11, 3])
+
+
+def uneven(sizes, seed=0):
+    """Numbers in tasks of these sizes; the last task has the same rows whatever the others have."""
+    rng, last = np.random.default_rng(seed), np.random.default_rng([seed, 1]).standard_normal((sizes[-1], 13))
+    whole = np.vstack([rng.standard_normal((sum(sizes[:-1]), 13)), last])
+    return TaskBlock(whole[:, :12], whole[:, 12:], np.concatenate([[0], np.cumsum(sizes)]))
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_message_is_the_same_to_the_last_bit_whatever_sizes_others_have(steps):
+    """Twins: other rows of its own, and steps that take other rows, change it."""
+
+    def message(sizes, seed=0, steps=steps):
+        method, tasks, server, _ = sides(uneven(sizes, seed), 1.0, rounds=1, local_steps=steps, batch_size=16)
+        return tasks.clients.each_message(*tasks._work(tasks.start(), server.start()[1].view(None)), method.clip)[1][-1]
+
+    usual = message([*SIZES, 90])
+    np.testing.assert_array_equal(usual, message([*SIZES[::-1], 90]))
+    np.testing.assert_array_equal(usual, message([*np.full(20, 90), 90]))
+    assert not np.array_equal(usual, message([*SIZES, 90], seed=1))
+    assert not np.array_equal(usual, message([*SIZES, 90], steps=steps + 1))
+
+
+def test_every_width_pads_its_last_piece_only_and_large_tasks_take_turns():
+    """Twin: pieces of the size of the cohort would pad every width to twenty tasks."""
+    method, tasks, *_ = sides(uneven(SIZES), 1.0, rounds=1, batch_size=16)
+    cut = tasks.clients._cut(tasks.compiled, np.ones((20, 1)), np.arange(20), None, 1)
+    shapes = [(piece.index.shape, piece.clients.size) for piece in cut]
+    assert [shape[2] for shape, _ in shapes] == [1, 2, 4, 8, 16, 16], "no more than a batch"
+    assert sum(there for _, there in shapes) == 20
+    assert sum(shape[0] * shape[2] for shape, _ in shapes) < 2.5 * np.minimum(SIZES, 16).sum()
+
+
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e6])
 def test_a_message_is_a_direction_whatever_the_units_of_the_target(size):
     """Its norm is `clip`, so that no clipping norm has to be looked up; the runtime clips it again like any other."""
