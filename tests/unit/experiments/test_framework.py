@@ -125,6 +125,18 @@ def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
     assert "1/1 mp-mtl-prop1" in capsys.readouterr().err
 
 
+def test_a_resumed_call_runs_again_what_another_version_made(tmp_path):
+    """Seventeen results of an older version were never run again: `--resume` took them for done."""
+    asked = ("reproduce", "mp-mtl-prop1", "--quick", "--seed", 3, "-o", tmp_path)
+    assert call(*asked) == 0
+    file = tmp_path / "prop1-quick.json"
+    made = json.loads(file.read_text())
+    older = made | {"run": made["run"] | {"versions": made["run"]["versions"] | {"taskveil": "0.0.1"}}}
+    file.write_text(json.dumps(older))
+    assert call(*asked, "--resume") == 0
+    assert json.loads(file.read_text())["run"]["versions"] == made["run"]["versions"]
+
+
 def test_papers_run_side_by_side_and_nothing_is_lost(tmp_path, capsys, monkeypatch):
     """Two items that cost nothing, of two papers, in processes of their own; both documents come back in order."""
     every = registry.ITEMS
