@@ -81,6 +81,21 @@ def tags_cells(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
     return over_epsilon("tags")
 
 
+PRINTED_ROWS = {  # of each item
+    "fig1": ("femnist/mean", "femnist/fedavg"), "fig3": ("femnist/mean", "femnist/fedavg", "tags/mean", "tags/fedavg"),
+    "fig7": ("femnist/mean", "femnist/fedavg", "femnist/fedprox"), "fig8": ("tags/mean", "tags/pp-sgd"),
+    "table1": ("femnist/mean", "femnist/fedavg"), "table3": ("femnist/mean", "tags/mean"),
+}  # fmt: skip
+
+
+def tuned_rows(item: str, document: dict[str, Any]) -> list[Any]:
+    """Every tuned row of an item with its check, of published models."""
+    from experiments.random_settings import row
+
+    names = [name.split("/") for name in PRINTED_ROWS.get(item, ())]
+    return [row("hu_2023", data, f"random/printed/{method}", str(e)) for data, method in names for e in EPSILONS if e is not None]
+
+
 def tail() -> str:
     from experiments.random_settings import table
 

@@ -14,7 +14,6 @@ OLDER = {
     "fig8": f"{FEW}; no reference line",
     "fig9": LONG,
     "fig9b": LONG,
-    "fig10": "add or remove a task; rows not of length one",
     "fig11": f"{LONG}; no MP-MTL-GS, three epsilons",
     "fig12": f"{LONG}; no MP-MTL-GS, three epsilons",
 } | dict.fromkeys(("fig6", "fig6b", "fig7"), FEW)
@@ -63,6 +62,35 @@ What the paper has and this page has not, and why:
   length, so one clip would suit one of them. A task with two classes can join a regression with targets 0 and 1. Tasks with different
   features share one list, with a constant where a task has none: its message is zero there (docs/choosing-a-method.md).
 """
+
+
+def tuned_rows(item: str, document: dict[str, Any]) -> list[Any]:
+    """Every tuned row of a printed method in an item: the check of the settings it was drawn with, "whole grid", or None."""
+    from experiments.liang_2020.tradeoff import AGGR, GROUP, LOW_RANK, MTRL
+
+    found: list[Any] = []
+    for chosen in _named("chosen by cross-validation", document["settings"]):
+        found += ["whole grid" for name in (MTRL, AGGR) for _ in chosen.get(name, ())]
+        found += [_checked(name, e, options) for name in (LOW_RANK, GROUP) for e, options in chosen.get(name, {}).items()]
+        if item == "fig8":
+            found += [_checked(LOW_RANK, e, options) for e, options in chosen.items()]
+    return found
+
+
+def _named(key: str, where: dict[str, Any]) -> list[Any]:
+    inner = [found for value in where.values() if isinstance(value, dict) for found in _named(key, value)]
+    return [where[key], *inner] if key in where else inner
+
+
+def _checked(name: str, epsilon: str, options: dict[str, Any]) -> Any:
+    """Data sets are told apart by the settings themselves: random numbers."""
+    from experiments.random_settings import row, tuned
+
+    for data, known in tuned("liang_2020").items():
+        same = known.get(f"chosen/{name}", {}).get(epsilon) == options
+        if same and epsilon in known.get(f"random/{name}", {}):
+            return row("liang_2020", data, f"random/{name}", epsilon)
+    return None
 
 
 def tail() -> str:

@@ -10,7 +10,7 @@ PREFIX = "svm"
 FEW = "constants from fewer pairs, the largest C2 chosen most often"
 SAME = "nothing: the same rounds with the same constants"
 OLDER = dict.fromkeys(("fig5", "har30", "light"), FEW) | dict.fromkeys(("fig7", "masks", "attack"), SAME)
-OLDER |= dict.fromkeys(("fig11", "fig12"), "light HAR with the constants of HAR, which are not the best for it")
+OLDER |= {"fig11": "light HAR with the constants of HAR, which are not the best for it"}
 
 HEAD = """
 # Federated MTL-SVM (Ponomarenko-Timofeev et al. 2023)
@@ -124,6 +124,18 @@ TABLES = {
     "fig12": masking,
     **{f"fig{n}": waiting for n in range(6, 11)},
 }
+
+
+def tuned_rows(item: str, document: dict[str, Any]) -> list[Any]:
+    """Every method of an item that chose constants; only a check of the very constants of the first split counts."""
+    from experiments.ponomarenko_2023.starved import COST, ITEMS
+    from experiments.random_settings import row, tuned
+
+    if item not in ITEMS:
+        return []
+    known, chosen = tuned("ponomarenko_2023").get(ITEMS[item], {}), document["settings"]["table"]["chosen"]
+    same = {name: known.get(f"random/{name}", {}).get("None", {}).get("constants") == chosen[name][0] for name in COST}
+    return [row("ponomarenko_2023", ITEMS[item], f"random/{name}", "None") if same[name] else None for name in COST]
 
 
 def tail() -> str:

@@ -58,6 +58,19 @@ def forms(document: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
 TABLES = {"time": speed, **{f"fig{n}": forms for n in (3, 4, 5, 6)}}
 
 
+def tuned_rows(item: str, document: dict[str, Any]) -> list[Any]:
+    """Every tuned row of an item with its check."""
+    from experiments.random_settings import row, tuned
+    from experiments.xie_2017.starved import FIGURES
+
+    found, name = [], "random/as printed, tuned"
+    for label in document["settings"].get("tuned", {}):
+        epsilon = label.removeprefix("epsilon ")
+        known = epsilon in tuned("xie_2017").get(FIGURES[item], {}).get(name, {})
+        found.append(row("xie_2017", FIGURES[item], name, epsilon) if known else None)
+    return found
+
+
 def tail() -> str:
     from experiments.random_settings import table
 
