@@ -151,7 +151,17 @@ def page() -> str:
     """The whole page."""
     found = results()
     papers = [section(paper, title, found) for paper, title in TITLES.items()]
-    parts = [HEAD, headline(found), counted(found), not_as_good(found), SHIPPED, *papers, starved(found), origins(found), missing(found)]
+    parts = [
+        HEAD,
+        headline(found),
+        counted(found),
+        not_as_good(found),
+        SHIPPED,
+        *papers,
+        starved(found),
+        origins(found),
+        missing(found),
+    ]
     wide = "---\nhide: [toc]\n---\n\n"  # the tables need the room
     return wide + "\n".join(part.strip() + "\n" for part in parts if part.strip())
 
@@ -220,7 +230,9 @@ def starved(found: list[Found]) -> str:
     for (_, many, checked, whole), members in alike.items():
         behind = [row.behind for _, rows in members for row in rows]
         worst = f"{100 * max(behind):+.1f} %" if behind else ""
-        lines.append(f"| {', '.join(name for name, _ in members)} | {many} | {checked} | {whole} | {many - whole - checked} | {worst} |")
+        lines.append(
+            f"| {', '.join(name for name, _ in members)} | {many} | {checked} | {whole} | {many - whole - checked} | {worst} |"
+        )
     return STARVED + "\n".join(lines)
 
 

@@ -171,9 +171,7 @@ def _legend(labels: list[str], top: int, beside: int, entry: int) -> str:
         parts.append(
             f'<line x1="{left}" y1="{y}" x2="{left + 22}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>'
         )
-        parts.append(
-            f'<text x="{left + 30}" y="{y + 5}" fill="#111">{escape(label)}</text>'
-        )
+        parts.append(f'<text x="{left + 30}" y="{y + 5}" fill="#111">{escape(label)}</text>')
     return "".join(parts)
 
 

@@ -151,7 +151,9 @@ class Writers:
         first = jnp.asarray(self.model.start(0))
         return jnp.repeat(first[None], self.n_tasks, axis=0), first
 
-    def run(self, side: str, method: str, epsilon: float | None, s: Setting, split: Split, seed: int, tune: bool = False) -> list[float]:
+    def run(
+        self, side: str, method: str, epsilon: float | None, s: Setting, split: Split, seed: int, tune: bool = False
+    ) -> list[float]:
         """Accuracy on judged rows of the published models, then after every further fine-tuning."""
         import jax
         import jax.numpy as jnp
@@ -191,7 +193,10 @@ def alone(writers: Writers) -> dict[str, Any]:
     scores = {rate: np.mean([one(rate, "validation", seed) for seed in SEEDS["validation"]], axis=0) for rate in RATES}
     rate = max(scores, key=lambda r: scores[r].max())
     at = int(scores[rate].argmax())
-    return {"setting": {"rate": rate, "steps": TUNED_STEPS * ALONE[at]}, "test": [[one(rate, "test", s)[at]] for s in SEEDS["test"]]}
+    return {
+        "setting": {"rate": rate, "steps": TUNED_STEPS * ALONE[at]},
+        "test": [[one(rate, "test", s)[at]] for s in SEEDS["test"]],
+    }
 
 
 def cell(writers: Writers, side: str, method: str, epsilon: float | None) -> dict[str, Any]:
@@ -223,6 +228,42 @@ def sweep(folder: Path, seconds: float = 1e9) -> None:
             done[name] = make()
             file.write_text(json.dumps(done))
             print(f"{time.perf_counter() - started:7.1f} s  {name}  {json.dumps(done[name])}", flush=True)
+
+
+def table2(quick: bool, seed: int) -> Any:
+    """What a sweep left in cnn.json; nothing is trained here."""
+    from experiments.common import Result, below, not_above
+
+    kept, shown = json.loads((HERE / "cnn.json").read_text()), {"published": "published", "vanilla": "fine-tuned (vanilla)"}
+    alone = np.array(kept["alone"]["test"])
+    known = [e for e in EPSILONS if e is not None and all(f"{side}/{m}/{e}" in kept for side, m in WORK)]
+    found = {(side, m, e, c): np.array(kept[f"{side}/{m}/{e}"][c]) for side, m in WORK for e in known for c in shown}
+    names = {
+        (PRINTED, "mean"): "PMTL, as printed",
+        (PRINTED, "fedavg"): "FedAvg, as printed",
+        (REPLACE, "mean"): "PMTL, sound, replace-one",
+    }
+    checks, series = [], {}
+    for column, panel in shown.items():
+        lines = {name: [found[side, m, e, column] for e in known] for (side, m), name in names.items()} | {
+            "alone": [alone for _ in known]
+        }
+        for name, values in lines.items():
+            points = {"x": known, "y": [float(v.mean()) for v in values], "std": [float(v.std()) for v in values]}
+            series[f"{panel}: {name}"] = points | {"panel": panel, "label": name}
+        for e in known:
+            printed, fedavg, ours = (found[side, m, e, column] for side, m in names)
+            checks.append(below(f"{panel}: private FedAvg is below PMTL at epsilon {e:g}", fedavg, printed))
+            checks.append(below(f"{panel}: local is below PMTL at epsilon {e:g}", alone, printed))
+            said = f"{panel}: sound PMTL (replace-one) is at least as good as PMTL as printed at epsilon {e:g}"
+            checks.append(not_above(said, printed, ours, margin=0.02, about="ours"))
+    return Result(
+        "table2", "PMTL", "with the paper's network too, PMTL beats private FedAvg and learning alone",
+        "FEMNIST, CNN: local .618; PMTL .371, .498, .621 at epsilon 0.1, 0.8, 2, fine-tuned .645, .640, .677 (Tables 1 and 3)",
+        as_printed="; ".join(f"epsilon {e:g}: PMTL {found[PRINTED, 'mean', e, 'published'].mean():.3f}" for e in known) + f"; alone {alone.mean():.3f}",
+        checks=checks, series=series, axes={"x": "epsilon", "y": "test accuracy on femnist", "log": "x"},
+        settings={"model": "cnn of 213,630 parameters", "settings tried for a cell": TRIED, "chosen": {k: v["setting"] for k, v in kept.items()}},
+    )  # fmt: skip
 
 
 def keep(folder: Path) -> None:
