@@ -84,6 +84,8 @@ def table(folder: str) -> str:
 
 
 def main() -> int:
+    from experiments.readme import open_rows, results
+
     starved = 0
     for file in sorted(HERE.glob("*/tuned.json")):
         for row in rows(file.parent.name):
@@ -92,7 +94,9 @@ def main() -> int:
                 print(
                     f"{file.parent.name}: {row.where} at epsilon {row.epsilon}: {row.chosen:.3f}, a random setting {row.best:.3f}"
                 )
-    print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no printed row is behind")
+    print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no checked row is behind")
+    for item, many in open_rows(results()).items():
+        print(f"{item}: {many} rows were not checked")
     return bool(starved)
 
 

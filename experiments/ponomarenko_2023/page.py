@@ -9,8 +9,7 @@ import numpy as np
 PREFIX = "svm"
 FEW = "constants from fewer pairs, the largest C2 chosen most often"
 SAME = "nothing: the same rounds with the same constants"
-OLDER = dict.fromkeys(("fig5", "har30", "light"), FEW) | dict.fromkeys(("fig7", "masks", "attack"), SAME)
-OLDER |= {"fig11": "light HAR with the constants of HAR, which are not the best for it"}
+OLDER = dict.fromkeys(("har30", "light"), FEW) | {"fig5": f"{FEW}; the picture shows one split, without bands", "masks": SAME}
 
 HEAD = """
 # Federated MTL-SVM (Ponomarenko-Timofeev et al. 2023)

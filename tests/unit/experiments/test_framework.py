@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from experiments import readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
+from experiments.random_settings import Row
 from experiments.svg import write_chart
 from experiments.verdicts import document
 
@@ -98,8 +99,9 @@ def test_no_panel_has_more_than_eight_lines_and_every_line_goes_along_its_axis()
         assert all(x == sorted(x) for x in numeric), found.name
 
 
-def test_what_an_older_version_made_is_marked_and_its_difference_is_said():
+def test_what_an_older_version_made_is_marked_and_its_difference_is_said(monkeypatch):
     """Two made-up items: the older one's rows carry a mark and its difference stands in the table, the newer one's do not."""
+    monkeypatch.setattr("experiments.ponomarenko_2023.page.OLDER", {"fig11": "other constants"}, raising=False)
     checks = [document(computed("c", 0.0, 1.0))]
     made = [
         readme.Found(f"svm-{stem}", "svm", stem, {"run": {"versions": {"taskveil": version}}, "checks": checks})
@@ -108,7 +110,7 @@ def test_what_an_older_version_made_is_marked_and_its_difference_is_said():
     older, newer = readme.marked(made)
     assert readme.claim_rows(older, True)[0].startswith("| svm-fig11 (older) |")
     assert readme.claim_rows(newer, True)[0].startswith("| svm-fig12 |")
-    assert "`svm-fig11` | light HAR" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
+    assert "`svm-fig11` | other constants" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
 
 
 def test_no_difference_is_told_of_an_item_that_was_run_again():
@@ -117,6 +119,29 @@ def test_no_difference_is_told_of_an_item_that_was_run_again():
     for paper, folder in registry.FOLDERS.items():
         told = getattr(import_module(f"experiments.{folder}.page"), "OLDER", {})
         assert {(paper, stem) for stem in told} <= older, f"take the note out of experiments/{folder}/page.py"
+
+
+def test_a_check_of_other_settings_than_those_drawn_does_not_count():
+    """Rows of the headline: what was checked is what was drawn; with another clip the same rows are open."""
+    from experiments.liang_2020 import page
+
+    (found,) = (f for f in readme.results() if f.name == "mp-mtl-headline")
+    assert all(isinstance(row, Row) for row in page.tuned_rows("headline", found.document))
+    moved = json.loads(json.dumps(found.document))
+    for cells in moved["settings"]["chosen by cross-validation"].values():
+        for options in cells.values():
+            if isinstance(options, dict) and "clip" in options:
+                options["clip"] *= 1.001
+    assert page.tuned_rows("headline", moved) == [None, None]
+
+
+def test_the_page_says_of_every_tuned_row_whether_it_was_checked():
+    found = readme.results()
+    rows = list(readme.checked_rows(found))
+    assert {paper for paper, *_ in rows} == set(registry.FOLDERS)
+    said = readme.starved(found)
+    assert all(item in said for _, item, *_ in rows)
+    assert all(many >= whole + len(checked) for _, _, many, whole, checked in rows)
 
 
 def test_claims_that_differ_in_numbers_share_a_row_and_lose_none():
