@@ -42,6 +42,7 @@ What the paper has and this page has not, and why:
   `cnn.py` is that sweep, for a GPU; it has not been run.
 * Our own FedAvg on the stand-in for StackOverflow and our own FedProx for replaced data were not tuned: Fig. 3 and 7 show and judge what was.
 * CelebA's panels of Fig. 3 and 7 (images are not available; readers for the originals: `experiments.hu_2023.originals`).
+* Rounds 400 to 1,000 of Fig. 2 and 4 to 6: our curves end at 400. What is claimed there is judged at 400; the tables may choose up to 1,000 rounds.
 * A figure with a fixed general Omega (eq. 1, Corollary 2): the paper has none. The library trains with any public one (`fixed-relationship`).
 """
 
