@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from experiments import readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
+from experiments.paper_page import command
 from experiments.random_settings import Row
 from experiments.svg import write_chart
 from experiments.verdicts import document
@@ -113,6 +114,19 @@ def test_what_an_older_version_made_is_marked_and_its_difference_is_said(monkeyp
     assert "`svm-fig11` | other constants" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
 
 
+@pytest.mark.parametrize(
+    "note, kept", [("other constants", [True, None, None, False]), ("nothing: as it was", [True, False, True, False])]
+)
+def test_an_older_item_decides_nothing_in_our_favour_unless_nothing_is_different(note, kept):
+    said = [
+        document(computed("c", 0.0, ours, about=about))
+        for about, ours in (("paper", 1.0), ("paper", -1.0), ("ours", 1.0), ("ours", -1.0))
+    ]
+    found = readme.Found("svm-fig11", "svm", "fig11", {"checks": said}, note)
+    assert [c["holds"] for c in readme.open_where_ours(found).document["checks"]] == kept
+    assert [c["holds"] for c in said] == [True, False, True, False], "what is stored stays"
+
+
 def test_no_difference_is_told_of_an_item_that_was_run_again():
     """Notes on `fig10` and `fig12` outlived the runs that made them wrong."""
     older = {(found.paper, found.stem) for found in readme.results() if found.older}
@@ -198,7 +212,7 @@ def test_the_readme_of_the_experiments_names_every_folder():
 def test_every_row_has_a_command_a_seed_versions_and_a_date():
     for found in readme.results():
         assert {"seed", "versions", "date"} <= set(found.document["run"]), found.name
-        assert readme.command(found).startswith("taskveil reproduce ")
+        assert command(found.name, found.document["run"]).startswith(f"taskveil reproduce {found.name} ")
 
 
 def test_results_are_small():
