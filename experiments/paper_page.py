@@ -26,10 +26,7 @@ def paper_page(name: str) -> str:
     module, folder = import_module(f"experiments.{name}.page"), HERE / name
     found = {item: newest(folder / "results", item) for item in import_module(f"experiments.{name}").ITEMS}
     known = {item: document for item, document in found.items() if document is not None}
-    parts = [
-        module.HEAD.strip(),
-        *(section(module.PREFIX, item, document, module.TABLES.get(item)) for item, document in known.items()),
-    ]
+    parts = [module.HEAD.strip(), *(section(module, item, document) for item, document in known.items())]
     more = [module.tail()] if hasattr(module, "tail") else []
     return "\n\n".join([*parts, *more, made(known)]) + "\n"
 
@@ -76,10 +73,14 @@ def newest(results: Path, item: str) -> dict[str, Any] | None:
     return None
 
 
-def section(prefix: str, item: str, document: dict[str, Any], table: Any) -> str:
-    run = document["run"]
-    command = f"taskveil reproduce {prefix}-{item}{' --quick' if run['quick'] else ''}"
-    lines = [f"## {item}: {document['claim']}", f"`{command}` ({run['date']}, {run['seconds']:.0f} s)"]
+def section(module: Any, item: str, document: dict[str, Any]) -> str:
+    run, table, older = document["run"], module.TABLES.get(item), getattr(module, "OLDER", {}).get(item)
+    lines = [
+        f"## {item}: {document['claim']}",
+        f"`{command(f'{module.PREFIX}-{item}', run)}` ({run['date']}, {run['seconds']:.0f} s)",
+    ]
+    if older:
+        lines.append(f"Older than the other items; what is different: {older}.")
     for label, key in (("Paper", "paper_value"), ("As printed", "as_printed"), ("Sound", "sound")):
         if document[key]:
             lines.append(f"{label}: {document[key]}")
@@ -94,6 +95,12 @@ def section(prefix: str, item: str, document: dict[str, Any], table: Any) -> str
     if document["series"]:
         lines.append(f"![{item}](results/{stem}.svg)")
     return "\n\n".join(lines)
+
+
+def command(name: str, run: dict[str, Any]) -> str:
+    """What makes an item again."""
+    repeats = f" --repeats {run['repeats']}" if run.get("repeats") else ""
+    return f"taskveil reproduce {name}{' --quick' if run['quick'] else ''}{repeats} --seed {run['seed']}"
 
 
 def measured(check: dict[str, Any]) -> list[str]:

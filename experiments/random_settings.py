@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 ALLOWED = 0.05
@@ -33,18 +37,38 @@ class Row:
         return (self.chosen / self.best - 1) if self.lower_is_better else 1 - self.chosen / self.best
 
 
-def rows(folder: str) -> list[Row]:
+@cache
+def tuned(folder: str) -> dict[str, Any]:
     file = HERE / folder / "tuned.json"
-    found = []
-    for data, known in (json.loads(file.read_text()) if file.exists() else {}).items():
-        for name, cells in known.items():
-            if name.startswith("random/"):
-                where = f"{data}, {name.rpartition('/')[2]}"
-                found += [
-                    Row(where, e, c["tried"], c["chosen"], c["best of random"], c.get("lower is better", False))
-                    for e, c in cells.items()
-                ]
-    return found
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def rows(folder: str) -> list[Row]:
+    return [
+        row(folder, data, name, e)
+        for data, known in tuned(folder).items()
+        for name, cells in known.items()
+        if name.startswith("random/")
+        for e in cells
+    ]
+
+
+def row(folder: str, data: str, name: str, epsilon: str) -> Row:
+    c = tuned(folder)[data][name][epsilon]
+    where = f"{data}, {name.rpartition('/')[2]}"
+    return Row(where, epsilon, c["tried"], c["chosen"], c["best of random"], c.get("lower is better", False))
+
+
+def coverage(folder: str, documents: dict[str, dict[str, Any]]) -> Iterator[tuple[str, int, int, list[Row]]]:
+    """Of every item whose printed methods were tuned: its rows, those whose whole grid was tried, those beside fresh random settings.
+
+    A folder's page says which rows an item has (`tuned_rows`); what was checked with other settings than those drawn does not count.
+    """
+    page = import_module(f"experiments.{folder}.page")
+    for item, document in documents.items():
+        every = page.tuned_rows(item, document)
+        if every:
+            yield item, len(every), every.count("whole grid"), [found for found in every if isinstance(found, Row)]
 
 
 def table(folder: str) -> str:
@@ -60,6 +84,8 @@ def table(folder: str) -> str:
 
 
 def main() -> int:
+    from experiments.readme import open_rows, results
+
     starved = 0
     for file in sorted(HERE.glob("*/tuned.json")):
         for row in rows(file.parent.name):
@@ -68,7 +94,9 @@ def main() -> int:
                 print(
                     f"{file.parent.name}: {row.where} at epsilon {row.epsilon}: {row.chosen:.3f}, a random setting {row.best:.3f}"
                 )
-    print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no printed row is behind")
+    print(f"{starved} printed rows are more than {100 * ALLOWED:.0f} % behind" if starved else "no checked row is behind")
+    for item, many in open_rows(results()).items():
+        print(f"{item}: {many} rows were not checked")
     return bool(starved)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.common import Check, place, verdict
 from experiments.ponomarenko_2023 import claims, figures, stragglers
-from experiments.registry import folder_of
+from experiments.registry import ITEMS, folder_of
 from experiments.verdicts import complete, document
 from experiments.xie_2017 import items
 
@@ -59,9 +59,15 @@ def judged(name: str) -> dict[str, Any]:
     return result | {"checks": [document(c) for c in checks], "verdict": verdict(checks)}
 
 
+def placed(result: dict[str, Any]) -> dict[str, Any]:
+    """The stored result whose claims say where in the paper they stand, where they only named the item."""
+    checks = [c | {"place": place(result["name"])} if c.get("place") == result["name"] else c for c in result["checks"]]
+    return result | {"checks": checks}
+
+
 def main() -> int:
-    for name in JUDGES:
-        text = json.dumps(judged(name), indent=1, default=float)
+    for name in (n for n in ITEMS if file_of(n).exists()):
+        text = json.dumps(placed(judged(name) if name in JUDGES else stored(name)), indent=1, default=float)
         if text != file_of(name).read_text():
             file_of(name).write_text(text)
             print(f"{name}: judged again")

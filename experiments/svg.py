@@ -16,7 +16,7 @@ from typing import Any
 COLOURS = ("#1668a8", "#c2410c", "#15803d", "#7e22ce", "#a16207", "#be123c", "#0f766e", "#475569", "#111827", "#4d7c0f")
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 PANEL_WIDTH, PANEL_HEIGHT, LEFT, TOP, BOTTOM, GAP = 430, 320, 78, 46, 60, 24
-TITLE, LEGEND_WIDTH, LEGEND_LINE = 40, 286, 21
+TITLE, LEGEND_WIDTH, LEGEND_LINE = 40, 286, 21  # an entry of the legend is wider where its words are
 SIZE, MARK = 14, 13  # of letters: two panels side by side stay legible on half a page
 LETTER = 7.4  # width of a letter of an axis mark, in the picture's units
 
@@ -37,10 +37,11 @@ def write_chart(path: Path, title: str, series: dict[str, Any], axes: dict[str, 
     panels |= {name: {"cells": cells} for name, cells in maps.items()}
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    width, beside = columns * PANEL_WIDTH, columns * PANEL_WIDTH // LEGEND_WIDTH
+    width, entry = columns * PANEL_WIDTH, max(LEGEND_WIDTH, *(46 + round(LETTER * len(label)) for label in ("", *labels)))
+    beside = max(1, width // entry)
     below = TITLE + rows * PANEL_HEIGHT
     height = below + LEGEND_LINE * -(-len(labels) // beside) + 8
-    body = [_legend(labels, below, beside)]
+    body = [_legend(labels, below, beside, entry)]
     for place, (heading, panel) in enumerate(panels.items()):
         across, down = place % columns * PANEL_WIDTH, TITLE + place // columns * PANEL_HEIGHT
         drawn = _heat_map(heading, panel["cells"]) if "cells" in panel else _panel(heading, panel, labels, axes)
@@ -161,18 +162,16 @@ def _line(frame: _Frame, points: list[tuple[float, float, float, float]], number
     return "".join(parts)
 
 
-def _legend(labels: list[str], top: int, beside: int) -> str:
-    """Below the panels, so many entries beside each other."""
+def _legend(labels: list[str], top: int, beside: int, entry: int) -> str:
+    """Below the panels, so many entries of one width beside each other."""
     parts = []
     for number, label in enumerate(labels):
         colour, dash = _style(number)
-        left, y = 16 + number % beside * LEGEND_WIDTH, top + 6 + LEGEND_LINE * (number // beside)
+        left, y = 16 + number % beside * entry, top + 6 + LEGEND_LINE * (number // beside)
         parts.append(
             f'<line x1="{left}" y1="{y}" x2="{left + 22}" y2="{y}" stroke="{colour}" stroke-width="3" stroke-dasharray="{dash}"/>'
         )
-        parts.append(
-            f'<text x="{left + 30}" y="{y + 5}" fill="#111">{escape(textwrap.shorten(label, 33, placeholder="..."))}</text>'
-        )
+        parts.append(f'<text x="{left + 30}" y="{y + 5}" fill="#111">{escape(label)}</text>')
     return "".join(parts)
 
 

@@ -49,6 +49,15 @@ def all_rows(name: str, seed: int, part: str) -> tuple[np.ndarray, np.ndarray, n
 def _written(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Public features of all images of a file; ink is 1, paper 0."""
     from taskveil.engine.features import FeatureMap
+
+    stored, y, task = writings(name)
+    pixels = stored.astype(np.float32) / 255
+    X = FeatureMap(FEATURES, pixels.shape[1])(1 - pixels if name == "femnist" else pixels)
+    return np.asarray(X, np.float32), y, task
+
+
+def writings(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images, labels, writers as they are stored."""
     from taskveil.errors import EnvironmentMissing
 
     root = os.environ.get("TASKVEIL_DATA")
@@ -56,9 +65,7 @@ def _written(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise EnvironmentMissing("set TASKVEIL_DATA to the folder with femnist and mnist_writers (taskveil data fetch)")
     file = Path(root) / name / f"{name}.npz"
     stored = np.load(file if file.exists() else Path(root) / f"{name}.npz", allow_pickle=False)
-    pixels = stored["X"].astype(np.float32) / 255
-    X = FeatureMap(FEATURES, pixels.shape[1])(1 - pixels if name == "femnist" else pixels)
-    return np.asarray(X, np.float32), stored["y"].astype(int), stored["task"].astype(int)
+    return stored["X"], stored["y"].astype(int), stored["task"].astype(int)
 
 
 def tags(seed: int, users: int = TASKS["tags"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -86,15 +93,19 @@ def chosen_rows(task: np.ndarray, n_tasks: int, fraction: float, rng: np.random.
 def split(name: str, seed: int, part: str, tasks: int | None = None) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Rows to learn from and rows to judge on, each (features, labels, task); the first `tasks` tasks only where given."""
     X, y, task = all_rows(name, seed, part)
-    rng, n_tasks = np.random.default_rng(seed), TASKS[name]
-    few = task < (n_tasks if tasks is None else tasks)
+    learn, judge = split_rows(task, TASKS[name], seed, part, tasks)
+    return (X[learn], y[learn], task[learn]), (X[judge], y[judge], task[judge])
+
+
+def split_rows(task: np.ndarray, n_tasks: int, seed: int, part: str, tasks: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of the rows to learn from and of those to judge on."""
+    rng, few = np.random.default_rng(seed), task < (n_tasks if tasks is None else tasks)
     train = chosen_rows(task, n_tasks, TRAIN_FRACTION, rng)
     if part == "test":
-        learn, judge = train & few, ~train & few
-        return (X[learn], y[learn], task[learn]), (X[judge], y[judge], task[judge])
-    X, y, task = X[train & few], y[train & few], task[train & few]
-    learn = chosen_rows(task, n_tasks, 1 - VALIDATION_FRACTION, rng)
-    return (X[learn], y[learn], task[learn]), (X[~learn], y[~learn], task[~learn])
+        return np.flatnonzero(train & few), np.flatnonzero(~train & few)
+    kept = np.flatnonzero(train & few)
+    learn = chosen_rows(task[kept], n_tasks, 1 - VALIDATION_FRACTION, rng)
+    return kept[learn], kept[~learn]
 
 
 def prepared(name: str, tasks: int | None = None, seeds: dict[str, tuple[int, ...]] = SEEDS) -> dict[str, np.ndarray]:

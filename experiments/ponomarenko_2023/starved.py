@@ -42,7 +42,8 @@ def compared(name: str, split: Split, chosen: dict[str, float], count: int) -> d
     scores = first[best] + inner_scores(name, [fresh[i] for i in best], split, CHOICE[1])
     both = [constants(name, chosen["C1"], chosen["C2"]), fresh[best[int(np.argmax(scores))]]]
     ours, other = np.mean([inner_scores(name, both, split, seed) for seed in JUDGE], axis=0)
-    return {"tried": count, "chosen": float(ours), "best of random": float(other), "fresh": [both[1]["C1"], both[1]["C2"]]}
+    told = {"constants": chosen, "fresh": {k: both[1][k] for k in ("C1", "C2")}}
+    return {"tried": count, "chosen": float(ours), "best of random": float(other), **told}
 
 
 def main(arguments: list[str]) -> int:

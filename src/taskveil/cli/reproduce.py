@@ -24,7 +24,7 @@ from taskveil.saved import read_json, total
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
-@click.option("--resume", is_flag=True, help="Leave out items that already have a result of this seed and length.")
+@click.option("--resume", is_flag=True, help="Leave out items that already have a result of this seed, length and version.")
 @click.option("-o", "--out", type=Given(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:
@@ -89,7 +89,9 @@ def results_of(registry: Any, name: str, out: str | None) -> Path:
 
 
 def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None) -> dict[str, Any] | None:
-    """What an earlier call left for the same question: seed, length and number of replications."""
+    """What an earlier call of this version left for the same question: seed, length and number of replications."""
+    from experiments.common import versions
+
     short = name.removeprefix(next(p for p in registry.FOLDERS if name.startswith(p + "-")) + "-")
     file = results_of(registry, name, out) / (f"{short}-quick.json" if quick else f"{short}.json")
     if not file.exists():
@@ -97,7 +99,9 @@ def done(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, 
     document: dict[str, Any] = read_json(file)
     settings = {"seed": seed, "quick": quick, "repeats": repeats}
     with total(str(file)):
-        return document if all(document["run"].get(k) == v for k, v in settings.items()) else None
+        run = document["run"]
+        same = run["versions"]["taskveil"] == versions()["taskveil"]
+        return document if same and all(run.get(k) == v for k, v in settings.items()) else None
 
 
 def one(registry: Any, name: str, quick: bool, seed: int, repeats: int | None, out: str | None, quiet: bool) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Pooled(Method):
     kinds, losses = ANY_TARGET
     units = ("task", "record")
     common_units = True
-    reference = "the pooled baseline of all five papers"
+    reference = "the pooled baseline of the reproduced papers"
 
     rounds: int | None = None
 

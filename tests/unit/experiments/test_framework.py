@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from importlib import import_module
 from xml.etree import ElementTree
 
 import pytest
 from experiments import readme, registry
 from experiments.common import Result, below, computed, execute, together, verdict
+from experiments.paper_page import command
+from experiments.random_settings import Row
 from experiments.svg import write_chart
 from experiments.verdicts import document
 
@@ -97,8 +100,9 @@ def test_no_panel_has_more_than_eight_lines_and_every_line_goes_along_its_axis()
         assert all(x == sorted(x) for x in numeric), found.name
 
 
-def test_what_an_older_version_made_is_marked_and_its_difference_is_said():
+def test_what_an_older_version_made_is_marked_and_its_difference_is_said(monkeypatch):
     """Two made-up items: the older one's rows carry a mark and its difference stands in the table, the newer one's do not."""
+    monkeypatch.setattr("experiments.ponomarenko_2023.page.OLDER", {"fig11": "other constants"}, raising=False)
     checks = [document(computed("c", 0.0, 1.0))]
     made = [
         readme.Found(f"svm-{stem}", "svm", stem, {"run": {"versions": {"taskveil": version}}, "checks": checks})
@@ -107,7 +111,51 @@ def test_what_an_older_version_made_is_marked_and_its_difference_is_said():
     older, newer = readme.marked(made)
     assert readme.claim_rows(older, True)[0].startswith("| svm-fig11 (older) |")
     assert readme.claim_rows(newer, True)[0].startswith("| svm-fig12 |")
-    assert "`svm-fig11` | light HAR" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
+    assert "`svm-fig11` | other constants" in readme.origins([older, newer]) and "fig12" not in readme.origins([older, newer])
+
+
+@pytest.mark.parametrize(
+    "note, kept", [("other constants", [True, None, None, False]), ("nothing: as it was", [True, False, True, False])]
+)
+def test_an_older_item_decides_nothing_in_our_favour_unless_nothing_is_different(note, kept):
+    said = [
+        document(computed("c", 0.0, ours, about=about))
+        for about, ours in (("paper", 1.0), ("paper", -1.0), ("ours", 1.0), ("ours", -1.0))
+    ]
+    found = readme.Found("svm-fig11", "svm", "fig11", {"checks": said}, note)
+    assert [c["holds"] for c in readme.open_where_ours(found).document["checks"]] == kept
+    assert [c["holds"] for c in said] == [True, False, True, False], "what is stored stays"
+
+
+def test_no_difference_is_told_of_an_item_that_was_run_again():
+    """Notes on `fig10` and `fig12` outlived the runs that made them wrong."""
+    older = {(found.paper, found.stem) for found in readme.results() if found.older}
+    for paper, folder in registry.FOLDERS.items():
+        told = getattr(import_module(f"experiments.{folder}.page"), "OLDER", {})
+        assert {(paper, stem) for stem in told} <= older, f"take the note out of experiments/{folder}/page.py"
+
+
+def test_a_check_of_other_settings_than_those_drawn_does_not_count():
+    """Rows of the headline: what was checked is what was drawn; with another clip the same rows are open."""
+    from experiments.liang_2020 import page
+
+    (found,) = (f for f in readme.results() if f.name == "mp-mtl-headline")
+    assert all(isinstance(row, Row) for row in page.tuned_rows("headline", found.document))
+    moved = json.loads(json.dumps(found.document))
+    for cells in moved["settings"]["chosen by cross-validation"].values():
+        for options in cells.values():
+            if isinstance(options, dict) and "clip" in options:
+                options["clip"] *= 1.001
+    assert page.tuned_rows("headline", moved) == [None, None]
+
+
+def test_the_page_says_of_every_tuned_row_whether_it_was_checked():
+    found = readme.results()
+    rows = list(readme.checked_rows(found))
+    assert {paper for paper, *_ in rows} == set(registry.FOLDERS)
+    said = readme.starved(found)
+    assert all(item in said for _, item, *_ in rows)
+    assert all(many >= whole + len(checked) for _, _, many, whole, checked in rows)
 
 
 def test_claims_that_differ_in_numbers_share_a_row_and_lose_none():
@@ -123,6 +171,18 @@ def test_a_resumed_call_leaves_out_what_is_done(tmp_path, capsys):
     before = (tmp_path / "prop1-quick.json").stat().st_mtime_ns
     assert call(*asked, "--resume") == 0 and (tmp_path / "prop1-quick.json").stat().st_mtime_ns == before
     assert "1/1 mp-mtl-prop1" in capsys.readouterr().err
+
+
+def test_a_resumed_call_runs_again_what_another_version_made(tmp_path):
+    """Seventeen results of an older version were never run again: `--resume` took them for done."""
+    asked = ("reproduce", "mp-mtl-prop1", "--quick", "--seed", 3, "-o", tmp_path)
+    assert call(*asked) == 0
+    file = tmp_path / "prop1-quick.json"
+    made = json.loads(file.read_text())
+    older = made | {"run": made["run"] | {"versions": made["run"]["versions"] | {"taskveil": "0.0.1"}}}
+    file.write_text(json.dumps(older))
+    assert call(*asked, "--resume") == 0
+    assert json.loads(file.read_text())["run"]["versions"] == made["run"]["versions"]
 
 
 def test_papers_run_side_by_side_and_nothing_is_lost(tmp_path, capsys, monkeypatch):
@@ -152,7 +212,7 @@ def test_the_readme_of_the_experiments_names_every_folder():
 def test_every_row_has_a_command_a_seed_versions_and_a_date():
     for found in readme.results():
         assert {"seed", "versions", "date"} <= set(found.document["run"]), found.name
-        assert readme.command(found).startswith("taskveil reproduce ")
+        assert command(found.name, found.document["run"]).startswith(f"taskveil reproduce {found.name} ")
 
 
 def test_results_are_small():
