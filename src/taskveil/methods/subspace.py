@@ -234,15 +234,20 @@ class SubspaceServer(ServerSide):
             deviation = self._deviation(self.planned[t, MOMENT])
             new.update(self._structure(releases[MOMENT], deviation))
         if BOTH in releases:
-            what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
-            assert isinstance(what, MomentSum)
-            directions, logs, S = what.parts(releases[BOTH])
-            new.update(self._structure(S, deviation / what.moment_weight))
-            deviation /= what.mean_weight
-            direction, doubt = mean_within(directions, deviation, m, new["share"], new["basis"])
-            move = direction * direction_mean.length(logs, deviation, m)
-            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, move, doubt)
+            planned = self.planned[t, BOTH]
+            new.update(self._both(state, planned, releases[BOTH], self._deviation(planned)))
         return new, self._billboard(new, accepted)
+
+    def _both(self, before: State, planned: PlannedRelease, total: np.ndarray, deviation: float) -> State:
+        """Shares, basis and centre from both sums in one, with this deviation of the noise."""
+        what, m = planned.contribution.plain, self.public.n_tasks
+        assert isinstance(what, MomentSum)
+        directions, logs, S = what.parts(total)
+        found = self._structure(S, deviation / what.moment_weight)
+        deviation /= what.mean_weight
+        direction, doubt = mean_within(directions, deviation, m, found["share"], found["basis"])
+        mean, mean_doubt = direction_mean.accumulated(before, direction * direction_mean.length(logs, deviation, m), doubt)
+        return {**found, "mean": mean, "mean_doubt": mean_doubt}
 
     def _structure(self, S: np.ndarray, deviation: float) -> State:
         """Common directions, and common features where they explain as much: the diagonal comes with the matrix."""

@@ -1,0 +1,130 @@
+"""A run that ends after its probe, through the books and the command line, and killed with SIGKILL at every write step.
+
+At every moment the books hold at least what was released and at most the total; in the end exactly what was released, given back
+once; the certificate states the total.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.integration.test_kill_and_resume import NEVER, in_a_child
+from tests.support.forged_folders import call
+from tests.support.small import related_tasks
+
+import taskveil as tv
+from taskveil.estimators.storage import load
+from taskveil.methods.probing import PROBE, ProbingServer
+from taskveil.privacy.guarantees import gaussian_epsilon, gaussian_mu
+from taskveil.privacy.ledger import Book, Key
+
+KEY, EPSILON, DELTA = Key("wards"), 1.0, 1e-5
+MU = gaussian_mu(EPSILON, DELTA)
+TASKS = related_tasks(n_tasks=10, rows=(6, 8), n_features=3)
+
+
+@contextmanager
+def stops(after: int = 1):
+    """The policy ends the run after so many rounds, whatever shows."""
+    before = ProbingServer.chosen
+    ProbingServer.chosen = lambda self, state, possible: possible[:1] if possible[0].round <= after else []
+    try:
+        yield
+    finally:
+        ProbingServer.chosen = before
+
+
+def fit(folder: Path) -> None:
+    tv.TaskRegressor(
+        tv.methods.get("subspace", spending="adaptive"), epsilon=EPSILON, delta=DELTA,
+        ledger=f"sqlite:///{folder / 'budget.db'}", account=KEY.name, run_dir=folder / "run",
+    ).fit(TASKS).save(folder / "model")  # fmt: skip
+
+
+def opened(folder: Path, limit: float = EPSILON * (1 + 1e-6)) -> Book:
+    folder.mkdir(parents=True, exist_ok=True)
+    book = Book(f"sqlite:///{folder / 'budget.db'}")
+    book.set_limit(KEY, limit, DELTA, rule="gaussian")
+    return book
+
+
+def steps(folder: Path) -> int:
+    """How many write steps a run passes."""
+    opened(folder).close()
+    os.environ["TASKVEIL_KILL_LOG"] = str(folder / "points")
+    try:
+        assert in_a_child(folder, NEVER, fit)
+    finally:
+        del os.environ["TASKVEIL_KILL_LOG"]
+    return len((folder / "points").read_text().split())
+
+
+def check(folder: Path, ended: bool) -> None:
+    book = Book(f"sqlite:///{folder / 'budget.db'}")
+    (row,) = book.accounts()
+    rows = book.rows(row.id)
+    made = [1 / json.loads(e.body)["event"]["noise_multiplier"] ** 2 for e in rows if e.kind == "commit"]
+    released = gaussian_epsilon(DELTA, math.sqrt(math.fsum(made))) if made else 0.0
+    spent = book.spent(KEY)[0]
+    assert released <= spent * (1 + 1e-9) <= EPSILON * (1 + 1e-8), "more was released than the books hold, or than the total"
+    assert book.verify() == []
+    if ended:
+        assert spent == pytest.approx(released, rel=1e-9), "what was not released did not go back, or went back twice"
+        assert sum(e.kind == "finish" for e in rows) == 1 and book.open_runs(KEY) == []
+        certificate = load(folder / "model").certificate_
+        assert certificate.verify() and certificate.statements[0].epsilon == EPSILON
+        assert sum(e["count"] for e in certificate.events) == len(made)
+    book.close()
+
+
+@pytest.mark.kills
+def test_a_run_killed_at_any_step_never_holds_too_little_and_returns_the_rest_once(tmp_path):
+    with stops(after=1):
+        last = steps(tmp_path / "whole")
+        for position in range(1, last + 1):
+            folder = tmp_path / f"step-{position}"
+            opened(folder).close()
+            in_a_child(folder, position, fit)
+            check(folder, ended=False)
+            assert in_a_child(folder, NEVER, fit)
+            check(folder, ended=True)
+
+
+@pytest.mark.kills
+def test_a_probe_that_was_made_twice_leaves_less_for_the_rest_and_never_exceeds_the_total(tmp_path):
+    """Killed between its commit and its noise: the second probe is taken from the same total, and the rest no longer fits."""
+    with stops(after=2):
+        opened(tmp_path).close()
+        order = ["plan.json.written", "plan.json.renamed", "reserved", "commit.before", "commit.after"]
+        assert not in_a_child(tmp_path, len(order), fit)
+        assert in_a_child(tmp_path, NEVER, fit)
+        check(tmp_path, ended=True)
+    est = load(tmp_path / "model")
+    assert any("ended early" in text for text in est.warnings_)
+    assert [p.round for p in est.record_.executed] == [1, 1]
+
+
+def test_the_command_line_says_what_was_returned_and_checks_it_afterwards(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "y"]).assign(ward=np.repeat(np.arange(30), 10))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    url = f"sqlite:///{tmp_path / 'budget.db'}"
+    opened(tmp_path).close()
+    options = ["--task", "ward", "--target", "y", "--epsilon", EPSILON, "--delta", DELTA, "--method", "subspace"]
+    options += ["--set", "spending=adaptive"]
+    assert call("plan", "--tasks", 30, "--features", 2, *options[4:]) == 0
+    assert "probe" in capsys.readouterr().out
+    with stops(after=1):
+        assert call("fit", tmp_path / "rows.csv", *options, "--ledger", url, "--account", KEY.name, "-o", tmp_path / "model") == 0
+    said = capsys.readouterr()
+    assert "nothing in common showed: 70 % of the budget was returned" in said.out + said.err
+    spent = Book(url).spent(KEY)[0]
+    assert spent == pytest.approx(gaussian_epsilon(DELTA, MU * math.sqrt(PROBE)), rel=1e-4)
+    assert call("certify", tmp_path / "model", "--ledger", url) == 0
