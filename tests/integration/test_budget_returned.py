@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from tests.integration.test_kill_and_resume import NEVER, in_a_child
-from tests.support.forged_folders import call
+from tests.support.forged_folders import Folder, call
 from tests.support.small import related_tasks
 
 import taskveil as tv
@@ -111,20 +112,68 @@ def test_a_probe_that_was_made_twice_leaves_less_for_the_rest_and_never_exceeds_
     assert [p.round for p in est.record_.executed] == [1, 1]
 
 
-def test_the_command_line_says_what_was_returned_and_checks_it_afterwards(tmp_path, capsys):
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A run of the command line that ended after its probe, and its ledger."""
+    place, rng = tmp_path_factory.mktemp("returned"), np.random.default_rng(0)
     frame = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "y"]).assign(ward=np.repeat(np.arange(30), 10))
-    frame.to_csv(tmp_path / "rows.csv", index=False)
-    url = f"sqlite:///{tmp_path / 'budget.db'}"
-    opened(tmp_path).close()
-    options = ["--task", "ward", "--target", "y", "--epsilon", EPSILON, "--delta", DELTA, "--method", "subspace"]
-    options += ["--set", "spending=adaptive"]
-    assert call("plan", "--tasks", 30, "--features", 2, *options[4:]) == 0
-    assert "probe" in capsys.readouterr().out
-    with stops(after=1):
-        assert call("fit", tmp_path / "rows.csv", *options, "--ledger", url, "--account", KEY.name, "-o", tmp_path / "model") == 0
-    said = capsys.readouterr()
-    assert "nothing in common showed: 70 % of the budget was returned" in said.out + said.err
-    spent = Book(url).spent(KEY)[0]
+    frame.to_csv(place / "rows.csv", index=False)
+    opened(place).close()
+    options = ["--task", "ward", "--target", "y", *BUDGET, "--ledger", ledger(place), "--account", KEY.name]
+    with stops(after=1), redirect_stdout(StringIO()) as said:
+        assert call("fit", place / "rows.csv", *options, "-o", place / "model") == 0
+    (place / "said").write_text(said.getvalue())
+    return place
+
+
+BUDGET = ["--epsilon", EPSILON, "--delta", DELTA, "--method", "subspace", "--set", "spending=adaptive"]
+
+
+def ledger(folder: Path) -> str:
+    return f"sqlite:///{folder / 'budget.db'}"
+
+
+def test_plan_names_the_policy_and_the_total(capsys):
+    assert call("plan", "--tasks", 30, "--features", 2, *BUDGET) == 0
+    said = capsys.readouterr().out
+    assert "'probe'" in said and f"mu = {MU:.4g}" in said
+
+
+def test_the_command_line_says_what_was_returned_and_the_books_agree(place):
+    assert "nothing in common showed: 70 % of the budget was returned" in (place / "said").read_text()
+    spent = Book(ledger(place)).spent(KEY)[0]
     assert spent == pytest.approx(gaussian_epsilon(DELTA, MU * math.sqrt(PROBE)), rel=1e-4)
-    assert call("certify", tmp_path / "model", "--ledger", url) == 0
+    assert call("certify", place / "model", "--ledger", ledger(place)) == 0
+
+
+def smaller_total(folder: Folder) -> None:
+    folder.model["plan"]["total"]["noise_multiplier"] *= math.sqrt(1 / PROBE)
+
+
+def no_total(folder: Folder) -> None:
+    """As if the probe had been all there ever was."""
+    plan = folder.model["plan"]
+    del plan["total"], plan["policy"], folder.certificate["total"]
+    plan["releases"] = plan["releases"][:1]
+    for statement in folder.certificate["statements"]:
+        statement["epsilon"] = gaussian_epsilon(DELTA, MU * math.sqrt(PROBE))
+
+
+@pytest.mark.parametrize("change", [smaller_total, no_total])
+def test_a_run_that_ended_early_cannot_claim_its_probe_alone(place, tmp_path, capsys, change):
+    """Every file is edited and sealed again, as a careful forger would."""
+    folder = Folder(place, tmp_path / "copy")
+    change(folder)
+    folder.seal("certificate", "model", "arrays")
+    assert call("certify", folder.path) == 1
+    assert "cannot be made again" in capsys.readouterr().out
+
+
+def test_the_books_know_the_total_of_a_run_that_was_rewritten_as_another(place, tmp_path, capsys):
+    folder = Folder(place, tmp_path / "copy")
+    no_total(folder)
+    folder.model["method"]["options"]["spending"] = "fixed"
+    folder.made_again()
+    folder.seal("certificate", "model", "arrays")
+    assert call("certify", folder.path, "--ledger", ledger(place)) == 1
+    assert "another total" in capsys.readouterr().out

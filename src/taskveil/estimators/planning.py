@@ -156,7 +156,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
     if budget.epsilon is not None and ratio >= WORTH:
         needed, what = math.ceil(units_of(public) * ratio / WORTH), "tasks" if public.task_rows is None else "rows"
         sentences.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
-        if len(plan.rounds()) > 1:
+        if len(plan.rounds()) > 1 and plan.total is None:
             sentences.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"

@@ -248,7 +248,7 @@ def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[s
         basis.append(
             f"which sum was released, and whether another, followed from earlier releases by the public policy {plan.policy!r}, "
             f"within a total of mu = {1 / plan.total.noise_multiplier:.6g} fixed before the run: what is stated is stated of the "
-            f"total, of which {spent_share(plan, plan.releases):.0%} (of mu squared) was released; no smaller claim holds"
+            f"total, of which {100 * spent_share(plan, plan.releases):.0f} % (of mu squared) was released; no smaller claim holds"
         )
     if plan.budget.unit is Unit.RECORD:
         basis.append("one person is one row of one task; otherwise epsilon grows with the number of rows of a person")

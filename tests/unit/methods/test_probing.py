@@ -72,7 +72,7 @@ def test_a_run_that_ends_after_the_probe_still_states_the_total():
     statement = est.certificate_.statements[0]
     assert statement.epsilon == 3.0 and statement.holds and est.certificate_.verify()
     assert sum(e["count"] for e in est.certificate_.events) == 1
-    assert "30%" in str(est.certificate_)
+    assert "30 %" in str(est.certificate_)
 
 
 def test_where_something_shows_all_of_the_budget_is_spent():

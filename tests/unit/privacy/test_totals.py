@@ -156,7 +156,7 @@ def test_a_certificate_states_the_total_and_lists_what_was_made():
     assert one.statements == all_.statements and one.verify() and all_.verify()
     assert sum(e["count"] for e in one.events) == 1
     text = str(one)
-    assert "total of mu = " in text and "17%" in text and "no smaller claim holds" in text and "'probe'" in text
+    assert "total of mu = " in text and "17 %" in text and "no smaller claim holds" in text and "'probe'" in text
     assert one.profile().mu == pytest.approx(1 / plan().total.noise_multiplier)
     assert Certificate.from_json(one.to_json()) == one
     assert "total" not in build_certificate("m", make_plan(requests(), Budget(1.0, DELTA)), EXACT).to_dict()
