@@ -14,6 +14,7 @@ from taskveil.privacy.events import (
     CappedEvent,
     Charge,
     GaussianEvent,
+    GaussianTotal,
     PureEvent,
     SampledGaussianEvent,
     SelectEvent,
@@ -23,6 +24,7 @@ from taskveil.privacy.events import (
 
 EXAMPLES = [
     GaussianEvent(4.0),
+    GaussianTotal(4.0),
     SampledGaussianEvent(1.5, 0.05, "add-remove"),
     SampledGaussianEvent(2.5, 0.05, "replace-one"),
     PureEvent(0.1),

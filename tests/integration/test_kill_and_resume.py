@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def everything_imported_and_compiled(tmp_path_factory):
     fit(folder)
 
 
-def in_a_child(folder: Path, kill_at: int) -> bool:
+def in_a_child(folder: Path, kill_at: int, fit: Callable[[Path], None] = fit) -> bool:
     """Fork, run, and say whether the child came to its end."""
     pid = os.fork()
     if pid == 0:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.support.isolation import differences
-from tests.support.laws import Setup, few, kinds_of, long, task_law
+from tests.support.laws import NEEDED, Setup, few, kinds_of, long, task_law
 from tests.support.raw_tables import REPLACEMENTS, SIZES, TASKS, bounds, raw_table, replace_task
 
 from taskveil import methods
@@ -51,6 +51,16 @@ def test_units_that_were_bought_carry_nothing_but_what_was_released(method, how)
     table = raw_table("regression", [5, 9, 6, 4], 5)
     setup = Setup(method, "regression", "task", options={"scaling": "private", "epsilon": PLENTY})
     assert any("message common" in name for name in setup.trace(table).parts)
+    assert not task_law(setup, table, replace_task(table, "regression", "east", how, 5), "east")
+
+
+@pytest.mark.parametrize("how", sorted(REPLACEMENTS))
+def test_releases_that_follow_earlier_ones_carry_nothing_else(how, monkeypatch):
+    """With a probe that stops nothing: both rounds are watched."""
+    monkeypatch.setattr("taskveil.methods.probing.NO_DIRECTION", -1e9)
+    monkeypatch.setitem(NEEDED, "subspace", {"spending": "adaptive"})
+    setup, table = Setup("subspace", options={"scaling": "own"}), raw_table("regression", [5, 9, 6, 4], 5)
+    assert sum("message moments" in name for name in setup.trace(table).parts) == 2
     assert not task_law(setup, table, replace_task(table, "regression", "east", how, 5), "east")
 
 

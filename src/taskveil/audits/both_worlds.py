@@ -89,7 +89,7 @@ class _Server(ServerSpy):
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         _, planned = next(self.rounds)
         here, there = self.sent.pop()
-        for one in planned:
+        for one in (p for p in planned if p.name in releases):  # where releases are chosen, one of a round's is made
             self.on_release(one, np.asarray(releases[one.name], dtype=np.float64), here[one.name], there[one.name])
         return super().step(state, releases, accepted)
 
@@ -150,7 +150,11 @@ def _moves(what: Any, here: np.ndarray, there: np.ndarray) -> Iterator[np.ndarra
 def every_release_visible(plan: Plan, observer: str, linear: bool, schedule: str) -> bool:
     """Whether this observer sees all releases, each an unsampled Gaussian sum of messages that can be told apart."""
     tasks = str(plan.budget.unit) == "task"  # rows are clipped and summed at once
-    sums = tasks and all(isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases)
+    sums = (
+        tasks
+        and plan.total is None
+        and all(isinstance(p.event, GaussianEvent) and isinstance(p.contribution, SUMS) for p in plan.releases)
+    )
     told_apart = linear and schedule == "synchronous" and plan.budget.aggregation == "curator"
     return sums and told_apart and observer in ("server", "public")
 

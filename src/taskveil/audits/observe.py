@@ -20,7 +20,7 @@ import numpy as np
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.spies import ServerSpy, spied_on
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
-from taskveil.privacy.plan import Plan
+from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.tasks.block import TaskBlock
 
 
@@ -70,7 +70,7 @@ def watched(method: Method, transcript: Transcript, observer: str) -> Method:
     def server_side(public: PublicInfo, plan: Plan) -> ServerSide:
         transcript.rounds.clear()
         transcript.others.clear()
-        return _Recorder(method.server_side(public, plan), transcript, observer)
+        return _Recorder(method.server_side(public, plan), transcript, observer, plan)
 
     return spied_on(method, task_side, server_side)
 
@@ -95,19 +95,32 @@ class _WithoutEnd(TaskSide):
 
 
 class _Recorder(ServerSpy):
-    def __init__(self, inner: ServerSide, transcript: Transcript, observer: str):
+    def __init__(self, inner: ServerSide, transcript: Transcript, observer: str, plan: Plan):
         super().__init__(inner)
-        self.transcript, self.observer = transcript, observer
+        self.transcript, self.observer, self.plan = transcript, observer, plan
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         state, billboard = self.inner.step(state, releases, accepted)
+        self.note(releases, billboard, accepted)
+        self.last = billboard, accepted
+        return state, billboard
+
+    def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
+        """Where the run ends early the billboard stays as it is, and no release is seen as zeros: all runs have one shape."""
+        wanted = self.inner.chosen(state, possible)
+        while not wanted and len(self.transcript.rounds) < len(self.plan.rounds()):
+            self.note({}, *self.last)
+        return wanted
+
+    def note(self, releases: Mapping[str, np.ndarray], billboard: Billboard, accepted: np.ndarray) -> None:
+        if self.plan.total is not None:
+            releases = {**{p.name: np.zeros(p.contribution.total_shape) for p in self.plan.releases}, **releases}
         seen = dict(releases) if self.observer != "other-tasks" else {}
         if self.observer != "server":
             seen |= public_part(billboard) if self.observer == "other-tasks" else dict(billboard.values)
         self.transcript.rounds.append({k: np.array(v, dtype=np.float64) for k, v in seen.items()})
         if accepted is not None:
             self.transcript.others.append(int(np.delete(accepted, CANARY).sum()))
-        return state, billboard
 
 
 def public_part(billboard: Billboard) -> dict[str, np.ndarray]:

@@ -230,6 +230,8 @@ def check_method(method: Any, plan: Plan) -> None:
     many = "Use the audit of many runs (tv.audit without one_run)."
     if not method.linear or method.schedule != "synchronous":
         raise OptionError(f"method {method.name!r} sums, or sends, before its messages can be told apart. {many}")
+    if plan.total is not None:
+        raise OptionError("canaries are told apart in every planned release; use spending='fixed' for an audit in one run")
     if any(p.rate is not None for p in plan.releases):
         raise OptionError(f"rounds with sampled tasks hide which canaries took part, so guesses show next to nothing. {many}")
     odd = [p.name for p in plan.releases if not isinstance(p.contribution, TOLD_APART)]

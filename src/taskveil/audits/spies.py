@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.methods.base import Billboard, Message, Method, Models, ServerSide, State, TaskSide, View
+from taskveil.privacy.plan import PlannedRelease
 
 
 class TaskSpy(TaskSide):
@@ -45,6 +46,9 @@ class ServerSpy(ServerSide):
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         return self.inner.step(state, releases, accepted)
+
+    def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
+        return self.inner.chosen(state, possible)
 
 
 def spied_on(method: Method, task_side: Callable[..., TaskSide], server_side: Callable[..., ServerSide] | None = None) -> Method:

@@ -107,7 +107,13 @@ def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
             f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}"
             f"{r['signal']:>10.4g}{ratio:>14}"
         )
-    if len(result["spending"]) > 1:
+    if result["total"] is not None:
+        lines += [
+            "",
+            f"of each round one release at most: the policy {result['total']['policy']!r} looks at what was released before",
+            f"whatever it does, a total of mu = {result['total']['mu']:.4g} is reserved and stated",
+        ]
+    elif len(result["spending"]) > 1:
         lines += ["", "epsilon spent after rounds: " + ", ".join(f"{s['round']}: {s['epsilon']:.3g}" for s in result["spending"])]
     lines += ["", result["verdict"], *_expected(result["expected_share"]), *(f"- {text}" for text in result["advice"])]
     for item in result["theorems"]:

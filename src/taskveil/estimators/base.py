@@ -162,7 +162,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         else:
             with small_matrix_threads(block.n_features):  # thousands of small problems: BLAS threads only wait
                 record = self._run(run, block)
-                self.warnings_ += record.warnings
+                self.warnings_ += [*record.warnings, *record.notes]
                 scaling, block = common_units.settle(method, scaling, block, record)
                 self._keep(method, tasks, scaling, block, record)
         if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from taskveil.errors import OptionError
+from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
@@ -94,6 +94,8 @@ def search_certificate(method: Method, record: RunRecord, prepared: PublicPart) 
 
 
 def _build(method: Method, record: RunRecord, prepared: PublicPart, randomness: dict[str, Any]) -> Certificate:
+    if method.policy(record.public, record.plan.budget) != record.plan.policy:
+        raise DataError("the plan is not this method's: one of them lets releases follow earlier ones, within a total")
     plan, disclosure = record.plan, method.disclosure(record.public, record.plan)
     executed = replace(plan, releases=tuple(record.executed)) if plan.budget.epsilon is not None else plan
     made = build_certificate(

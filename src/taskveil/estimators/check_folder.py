@@ -28,7 +28,7 @@ from taskveil.estimators.partitioned.storage import changed_parts
 from taskveil.estimators.saved_model import check_description
 from taskveil.estimators.storage import FILES, read_folder, saved_run, seal_problems
 from taskveil.privacy.certificate import Certificate, software_versions
-from taskveil.privacy.events import Event
+from taskveil.privacy.events import Charge, Event, GaussianTotal
 from taskveil.privacy.ledger import Book, Key
 from taskveil.privacy.ledger.reach import Reach
 from taskveil.privacy.plan import Budget, PlannedRelease
@@ -59,16 +59,23 @@ def ledger_problems(url: str, record: RunRecord, observers: list[str]) -> list[s
         return [*broken_links, MISSING.format(f" ({name} has no such account)")]
     problems = []
     for key, relation in reached:
-        committed = book.committed(key, run)
+        committed, reserved = book.committed(key, run), book.reserved(key, run)
         relations = {Neighbours(relation), Neighbours.REPLACE_ONE}  # a run carried into the account may stand there at more
         prices = [_charges(releases, plan.budget, neighbours) for neighbours in relations]
         if not committed:
             problems.append(MISSING.format(f" in account {key}"))
+        elif totals(reserved) not in [totals(plan.charges(neighbours)) for neighbours in relations]:
+            problems.append(f"account {key} holds another total of this run than is stated")
         elif committed not in prices:
             problems.append(
                 f"account {key} was charged {len(committed)} release(s) for this run that are not its {len(releases)}"
             )
     return broken_links + problems
+
+
+def totals(charges: Sequence[Charge]) -> list[Event]:
+    """What was set aside for releases that are chosen as a run goes on."""
+    return [c.event for c in charges if isinstance(c.event, GaussianTotal)]
 
 
 def _charges(releases: Sequence[PlannedRelease], budget: Budget, relation: Neighbours) -> list[tuple[str, Event]]:
@@ -83,7 +90,7 @@ def _charges(releases: Sequence[PlannedRelease], budget: Budget, relation: Neigh
 
 
 RESULTS = ("run.json", "billboard.npz")
-CLAIMS = ("method", "variant", "statements", "events", "randomness")
+CLAIMS = ("method", "variant", "statements", "events", "total", "randomness")
 WORDS = ("assumptions", "not_protected")  # sentences, which another version may put in other words
 EXPECTED = "expected a folder written by fit; give certificate.json itself to check it without its run"
 UNREADABLE = (KeyError, TypeError, AttributeError, IndexError)
@@ -195,6 +202,6 @@ def _differences(certificate: Certificate, derived: Certificate, source: str, ol
     claims, again = certificate.to_dict(), json.loads(derived.to_json())
     same_version = claims["software"].get("taskveil") == software_versions().get("taskveil")
     compared = (*CLAIMS, *WORDS) if same_version and not old else CLAIMS
-    problems = [text for name in compared for text in differences(claims[name], again[name], name)]
+    problems = [text for name in compared for text in differences(claims.get(name), again.get(name), name)]
     problems += [f"{name} is empty" for name in WORDS if again[name] and not claims[name] and name not in compared]
     return [f"certificate.json does not follow from {source}: {text}" for text in problems[:8]]

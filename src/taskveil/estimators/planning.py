@@ -11,6 +11,7 @@ from taskveil.methods import FEW_TASKS
 from taskveil.methods.base import PublicInfo, record_methods
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
+from taskveil.privacy.planned import spent_share
 from taskveil.privacy.units import Unit
 from taskveil.runtime.run import Run
 
@@ -27,7 +28,8 @@ def describe_plan(run: Run) -> dict[str, Any]:
     """Noise, noise-to-signal and a verdict, from public sizes alone."""
     method, public, plan, budget = run.method, run.public, run.plan, run.budget
     releases = [_release(planned, public) for planned in plan.releases]
-    clearest = clearest_ratio(releases)
+    clearest = _clearest(run.plan, public)
+    total = None if plan.total is None else {"policy": plan.policy, "mu": 1 / plan.total.noise_multiplier}
     return {
         "method": method.name,
         "variant": budget.variant,
@@ -37,6 +39,7 @@ def describe_plan(run: Run) -> dict[str, Any]:
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "rounds": len(plan.rounds()),
+        "total": total,
         "releases": merged(releases),
         "noise_to_signal": clearest,
         "expected_share": expected_share(clearest) if measured(method.name, budget) else None,
@@ -50,7 +53,7 @@ def outlook(record: Any) -> list[str]:
     plan, public = record.plan, record.public
     if plan.budget.epsilon is None or not plan.releases:
         return []
-    ratio = clearest_ratio([_release(planned, public) for planned in plan.releases])
+    ratio = _clearest(plan, public)
     sentences = advice(ratio, public, plan.budget, plan)
     return [verdict(ratio), *sentences] if ratio >= WORTH else sentences
 
@@ -62,6 +65,13 @@ def spending(plan: Plan, points: int = 8) -> list[dict[str, float]]:
     last = len(plan.rounds())
     rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
     return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]
+
+
+def _clearest(plan: Plan, public: PublicInfo) -> float:
+    """Of what is released in all: where a part of the budget comes first, as if all were spent on it."""
+    whole = 1.0 if plan.total is None else math.sqrt(spent_share(plan, plan.releases[:1]))
+    releases = plan.releases if plan.total is None else plan.releases[:1]
+    return whole * clearest_ratio([_release(planned, public) for planned in releases])
 
 
 def clearest_ratio(releases: list[dict[str, Any]]) -> float:
@@ -146,7 +156,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
     if budget.epsilon is not None and ratio >= WORTH:
         needed, what = math.ceil(units_of(public) * ratio / WORTH), "tasks" if public.task_rows is None else "rows"
         sentences.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
-        if len(plan.rounds()) > 1:
+        if len(plan.rounds()) > 1 and plan.total is None:
             sentences.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"

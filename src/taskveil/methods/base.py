@@ -27,7 +27,7 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.methods.options import WithOptions, check_options
 from taskveil.methods.public_prior import PublicPrior
-from taskveil.privacy.plan import VARIANTS, Budget, Plan, Request
+from taskveil.privacy.plan import VARIANTS, Budget, Plan, PlannedRelease, Request
 from taskveil.tasks.block import TaskBlock
 
 USUAL_LOSS = {"regression": "squared", "classification": "logistic", "survival": "cox"}
@@ -174,6 +174,13 @@ class ServerSide:
         """From the noisy sums of a round to the next billboard."""
         raise NotImplementedError
 
+    def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
+        """The policy of a plan with a total: which of the next round's releases is made, or none, and the run ends.
+
+        The state holds what was released and what is public, and nothing else.
+        """
+        return possible
+
 
 class ArrivalServer(ServerSide):
     """A server of an asynchronous method: it moves with every message, and can be asked how far it is."""
@@ -214,7 +221,7 @@ class Method(WithOptions):
 
     name: ClassVar[str] = ""
     variants: ClassVar[tuple[str, ...]] = ("sound",)  # what this class itself computes
-    forms: ClassVar[Mapping[str, str]] = {}  # unit or variant -> "module:Class" that does it by the same name
+    forms: ClassVar[Mapping[str, str]] = {}  # unit, variant or spending -> "module:Class" that does it by the same name
     units: ClassVar[tuple[str, ...]] = ("task",)
     kinds: ClassVar[tuple[str, ...]] = ("regression", "classification")
     losses: ClassVar[tuple[str, ...]] = ("squared", "logistic")  # what it can fit; others have no bound on their curvature
@@ -235,6 +242,10 @@ class Method(WithOptions):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         """The sums this method will ask for, from public sizes only."""
         raise NotImplementedError
+
+    def policy(self, public: PublicInfo, budget: Budget) -> str:
+        """The name of the rule that chooses among these sums as the run goes on (ServerSide.chosen); empty: all are released."""
+        return ""
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         """What the tasks of this block do."""
@@ -267,9 +278,9 @@ class Method(WithOptions):
     # ----------------------------------- which method is meant, in which units
 
     def under(self, unit: str, variant: str = "sound") -> Method:
-        """What is meant by this name: itself, or the form that protects this unit or computes what a paper prints."""
+        """What is meant by this name: itself, or the form that protects this unit, computes what is printed, or spends so."""
         method = self
-        for key in (str(unit), str(variant)):
+        for key in (str(unit), str(variant), getattr(self, "spending", "")):
             if key in method.forms:
                 module, _, name = method.forms[key].partition(":")
                 kind = getattr(import_module(module, __package__), name)

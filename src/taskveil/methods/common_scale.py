@@ -70,6 +70,8 @@ class CommonScale(Method):
             raise OptionError(f"scaling_share must lie strictly between 0 and 1, got {self.share!r}")
         if budget.variant != "sound":
             raise OptionError("scaling='private' needs variant='sound'; what a paper prints has no such release")
+        if self.inner.policy(public, budget):
+            raise OptionError("scaling='private' does not go with spending='adaptive'; use 'own' or 'declared'")
         if not self.linear or self.schedule == "asynchronous":
             raise OptionError(f"scaling='private' does not go with method {self.name!r}; use 'own' or 'declared'")
 

@@ -65,6 +65,7 @@ OPTIONS: dict[str, Rule] = {
     "row_rate": Number(above=0, at_most=1),
     "noises": Whole(1, 2),
     "first_share": SHARE,
+    "spending": Choice("fixed", "adaptive"),
     "semi_exact": Flag(),
     "refine": Flag(),
     "budgets": ListOf(POSITIVE),

@@ -40,9 +40,7 @@ def common_directions(
     d = total.shape[0]
     values, vectors = np.linalg.eigh((total + total.T) / 2)
     vectors = vectors[:, ::-1]
-    chance = (
-        2 / (n_outputs * d * (d + 2)) * (1 + math.sqrt(d / (n_outputs * n_tasks)) / 2) ** 2
-    )  # as large as Marchenko & Pastur's
+    chance = _scatter(d, n_tasks, n_outputs)
     found, doubt, left = np.zeros(d), 0.0, (values - values.mean())[::-1]
     for j in range(min(d - 1, MOST_DIRECTIONS)):
         rest = n_tasks - float(found.sum())
@@ -70,19 +68,45 @@ def mean_within(
     keeps it where tasks have energy and shortens it elsewhere. Its doubt are the log odds against having none.
     """
     r, d = total.shape
-    believed = (share + (1.0 - float(share.sum())) / d) / r
-    variance = (deviation / n_tasks) ** 2 + 1.0 / (n_tasks * r * d)
-    seen, kept = total @ basis / n_tasks, believed / (believed + variance)
-    log_odds = float(np.sum(np.square(seen) * kept / variance - np.log1p(believed / variance))) / 2 + MEAN_ODDS
+    seen, kept, log_odds = _mean(total, deviation, n_tasks, share, basis)
     hidden = not share.any() and deviation * math.sqrt(r * d) >= n_tasks  # as long as a mean of tasks that all agree
     if hidden or log_odds < LEAST_MEAN_ODDS:
         return np.zeros_like(total), 0.0
     return seen * kept @ basis.T, min(0.0, log_odds)
 
 
+def a_mean(total: np.ndarray, deviation: float, n_tasks: int, share: np.ndarray, basis: np.ndarray) -> float:
+    """The log odds that there is a mean, as above."""
+    return _mean(total, deviation, n_tasks, share, basis)[2]
+
+
+def _mean(
+    total: np.ndarray, deviation: float, n_tasks: int, share: np.ndarray, basis: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    r, d = total.shape
+    believed = (share + (1.0 - float(share.sum())) / d) / r
+    variance = (deviation / n_tasks) ** 2 + 1.0 / (n_tasks * r * d)
+    seen, kept = total @ basis / n_tasks, believed / (believed + variance)
+    log_odds = float(np.sum(np.square(seen) * kept / variance - np.log1p(believed / variance))) / 2 + MEAN_ODDS
+    return seen, kept, log_odds
+
+
+def first_direction(total: np.ndarray, deviation: float, n_tasks: int, n_outputs: int = 1) -> float:
+    """The log odds that there is a common direction at all."""
+    d = total.shape[0]
+    values = np.linalg.eigvalsh((total + total.T) / 2)[::-1]
+    variance = deviation**2 + _scatter(d, n_tasks, n_outputs) * n_tasks
+    return -np.inf if d < 2 else _one_direction(values - values.mean(), variance, float(n_tasks))[1]
+
+
 def hopeless(deviation: float, n_tasks: float, d: int) -> bool:
     """Whether little could be told even of tasks that all agree: the spectral radius of the noise is their whole energy."""
     return deviation * math.sqrt(2 * d) >= n_tasks
+
+
+def _scatter(d: int, n_tasks: int, n_outputs: int) -> float:
+    """Variance of the second moment of one unrelated task, as large as Marchenko & Pastur's."""
+    return 2 / (n_outputs * d * (d + 2)) * (1 + math.sqrt(d / (n_outputs * n_tasks)) / 2) ** 2
 
 
 def _one_direction(left: np.ndarray, variance: float, rest: float) -> tuple[np.ndarray, float]:

@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -62,6 +63,7 @@ from taskveil.methods.spikes import common_directions, hopeless, mean_within
 from taskveil.privacy.contributions import MomentSum, OuterSum
 from taskveil.privacy.moments import moment_weights
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
+from taskveil.privacy.planned import spent_share
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
 from taskveil.tasks.block import TaskBlock
 
@@ -83,15 +85,18 @@ class Subspace(Method):
 
     rounds       releases of the mean; None: 1, or 3 where noise is small (see above)
     mean_share   share of the budget (of rho, in zCDP terms) for the mean; the rest is for directions
+    spending     "fixed", or "adaptive": a part first, the rest only where something shows (probing.py)
     """
 
     name = "subspace"
     kinds, losses = ANY_KIND, ANY_LOSS
+    forms: ClassVar[dict[str, str]] = {"adaptive": ".probing:Probing"}
     chooses_locally = True
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
 
     rounds: int | None = None
     mean_share: float = 0.15
+    spending: str = "fixed"
 
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         self.check(public, budget)
@@ -163,9 +168,13 @@ def joint(budget: Budget) -> bool:
 
 
 def moment_noise(plan: Plan, n_tasks: int) -> float:
-    """Spectral norm of the noise in the second moment, over the number of tasks: public, known before any row is read."""
+    """Spectral norm of the noise in the second moment, over the number of tasks: public, known before any row is read.
+
+    Where a part of the budget is spent first: that of the whole budget.
+    """
     planned = next(p for p in plan.releases if p.name in (MOMENT, BOTH))
     deviation, side = noise_deviation(planned, n_tasks, plan.budget.aggregation), planned.contribution.total_shape[0]
+    deviation *= 1.0 if plan.total is None else math.sqrt(spent_share(plan, [planned]))
     if isinstance(planned.contribution.plain, MomentSum):
         deviation, side = deviation / planned.contribution.plain.moment_weight, planned.contribution.plain.n_features
     return deviation * math.sqrt(2 * side) / n_tasks
@@ -225,15 +234,20 @@ class SubspaceServer(ServerSide):
             deviation = self._deviation(self.planned[t, MOMENT])
             new.update(self._structure(releases[MOMENT], deviation))
         if BOTH in releases:
-            what, deviation = self.planned[t, BOTH].contribution.plain, self._deviation(self.planned[t, BOTH])
-            assert isinstance(what, MomentSum)
-            directions, logs, S = what.parts(releases[BOTH])
-            new.update(self._structure(S, deviation / what.moment_weight))
-            deviation /= what.mean_weight
-            direction, doubt = mean_within(directions, deviation, m, new["share"], new["basis"])
-            move = direction * direction_mean.length(logs, deviation, m)
-            new["mean"], new["mean_doubt"] = direction_mean.accumulated(state, move, doubt)
+            planned = self.planned[t, BOTH]
+            new.update(self._both(state, planned, releases[BOTH], self._deviation(planned)))
         return new, self._billboard(new, accepted)
+
+    def _both(self, before: State, planned: PlannedRelease, total: np.ndarray, deviation: float) -> State:
+        """Shares, basis and centre from both sums in one, with this deviation of the noise."""
+        what, m = planned.contribution.plain, self.public.n_tasks
+        assert isinstance(what, MomentSum)
+        directions, logs, S = what.parts(total)
+        found = self._structure(S, deviation / what.moment_weight)
+        deviation /= what.mean_weight
+        direction, doubt = mean_within(directions, deviation, m, found["share"], found["basis"])
+        mean, mean_doubt = direction_mean.accumulated(before, direction * direction_mean.length(logs, deviation, m), doubt)
+        return {**found, "mean": mean, "mean_doubt": mean_doubt}
 
     def _structure(self, S: np.ndarray, deviation: float) -> State:
         """Common directions, and common features where they explain as much: the diagonal comes with the matrix."""

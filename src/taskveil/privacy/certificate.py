@@ -24,6 +24,7 @@ from taskveil.privacy.events import SampledGaussianEvent, UncertifiedEvent
 from taskveil.privacy.fingerprint import claims_fingerprint
 from taskveil.privacy.per_task import groups, task_shares
 from taskveil.privacy.plan import Plan, PlannedRelease
+from taskveil.privacy.planned import spent_share
 from taskveil.privacy.profile import Profile, profile
 from taskveil.privacy.statement import Statement, Verification, check_certificate
 from taskveil.privacy.units import Observer, Unit
@@ -57,6 +58,9 @@ class Certificate:
         What they do not cover.
     randomness, software : dict
         Which samplers drew the noise; versions.
+    total : dict or None, default=None
+        Where releases were chosen as the run went on: by which policy, and the event of the total that the statements are about;
+        `events` list what was made of it.
     audit : dict or None, default=None
         What an attack on this configuration found.
     seal : str or None, default=None
@@ -83,6 +87,7 @@ class Certificate:
     not_protected: tuple[str, ...] = ()
     randomness: dict[str, Any] = field(default_factory=dict)
     software: dict[str, str] = field(default_factory=dict)
+    total: dict[str, Any] | None = None
     audit: dict[str, Any] | None = None  # what an attack on this configuration found (taskveil.audits)
     seal: str | None = field(default=None, compare=False)  # binds a saved certificate to the files beside it
 
@@ -99,6 +104,7 @@ class Certificate:
             "variant": self.variant,
             "statements": [s.to_dict() for s in self.statements],
             "events": list(self.events),
+            **({} if self.total is None else {"total": self.total}),
             "assumptions": list(self.assumptions),
             "not_protected": list(self.not_protected),
             "randomness": self.randomness,
@@ -125,6 +131,7 @@ class Certificate:
                 tuple(data["not_protected"]),
                 dict(data["randomness"]),
                 dict(data["software"]),
+                data.get("total"),
                 data.get("audit"),
                 data.get("seal"),
             )
@@ -230,12 +237,19 @@ def build_certificate(
         tuple(open_points),
         dict(randomness),
         software_versions(),
+        None if plan.total is None else {"policy": plan.policy, "event": plan.total.to_dict()},
     )
 
 
 def _core_assumptions(plan: Plan, randomness: dict[str, Any], public: Iterable[str]) -> list[str]:
     """What every statement of the private core rests on."""
     basis = [_public_facts(plan.budget.unit, public)]
+    if plan.total is not None:
+        basis.append(
+            f"which sum was released, and whether another, followed from earlier releases by the public policy {plan.policy!r}, "
+            f"within a total of mu = {1 / plan.total.noise_multiplier:.6g} fixed before the run: what is stated is stated of the "
+            f"total, of which {100 * spent_share(plan, plan.releases):.0f} % (of mu squared) was released; no smaller claim holds"
+        )
     if plan.budget.unit is Unit.RECORD:
         basis.append("one person is one row of one task; otherwise epsilon grows with the number of rows of a person")
     if any(isinstance(r.event, SampledGaussianEvent) for r in plan.releases):
@@ -265,7 +279,7 @@ def _state(
     """One statement, computed from the plan's events."""
     budget = plan.budget if own_epsilon is None else replace(plan.budget, epsilon=own_epsilon, task_epsilons=None)
     sentence = (budget.unit.value, budget.neighbours.value, observer.value)
-    if not plan.releases:
+    if not plan.charges():
         return Statement(*sentence, 0.0, 0.0, "pure", True)
     assert budget.epsilon is not None
     if any(isinstance(r.event, UncertifiedEvent) for r in plan.releases):

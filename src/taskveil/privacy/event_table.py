@@ -10,6 +10,7 @@ from taskveil.privacy.events import (
     Charge,
     Event,
     GaussianEvent,
+    GaussianTotal,
     PureEvent,
     SampledGaussianEvent,
     SelectEvent,
@@ -23,6 +24,7 @@ EVENTS: dict[str, type[Event]] = {
     e.kind: e
     for e in (
         GaussianEvent,
+        GaussianTotal,
         SampledGaussianEvent,
         PureEvent,
         ZeroEvent,

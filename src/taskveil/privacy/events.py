@@ -24,6 +24,7 @@ from taskveil.errors import OptionError
 from taskveil.privacy.units import Neighbours
 
 FloatArray = NDArray[np.float64]
+NOTHING_LEFT = 1e100  # noise multiplier of a total that is used up
 
 
 class Event(ABC):
@@ -59,6 +60,10 @@ class Event(ABC):
     def made_again(self) -> Event:
         """What is charged when the same release is made once more, outside the plan."""
         return self
+
+    def without(self, event: Event) -> Event | None:
+        """What is left of a total after this release; None where it does not fit, or this is no total."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `event_from_dict` reads it back."""
@@ -97,6 +102,23 @@ class GaussianEvent(Event):
         import dp_accounting
 
         return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+
+
+@dataclass(frozen=True)
+class GaussianTotal(GaussianEvent):
+    """Unsampled Gaussian releases chosen as a run goes on, of which the sum of 1/z_t^2 never exceeds 1/z^2.
+
+    Whatever was released before decides which they are, their noise and when to stop: together they are as private as one release
+    with z (Smith & Thakurta 2022; docs/theory/spending.md#adaptive). That holds for the total, not for what happened to be spent.
+    """
+
+    kind = "gaussian-total"
+
+    def without(self, event: Event) -> Event | None:
+        if type(event) is not GaussianEvent or self.noise_multiplier >= NOTHING_LEFT:
+            return None
+        left = 1 / self.noise_multiplier**2 - 1 / event.noise_multiplier**2
+        return None if left < 0 else GaussianTotal(min(NOTHING_LEFT, 1 / math.sqrt(max(left, NOTHING_LEFT**-2))))
 
 
 @dataclass(frozen=True)

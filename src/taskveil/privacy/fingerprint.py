@@ -19,7 +19,8 @@ def fingerprint(content: Any) -> str:
 def claims_fingerprint(certificate: Mapping[str, Any]) -> str:
     """Method, variant, statements and events; not randomness, software or time, in which a rehearsal may differ from the run."""
     statements = [{k: s.get(k) for k in SENTENCE} for s in certificate["statements"]]
-    return fingerprint([certificate["method"], certificate["variant"], statements, certificate["events"]])
+    total = [certificate["total"]] if certificate.get("total") else []
+    return fingerprint([certificate["method"], certificate["variant"], statements, certificate["events"], *total])
 
 
 LETTERS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # no I, L, O, U: nothing to mistake on paper

@@ -10,6 +10,7 @@ exactly MP-MTL Def. 7.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -18,20 +19,29 @@ from typing import Any
 from taskveil.errors import OptionError
 from taskveil.privacy.calibrate import largest_base_epsilon, largest_loss
 from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram
-from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, PureEvent, SampledGaussianEvent
+from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, GaussianTotal, PureEvent, SampledGaussianEvent
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism
 from taskveil.privacy.per_task import Weighted, check_budgets, task_shares
-from taskveil.privacy.planned import VARIANTS, Budget, Plan, PlannedRelease, Request, charged, event_of, is_sampled
+from taskveil.privacy.planned import VARIANTS, Budget, Plan, PlannedRelease, Request, charged, dearest, event_of, is_sampled
 from taskveil.privacy.secure_plan import secure_plan
 from taskveil.privacy.units import Neighbours
 
 __all__ = ["VARIANTS", "Budget", "Plan", "PlannedRelease", "Request", "charged", "event_of", "make_plan"]
 
+ADAPTIVE = ("curator", "local")  # aggregations whose noise is one Gaussian
+NOT_REACHED = "calibration did not reach its target; check epsilon, delta and the accountant"
 
-def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
-    """Choose a mechanism for every request and the largest common loss that meets the budget."""
+
+def make_plan(requests: Iterable[Request], budget: Budget, policy: str = "") -> Plan:
+    """Choose a mechanism for every request and the largest common loss that meets the budget.
+
+    Where a policy is named, one request of each round is chosen as the run goes on, or none: the dearest of all that can happen
+    meets the budget, and is the total of the plan.
+    """
     requests = list(requests)
     _check_requests(requests, budget)
+    if policy:
+        return _chosen_plan(requests, budget, policy)
     if budget.task_epsilons is not None:
         requests = _with_shares(requests, budget)
     if budget.aggregation == "secure" and budget.epsilon is not None and requests:
@@ -49,7 +59,34 @@ def make_plan(requests: Iterable[Request], budget: Budget) -> Plan:
         if plan.epsilon() <= budget.epsilon:  # of the finished events, by the accountant that certifies them
             return plan
         loss *= 1 - 1e-4
-    raise OptionError("calibration did not reach its target; check epsilon, delta and the accountant")
+    raise OptionError(NOT_REACHED)
+
+
+def _chosen_plan(requests: Sequence[Request], budget: Budget, policy: str) -> Plan:
+    """Releases that are chosen as the run goes on, and their total (docs/theory/spending.md#adaptive)."""
+    kinds = [_choose(request, budget) for request in requests]
+    sampled = any(request.rate is not None for request in requests)
+    if (
+        budget.epsilon is None or budget.aggregation not in ADAPTIVE or budget.task_epsilons is not None or sampled
+        or not all(kind.family == "gaussian" for kind in kinds)
+    ):  # fmt: skip
+        raise OptionError(
+            "only unsampled Gaussian releases may follow earlier ones (spending='adaptive'): give epsilon, delta > 0, "
+            f"aggregation {' or '.join(ADAPTIVE)}, one budget for all tasks and no other mechanism, or spending='fixed'"
+        )
+    heaviest = {r.round: max(o.weight for o in requests if o.round == r.round) for r in requests}
+
+    def ideal(loss: float) -> list[Charge]:
+        return [Charge(GaussianEvent(1 / (loss * weight))) for weight in heaviest.values()]
+
+    loss = largest_loss(ideal, budget.epsilon, budget.delta, budget.accountant)
+    for _ in range(50):
+        releases = _planned_releases(requests, kinds, budget, loss)
+        plan = Plan(releases, budget, GaussianTotal(1 / math.sqrt(dearest(releases) * (1 + 1e-12))), policy)
+        if plan.epsilon() <= budget.epsilon:
+            return plan
+        loss *= 1 - 1e-4
+    raise OptionError(NOT_REACHED)
 
 
 def _with_shares(requests: Sequence[Request], budget: Budget) -> list[Request]:

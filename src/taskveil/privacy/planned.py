@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from taskveil.checks import Choice, Entries, ListOf, Number, Rule, Text, Whole, check_table, optional
@@ -14,7 +14,7 @@ from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Contribution, contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict
-from taskveil.privacy.events import CappedEvent, Charge, Event, SampledGaussianEvent
+from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, GaussianTotal, SampledGaussianEvent
 from taskveil.privacy.fields import check_fields
 from taskveil.privacy.guarantees import check_delta
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism, mechanism_from_dict
@@ -28,6 +28,7 @@ VARIANTS = ("sound", "paper", "preprint")
 MOST_RELEASES = 10_000_000
 PLAN: dict[str, Rule] = {  # of a file or a message, as are the next two
     "version": Whole(1, 1), "budget": Entries(), "releases": ListOf(Entries(), at_least=0, at_most=MOST_RELEASES),
+    "total": optional(Entries()), "policy": Text(100),
 }  # fmt: skip
 BUDGET: dict[str, Rule] = {
     "epsilon": optional(Number(above=0)), "delta": Number(at_least=0, below=1), "unit": Choice(*(u.value for u in Unit)),
@@ -155,10 +156,24 @@ class PlannedRelease:
 
 @dataclass(frozen=True)
 class Plan:
-    """All releases of a run and the budget they were calibrated to."""
+    """All releases of a run and the budget they were calibrated to.
+
+    With a total the releases are those that are possible: of each round one at most is made, as the policy says in view of what
+    was released before. The total covers the dearest of all that can happen, and accounts refuse what exceeds it.
+    """
 
     releases: tuple[PlannedRelease, ...]
     budget: Budget
+    total: GaussianTotal | None = None
+    policy: str = ""  # the public name of the rule that chooses
+
+    def __post_init__(self) -> None:
+        if self.total is None:
+            return
+        if not all(type(r.event) is GaussianEvent for r in self.releases):
+            raise OptionError("only unsampled Gaussian releases may be chosen as a run goes on; use delta > 0 and no sampling")
+        if dearest(self.releases) > 1 / self.total.noise_multiplier**2:
+            raise OptionError("the releases that are possible may cost more than the total of the plan")
 
     def rounds(self) -> list[tuple[int, list[PlannedRelease]]]:
         """Releases by round, in order."""
@@ -170,6 +185,9 @@ class Plan:
     def charges(self, neighbours: Neighbours | None = None, share: float = 1.0) -> list[Charge]:
         """The events of all releases; under other neighbours than the budget's, or for another share, where they are given."""
         relation = neighbours or self.budget.neighbours
+        if self.total is not None:  # a replaced unit is one removed and one added: twice mu
+            twice = self.budget.neighbours is Neighbours.ADD_REMOVE and relation is Neighbours.REPLACE_ONE
+            return [Charge(GaussianTotal(self.total.noise_multiplier / 2) if twice else self.total)]
         return [Charge(release.event_under(relation, self.budget, share)) for release in self.releases]
 
     def epsilon(self, delta: float | None = None) -> float:
@@ -188,18 +206,39 @@ class Plan:
     def spent_after(self, rounds: int) -> float:
         """Certified epsilon of the releases of the first `rounds` rounds; known before any row is read."""
         first = {number for number, _ in self.rounds()[:rounds]}
-        return Plan(tuple(r for r in self.releases if r.round in first), self.budget).epsilon()
+        return replace(self, releases=tuple(r for r in self.releases if r.round in first)).epsilon()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; `Plan.from_dict` reads it back."""
-        return {"version": 1, "budget": self.budget.to_dict(), "releases": [r.to_dict() for r in self.releases]}
+        chosen = {} if self.total is None else {"total": self.total.to_dict(), "policy": self.policy}
+        return {"version": 1, "budget": self.budget.to_dict(), "releases": [r.to_dict() for r in self.releases], **chosen}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Plan:
         """The plan written by `to_dict`."""
-        check_table(data, PLAN, "a plan", DataError, tuple(PLAN))
+        check_table(data, PLAN, "a plan", DataError, ("version", "budget", "releases"))
         check_table(data["budget"], BUDGET, "the budget of a plan", DataError, tuple(n for n in BUDGET if n != "task_epsilons"))
-        return Plan(tuple(PlannedRelease.from_dict(r) for r in data["releases"]), Budget(**data["budget"]))
+        total = None if data.get("total") is None else event_from_dict(data["total"])
+        if not (total is None or isinstance(total, GaussianTotal)):
+            raise DataError("the total of a plan is a 'gaussian-total'")
+        releases = tuple(PlannedRelease.from_dict(r) for r in data["releases"])
+        return Plan(releases, Budget(**data["budget"]), total, data.get("policy", ""))
+
+
+def spent_share(plan: Plan, made: Sequence[PlannedRelease]) -> float:
+    """The part of a plan's total, of mu^2, that these releases cost."""
+    assert plan.total is not None
+    spent = (1 / r.event.noise_multiplier**2 for r in made if isinstance(r.event, GaussianEvent))
+    return math.fsum(spent) * plan.total.noise_multiplier**2
+
+
+def dearest(releases: Sequence[PlannedRelease]) -> float:
+    """mu^2 of the dearest run in which one release of each round is made."""
+    costs: dict[int, float] = {}
+    for one in releases:
+        assert isinstance(one.event, GaussianEvent)
+        costs[one.round] = max(costs.get(one.round, 0.0), 1 / one.event.noise_multiplier**2)
+    return math.fsum(costs.values())
 
 
 def event_of(

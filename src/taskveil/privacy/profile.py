@@ -175,6 +175,8 @@ def at_delta(certificate: Certificate, delta: float) -> list[dict[str, Any]]:
 
 def charges_of(certificate: Certificate, statement: Statement | None = None) -> list[Charge]:
     """The recorded events, of the largest budget or a statement's own; whether they are the run's is for `verify` to say."""
+    if certificate.total is not None:
+        return [Charge(event_from_dict(certificate.total["event"]))]
     if statement is None or statement.share is None:
         return [Charge(event_from_dict(e["event"]), e["count"]) for e in certificate.events]
     return [Charge(own_event(e, statement), e["count"]) for e in certificate.events]

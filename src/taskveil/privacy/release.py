@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from taskveil.privacy.plan import Plan, PlannedRelease
 
 
+BEYOND_TOTAL = "release {0!r} does not fit into what is left of the total this run has declared. Nothing was released."
+
+
 class Account(Protocol):
     """What release.py and runtimes need from an account."""
 
@@ -44,8 +47,8 @@ class Account(Protocol):
     def commit(self, *planned: PlannedRelease) -> str:
         """Write releases down, all or none, before the noise of any is drawn; returns the id of the last entry."""
 
-    def finish(self) -> None:
-        """No more commits for this plan; what was reserved and not committed is given back."""
+    def finish(self) -> bool | None:
+        """No more commits for this plan; what was reserved and not committed is given back, where books can (None: no books)."""
 
     def spent(self) -> list[Charge]:
         """All committed charges."""
@@ -73,6 +76,7 @@ class MemoryAccount:
         self._limit = epsilon
         self._delta = delta
         self._open: dict[str, PlannedRelease] = {}
+        self._total: Event | None = None  # what is left of it, where the open plan has one
         self._charges: list[Charge] = []
 
     def reserve(self, plan: Plan) -> None:
@@ -87,21 +91,24 @@ class MemoryAccount:
                     f"{len(plan.releases)} releases it would be {planned:.3g}. Nothing was released. "
                     "Use fewer rounds or more noise."
                 )
-        self._open = {release.id: release for release in plan.releases}
+        self._open, self._total = {release.id: release for release in plan.releases}, plan.total
 
     def commit(self, *planned: PlannedRelease) -> str:
         """Refuse what was not reserved or was committed before."""
-        left = dict(self._open)
+        left, total = dict(self._open), self._total
         for one in planned:
             if left.pop(one.id, None) != one:
                 raise BudgetExceeded(f"release {one.id!r} was not reserved, or was already made. Nothing was released.")
-        self._open = left
+            total = None if total is None else total.without(one.event)
+            if total is None and self._total is not None:
+                raise BudgetExceeded(BEYOND_TOTAL.format(one.id))
+        self._open, self._total = left, total
         self._charges += [Charge(one.event) for one in planned]
         return planned[-1].id
 
     def finish(self) -> None:
         """Give back what was reserved and not committed."""
-        self._open = {}
+        self._open, self._total = {}, None
 
     def spent(self) -> list[Charge]:
         """All committed charges, in order."""

@@ -127,9 +127,11 @@ CERTIFICATE: dict[str, Rule] = {
     "not_protected": ListOf(WORDS, at_least=0),
     "randomness": Entries(),
     "software": Entries(WORDS),
+    "total": optional(Entries()),
     "audit": optional(Entries()),
     "seal": optional(Text(64)),
 }
+TOTAL: dict[str, Rule] = {"policy": Text(100), "event": Entries()}
 RANDOMNESS: dict[str, Rule] = {
     "source": Text(1000), "seeded": Flag(), "exact": Flag(), "samplers": ListOf(Text(1000), at_least=0), "note": WORDS,
 }  # fmt: skip
@@ -164,7 +166,7 @@ EVENT: dict[str, Rule] = {
     "neighbours": Choice(*(n.value for n in Neighbours)),
     "aggregation": Choice(*AGGREGATIONS.names()),
 }
-REQUIRED = tuple(name for name in CERTIFICATE if name not in ("audit", "seal"))
+REQUIRED = tuple(name for name in CERTIFICATE if name not in ("total", "audit", "seal"))
 REQUIRED_OF_A_STATEMENT = ("unit", "neighbours", "observer", "epsilon", "delta", "accountant", "holds")
 
 
@@ -173,6 +175,8 @@ def check_certificate(data: Any) -> None:
     what = "this is not a certificate"
     check_table(data, CERTIFICATE, what, DataError, REQUIRED, closed=False)
     check_table(data["randomness"], RANDOMNESS, f"{what}: randomness", DataError, closed=False)
+    if data.get("total") is not None:
+        check_table(data["total"], TOTAL, f"{what}: total", DataError, tuple(TOTAL))
     check_table(data.get("audit") or {}, AUDIT, f"{what}: audit", DataError, closed=False)
     for statement in data["statements"]:
         check_table(statement, STATEMENT, f"{what}: statement", DataError, REQUIRED_OF_A_STATEMENT, closed=False)

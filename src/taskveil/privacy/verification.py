@@ -16,7 +16,7 @@ from taskveil.privacy.accountants.base import composition_bound
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.contributions import Contribution, Weighted, contribution_from_dict
 from taskveil.privacy.event_table import event_from_dict
-from taskveil.privacy.events import CappedEvent, Charge, Event, UncertifiedEvent
+from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianTotal, UncertifiedEvent
 from taskveil.privacy.mechanisms import Mechanism, mechanism_from_dict
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.per_task import counted_for
@@ -41,6 +41,9 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
         problems += wrong
         charges.append(Charge(event, entry["count"]))
     problems += unpaid(charges) + unstated(certificate, statement)
+    if certificate.total is not None:
+        charges, wrong = _of_total(certificate.total, charges)
+        problems += wrong
     epsilon, stated, who = _recomputed_epsilon(charges, statement), statement.epsilon, statement.observer
     if not epsilon <= stated * (1 + TOLERANCE) + 1e-12:
         problems.append(f"{who}: states epsilon {stated:.6g}, but its events give {epsilon:.6g}")
@@ -49,6 +52,18 @@ def check_statement(certificate: Certificate, statement: Statement) -> list[str]
     if certificate.randomness.get("seeded") and statement.holds and certificate.events:
         problems.append(f"{who}: claims to hold with seeded noise")
     return problems
+
+
+def _of_total(total: dict[str, Any], made: Sequence[Charge]) -> tuple[list[Charge], list[str]]:
+    """What a statement is about where releases were chosen: the total that held them, and what does not fit into it."""
+    whole = event_from_dict(total["event"])
+    if not isinstance(whole, GaussianTotal):
+        return [], ["the total is not one of Gaussian releases"]
+    left: Event | None = whole
+    for charge in made:
+        for _ in range(charge.count):
+            left = None if left is None else left.without(charge.event)
+    return [Charge(whole)], ["more was released than the total holds"] if left is None else []
 
 
 def check_events(certificate: Certificate) -> None:

@@ -24,7 +24,7 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import again
 from taskveil.privacy.release import release_alongside
 from taskveil.runtime.round import ClippedShare, Position, Round, bounded, released, task_step
-from taskveil.runtime.run import Run, RunRecord
+from taskveil.runtime.run import Run, RunRecord, unspent_words
 from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
 
@@ -121,8 +121,10 @@ def run_rounds(run: Run, tasks: Tasks, checkpoint: Any | None = None) -> RunReco
     try:
         _to_the_end(rounds, tasks, at, checkpoint)
     except BudgetExceeded as refusal:
-        if before is None:
-            raise  # a new run was reserved whole; only a resumed one may end with what it has
+        if before is None:  # a new run was reserved whole; only a resumed one may end with what it has
+            if checkpoint is None:
+                run.account.finish()
+            raise
         warnings.append(f"the run ended early after round {at.billboards[-1].round} of {len(rounds.releases)}: {refusal}")
     except BaseException:
         if checkpoint is None:
@@ -131,12 +133,13 @@ def run_rounds(run: Run, tasks: Tasks, checkpoint: Any | None = None) -> RunReco
     # Where nothing was shared every task keeps what it can learn by itself.
     nothing = bool(warnings) and at.billboards[-1].round == 0
     models = tasks.alone() if nothing else tasks.finish(at.tasks, at.billboards[-1])
-    run.account.finish()
+    returned = run.account.finish()
     if checkpoint is not None:
         at.executed = run.account.executed({p.id: p for p in run.plan.releases})  # type: ignore[attr-defined]
     return RunRecord(
         models, at.billboards, run.plan, run.public, at.executed, run.source.describe(), at.schedule,
-        time.perf_counter() - started, tasks.stored(at.tasks), warnings, tasks.extra(),
+        time.perf_counter() - started, tasks.stored(at.tasks), warnings,
+        [] if warnings else unspent_words(run.plan, at.executed, returned), tasks.extra(),
     )  # fmt: skip
 
 
@@ -154,7 +157,10 @@ def _begun(rounds: Round, tasks: Tasks, before: Position | None, checkpoint: Any
 def _to_the_end(rounds: Round, tasks: Tasks, at: Position, checkpoint: Any | None) -> None:
     run, everybody = rounds.run, [slice(None)]
     tries = Counter(release.id for release in at.executed)
-    for releases in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
+    for possible in [] if at.billboards[-1].done else rounds.releases[at.billboards[-1].round :]:
+        releases = rounds.chosen(at, possible)
+        if not releases:
+            break
         active = rounds.cohort(at, releases)  # 1
         state, noisy = tasks.released(rounds, at, releases, active, tries)  # 2, 3
         at.executed += releases

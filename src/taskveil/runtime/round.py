@@ -64,6 +64,10 @@ class Round:
         state, billboard = self.server.start()
         return Position(state, [billboard])
 
+    def chosen(self, at: Position, possible: list[PlannedRelease]) -> list[PlannedRelease]:
+        """What is released next: all that is planned, or where there is a total what the policy says; nothing ends the run."""
+        return possible if self.run.plan.total is None else self.server.chosen(at.state, possible)
+
     def cohort(self, at: Position, releases: list[PlannedRelease]) -> np.ndarray | None:
         """Step 1: the tasks that are asked; None stands for everybody."""
         run = self.run

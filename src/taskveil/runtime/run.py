@@ -20,9 +20,20 @@ from taskveil.methods.public_prior import PublicPrior
 from taskveil.privacy.guarantees import check_new_delta
 from taskveil.privacy.per_task import epsilons_of
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, make_plan
+from taskveil.privacy.planned import spent_share
 from taskveil.privacy.randomness import NoiseSource, system_noise
 from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.privacy.secure_options import SecureOptions
+
+
+def agreed_beforehand(plan: Plan) -> Plan:
+    """The plan, where sites agree on every release before the run; a refusal where releases are chosen as it goes on."""
+    if plan.total is not None:
+        raise OptionError("the sites of a federation agree on every release beforehand; use spending='fixed'")
+    return plan
+
+
+SOME = 0.01  # of a total, below which it counts as used up
 
 
 @dataclass
@@ -39,6 +50,7 @@ class RunRecord:
     seconds: float = 0.0
     state: State = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what to know besides
     extra: dict[str, Any] = field(default_factory=dict)
     charged: dict[str, str] | None = None  # account and run in the ledger, where there is one
     canaries: int = 0  # of the tasks of `public`, those of a one-run audit: no models are kept of them
@@ -67,6 +79,19 @@ def executed_releases(ids: Iterable[str], planned: Mapping[str, PlannedRelease])
         releases.append(replace(planned[one], event=planned[one].event.made_again()) if one in earlier else planned[one])
         earlier.add(one)
     return releases
+
+
+def unspent_words(plan: Plan, executed: Sequence[PlannedRelease], returned: bool | None) -> list[str]:
+    """What became of a total that was not used up; `returned`: whether the ledger took it back (None: there is none)."""
+    if plan.total is None:
+        return []
+    left = max(0.0, 1.0 - spent_share(plan, executed))
+    if left < SOME:
+        return []
+    where = {
+        True: "was returned", False: "was not used, but stays charged: this account adds epsilons", None: "was not used",
+    }[returned]  # fmt: skip
+    return [f"nothing in common showed: {left:.0%} of the budget {where}. The certificate states the total".replace("%", " %")]
 
 
 Progress = Callable[[int, int], None]
@@ -110,7 +135,7 @@ def assemble(
             raise OptionError(f"method {method.name!r} weighs no prior with these options; use 'subspace', 'mean' or 'low-rank'")
         public = replace(public, prior=prior(public))
     method.check(public, budget)
-    return Run(method, public, make_plan(method.requests(public, budget), budget))
+    return Run(method, public, make_plan(method.requests(public, budget), budget, method.policy(public, budget)))
 
 
 def budget_for(

@@ -116,7 +116,7 @@ class Bar:
 def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: PartitionedModels) -> None:
     """Fitted attributes; arrays over tasks are lazy."""
     shell = tasks.shell
-    estimator.warnings_ += record.warnings
+    estimator.warnings_ += [*record.warnings, *record.notes]
     estimator.task_names_, estimator.feature_names_ = shell.task_names, shell.feature_names
     estimator.n_features_in_, estimator.classes_, estimator.bounds_ = shell.n_features, shell.classes, shell.bounds
     estimator.method_, estimator.record_, estimator.models_ = method, record, models

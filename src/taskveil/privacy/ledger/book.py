@@ -129,11 +129,14 @@ class Book:
                 entries, left = written.entries if account == key else entries, max(left, written.left)
             return Committed(entries, left)
 
-    def finish(self, key: Key, run: str) -> None:
-        """No more commits; what was reserved and never committed goes back. Finishing twice does nothing."""
+    def finish(self, key: Key, run: str) -> bool:
+        """No more commits; what was reserved and never committed goes back. Finishing twice does nothing.
+
+        The answer: whether every account can give back a part.
+        """
         with self.database.transaction() as transaction:
-            for row, state in self._reserved(transaction, key, run):
-                finish_in(transaction, row, state)
+            can = [finish_in(transaction, row, state) for row, state in self._reserved(transaction, key, run)]
+            return all(can)
 
     # ----------------------------------------------------------- reading
 
@@ -165,6 +168,14 @@ class Book:
             row = self._row(transaction, key)
             rows = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "commit"})
             return [(release, event_from_dict(json.loads(body)["event"])) for release, body in rows]
+
+    def reserved(self, key: Key, run: str) -> list[Charge]:
+        """What a run has set aside before its first release."""
+        with self.database.transaction() as transaction:
+            row = self._row(transaction, key)
+            found = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "reserve"})
+            items = [item for _, body in found for item in json.loads(body)["charges"]]
+            return [Charge(event_from_dict(item["event"]), item["count"]) for item in items]
 
     def spent(self, key: Key) -> tuple[float, float]:
         """(composed epsilon of everything committed or reserved, limit epsilon)."""
@@ -275,10 +286,9 @@ class LedgerAccount:
         self._complete = outcome.left == 0
         return outcome.entries[-1]
 
-    def finish(self) -> None:
-        """Give back what was reserved and never committed."""
-        if not self._complete:
-            self.book.finish(self.key, self.run)
+    def finish(self) -> bool:
+        """Give back what was reserved and never committed, where the accounts can."""
+        return self._complete or self.book.finish(self.key, self.run)
 
     def spent(self) -> list[Charge]:
         """Every commit of this run."""

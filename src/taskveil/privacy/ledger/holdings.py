@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.privacy.accountants import best_epsilon
-from taskveil.privacy.accountants.base import DEFAULT_ORDERS, Rdp, rdp_curve
+from taskveil.privacy.accountants.base import DEFAULT_ORDERS, ExactGaussian, Rdp, rdp_curve
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, ZeroEvent
-from taskveil.privacy.guarantees import gaussian_epsilon
 
 OPEN, RENYI, SUM, GAUSSIAN = "open", "renyi", "sum", "gaussian"
 
@@ -107,7 +106,9 @@ class Limit:
         if self.rule == SUM:
             return cost.epsilon if cost.delta <= self.delta * (1 + 1e-12) else math.inf
         if self.rule == GAUSSIAN:
-            return gaussian_epsilon(self.delta, math.sqrt(cost.mu_squared)) if cost.mu_squared < math.inf else math.inf
+            if not cost.mu_squared < math.inf:
+                return math.inf
+            return ExactGaussian().read(np.array([cost.mu_squared]), self.delta - cost.failure, cost.slack)
         if not cost.curve.any():
             return 0.0
         return Rdp().read(cost.curve, self.delta - cost.failure, cost.slack)

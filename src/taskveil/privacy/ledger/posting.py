@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskveil.errors import BudgetExceeded
 from taskveil.privacy.event_table import event_from_dict
-from taskveil.privacy.events import Charge, Event
+from taskveil.privacy.events import Charge, Event, GaussianTotal
 from taskveil.privacy.ledger import statements as say
-from taskveil.privacy.ledger.holdings import GAUSSIAN, Cost, Holdings, Limit, cost_of
+from taskveil.privacy.ledger.holdings import GAUSSIAN, SUM, Cost, Holdings, Limit, cost_of
 from taskveil.privacy.ledger.reach import Key, Reach
+from taskveil.privacy.release import BEYOND_TOTAL
 
 if TYPE_CHECKING:
     from taskveil.privacy.ledger.database import Transaction
@@ -88,10 +89,14 @@ def commit_in(transaction: Transaction, row: Any, state: Any, releases: Sequence
             "Raise it with `taskveil ledger set`, or end the run with `taskveil ledger close`."
         )
     left, changes = json.loads(state.left), {}
+    chosen = any(item["event"]["kind"] == GaussianTotal.kind for item in left)  # nothing is charged on top of a total
     entries: list[dict[str, str]] = []
     for release, event in releases:
         again = bool(state.committed) and _was_committed(transaction, row.id, state.run, release)
-        extra = again or any(e["release"] == release for e in entries) or not taken_from(left, event)
+        again = again or any(e["release"] == release for e in entries)
+        extra = not ((chosen or not again) and taken_from(left, event))
+        if extra and chosen:
+            raise BudgetExceeded(BEYOND_TOTAL.format(release))
         charged = event.made_again() if extra else event
         if extra:
             cost = cost_of([Charge(charged)], row.delta)
@@ -106,16 +111,18 @@ def commit_in(transaction: Transaction, row: Any, state: Any, releases: Sequence
     return Committed(append(transaction, row, entries, **changes), open_count)
 
 
-def finish_in(transaction: Transaction, row: Any, state: Any) -> None:
-    """Give back what was reserved and never committed."""
+def finish_in(transaction: Transaction, row: Any, state: Any) -> bool:
+    """Give back what was reserved and never committed; whether this account can: sums of epsilons cannot be split again."""
+    can = row.rule != SUM or state.committed == 0
     if state.finished == FINISHED:
-        return
+        return can
     left, changes = json.loads(state.left), {}
     if any(item["count"] for item in left):
         back = unused(left, state.delta, nothing_committed=state.committed == 0)
         changes = {"held": Holdings(Holdings.from_json(row.held).cost.minus(back)).to_json()}
     transaction.run(say.FINISH_RUN, {"which": state.run, "where": row.id, "finished": FINISHED})
     append(transaction, row, [entry("finish", "{}", state.run)], **changes)
+    return can
 
 
 def _was_committed(transaction: Transaction, account: int, run: str, release: str) -> bool:
@@ -149,11 +156,16 @@ def unused(left: list[dict[str, Any]], delta: float, nothing_committed: bool) ->
 
 
 def taken_from(left: list[dict[str, Any]], event: Event) -> bool:
-    """Take one such event out of the reservation; False where it holds none any more."""
+    """Take one such event, or its part of a total, out of the reservation; False where it holds none any more."""
     wanted = event.to_dict()
     for item in left:
         if item["event"] == wanted and item["count"] > 0:
             item["count"] -= 1
+            return True
+    for item in left:
+        rest = event_from_dict(item["event"]).without(event)
+        if rest is not None:
+            item["event"] = rest.to_dict()
             return True
     return False
 

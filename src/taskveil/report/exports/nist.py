@@ -188,9 +188,9 @@ def _declared(e: Evidence) -> list[str] | str:
 
 def _query_model(e: Evidence) -> list[str]:
     return [
-        f"non-interactive: a fixed plan of {sum(x.get('count', 0) for x in e.certificate.events)} release(s), settled "
-        f"and charged "
-        "before noise is drawn; nobody can ask more",
+        f"non-interactive: {sum(x.get('count', 0) for x in e.certificate.events)} release(s) "
+        f"{'of a fixed plan, settled' if e.certificate.total is None else 'within a total fixed beforehand, reserved'} "
+        "and charged before noise is drawn; nobody can ask more",
         "at the end of a budget the ledger refuses the next run (exit code 3) and nothing is released",
     ]
 

@@ -23,7 +23,7 @@ from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, SITE, check_file
 from taskveil.runtime.federation.server.driver import Rules
 from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
-from taskveil.runtime.run import assemble, budget_for
+from taskveil.runtime.run import agreed_beforehand, assemble, budget_for
 from taskveil.saved import read_toml
 from taskveil.tasks.prepare.encode import encoded_names
 from taskveil.tasks.prepare.step import PrepareRules, own_units, scaling_mode
@@ -138,7 +138,7 @@ class Federation:
         """What everybody computes for themselves."""
         self.own_units()
         run = assemble(self.method(), self.public(), self.budget())
-        method, plan, budget = run.method, run.plan, run.budget
+        method, plan, budget = run.method, agreed_beforehand(run.plan), run.budget
         several = [m.name for m in self.members if len(m.tasks) > 1] if method.schedule == "asynchronous" else []
         if several:
             raise OptionError(
