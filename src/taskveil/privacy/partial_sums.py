@@ -59,6 +59,8 @@ def joined(partials: Sequence[Partial]) -> Partial:
 def _digits(bound: float, bits: int) -> list[float]:
     """The values of one in every digit, the largest first."""
     top = math.ceil(math.log2(bound))
+    if top > PRECISION:  # a bound that stands for none: one begins a digit, so that numbers below it need no other
+        top = bits * math.ceil(top / bits)
     count = math.ceil((PRECISION + max(0, top)) / bits)
     return [math.ldexp(1.0, top - bits * (k + 1)) for k in range(count)]
 
