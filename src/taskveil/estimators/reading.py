@@ -18,11 +18,13 @@ from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.run import Run
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.grouping import task_chunks
 from taskveil.tasks.prepare.facts import hashed_in
 from taskveil.tasks.prepare.step import PrepareRules
 from taskveil.tasks.prepare.unusable import SET_ASIDE, usable_counts
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet, exposed_bounds
+from taskveil.threads import each
 
 
 def read_tasks(
@@ -158,13 +160,25 @@ def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
 
 
 def _constant_columns(block: TaskBlock, columns: list[int]) -> int:
-    """How many pairs of a task and one of the `columns` have no spread; two passes, no copy of X."""
-    several = block.sizes > 1
-    starts = block.offsets[:-1][block.sizes > 0]
-    if starts.size == 0:
-        return 0
-    same = np.maximum.reduceat(block.X, starts, axis=0) == np.minimum.reduceat(block.X, starts, axis=0)
-    return int(same[several[block.sizes > 0]][:, columns].sum())
+    """How many pairs of a task and one of the `columns` have no spread; no copy of X.
+
+    Few tasks have the same number in their first row and their last: only where some do are all rows read.
+    """
+    sizes, offsets = block.sizes, block.offsets
+    perhaps = np.zeros(block.n_tasks, dtype=bool)
+    several = np.flatnonzero(sizes > 1)
+    perhaps[several] = (block.X[offsets[several]] == block.X[offsets[several + 1] - 1])[:, columns].any(axis=1)
+
+    def found(tasks: tuple[int, int]) -> int:
+        own, rows = slice(*tasks), slice(offsets[tasks[0]], offsets[tasks[1]])
+        if not perhaps[own].any():
+            return 0
+        X, filled = block.X[rows], np.flatnonzero(sizes[own])
+        starts = offsets[own][filled] - rows.start
+        same = np.maximum.reduceat(X, starts, axis=0) == np.minimum.reduceat(X, starts, axis=0)
+        return int(same[perhaps[own][filled]][:, columns].sum())
+
+    return sum(each(found, task_chunks(offsets)))
 
 
 def _some(names: np.ndarray, count: int = 3) -> str:

@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import iadd
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ def joined(partials: Sequence[Partial]) -> Partial:
 def _digits(bound: float, bits: int) -> list[float]:
     """The values of one in every digit, the largest first."""
     top = math.ceil(math.log2(bound))
+    if top > PRECISION:  # a bound that stands for none: one begins a digit, so that numbers below it need no other
+        top = bits * math.ceil(top / bits)
     count = math.ceil((PRECISION + max(0, top)) / bits)
     return [math.ldexp(1.0, top - bits * (k + 1)) for k in range(count)]
 
@@ -116,13 +119,17 @@ def add_up_squares(rows: FloatArray, bound: float) -> IntArray:
 
 
 def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tuple[int, FloatArray]]:
-    """The digits of every entry, but for those that are zero everywhere: without a bound the first are."""
+    """The digits of every entry, but for those before and after which all are zero: without a bound the first are."""
     rest = np.asarray(messages, dtype=np.float64) / ones[0]  # by powers of two alone: exact
-    for k in range(len(ones)):
+    size = max(float(rest.max()), -float(rest.min())) if rest.size else 0.0
+    first = next((k for k in range(len(ones)) if not size * 2.0 ** (bits * k) < 1.0), len(ones))
+    rest *= 2.0 ** (bits * first)
+    for k in range(first, len(ones)):
         whole = np.trunc(rest)
-        if _something(whole):
-            rest -= whole
-            yield k, whole
+        yield k, whole
+        rest -= whole
+        if not _something(rest):
+            return
         rest *= 2.0**bits
 
 
@@ -130,7 +137,7 @@ def _all_parts(part: Callable[[slice], IntArray], messages: FloatArray) -> IntAr
     """Whole numbers add up to the same on any number of threads."""
     if messages.size < SMALL or len(messages) == 1:
         return part(slice(0, len(messages)))
-    return np.asarray(np.sum(in_parts(part, len(messages)), axis=0))
+    return reduce(iadd, in_parts(part, len(messages)))
 
 
 def added_up_squares(sums: IntArray, bound: float) -> FloatArray:

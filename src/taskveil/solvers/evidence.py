@@ -28,7 +28,6 @@ message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,10 +37,11 @@ from scipy.special import log_softmax
 
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, per_task, stacks
+from taskveil.solvers.lipschitz import STEEPEST, steepness
+from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, of_ordinary_size, per_task, stacks
 from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean, reduced
 from taskveil.solvers.row_space import in_row_space
-from taskveil.solvers.solved_once import kept_or
+from taskveil.solvers.solved_once import keep_aside, kept_or
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each, small_matrix_threads
 
@@ -55,11 +55,12 @@ LOG_PRIOR = {
     for centre, below, above in [LOSSES.get(name).strengths]
 }
 REWEIGHTINGS = 6
-ORDINARY = 1e100  # features between this and its inverse can be squared and added up
-SMALLEST = 1e-150
 
 Likelihood = Callable[[Array], Array]  # scores (k, n, g) of rows, as they are weighed -> log likelihood (k, g)
 Solve = Callable[[CentredRows, Likelihood | None], Array]
+Tasks = NDArray[np.int64]
+Steepness = Callable[[], Array]  # (k,) the largest curvature of each task's mean loss, if it is asked for
+Keep = Callable[[Tasks, int, Array, Array, Steepness], None]
 
 
 def averaged_models(
@@ -82,20 +83,34 @@ def averaged_models(
     no slope at all. To `total` (m,) the log evidence of all priors together is added: what the same rows say in other units.
     """
     if len(priors) == 1 and not leave_out and log_prior is None and total is None and treats_alike(priors[0]):
-        solve = partial(_averaged, block, priors, loss, fit_intercept, False, None, lambda *_: None)
-        coef = kept_or(solve, block, loss, fit_intercept, priors[0].floor)
+        coef = kept_or(partial(_alone, block, priors, loss, fit_intercept), block, loss, fit_intercept, priors[0].floor)
         if constant is not None:
             coef[constant] = 0.0
         return coef, np.ones((block.n_tasks, 1))
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 
-    def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
+    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Steepness) -> None:
         weights[tasks, output] = np.exp(logs).sum(axis=2)
         if total is not None:
             total[tasks] += sums
 
     coef = _averaged(block, priors, loss, fit_intercept, own_scale, log_prior, keep, leave_out, constant)
     return coef, weights.mean(axis=1)
+
+
+def _alone(block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool) -> Array:
+    """Learning alone; the curvature of a quadratic loss, which a gradient loop asks for next, is put aside."""
+    steepest = np.zeros(block.n_tasks)
+
+    def keep(tasks: Tasks, output: int, _logs: Array, _sums: Array, curvature: Steepness) -> None:
+        if output == 0 and quadratic:
+            steepest[tasks] = curvature()
+
+    quadratic = LOSSES.get(loss).quadratic
+    coef = _averaged(block, priors, loss, fit_intercept, False, None, keep)
+    if quadratic:
+        keep_aside(steepest, block, STEEPEST, fit_intercept)
+    return coef
 
 
 def treats_alike(prior: Prior) -> bool:
@@ -127,7 +142,7 @@ def log_evidence(
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
     totals = np.zeros((block.n_tasks, *believed[:, asked].shape))
 
-    def keep(tasks: NDArray[np.int64], output: int, logs: Array, sums: Array) -> None:
+    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Steepness) -> None:
         totals[tasks] += (logs - believed)[:, :, asked]
 
     _averaged(block, priors, loss, fit_intercept, False, log_prior, keep, models=not LOSSES.get(loss).quadratic)
@@ -137,28 +152,28 @@ def log_evidence(
 
 def _averaged(
     block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, own_scale: bool, log_prior: Array | None,
-    keep: Callable[[NDArray[np.int64], int, Array, Array], None], leave_out: int = 0, constant: Mask | None = None,
+    keep: Keep, leave_out: int = 0, constant: Mask | None = None,
     models: bool = True,
 ) -> Array:  # fmt: skip
-    """Models (m, r, d), if wanted; log posterior weights (k, K, g) of priors and strengths: `keep`(tasks, output, logs, sums)."""
+    """Models (m, r, d), if wanted; log posterior weights (k, K, g) of priors and strengths go to `keep`, with their sums."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     coef, beforehand = np.zeros((m, r, d)), LOG_PRIOR[loss] if log_prior is None else log_prior
     alike = not LOSSES.get(loss).quadratic and all(map(treats_alike, priors))
 
     def fit(stack: Stack) -> None:
         here = [prior.of(stack.tasks) for prior in priors]
-        stack, size = _of_ordinary_size(stack)
+        stack, size = of_ordinary_size(stack)
         back = None
         if alike and stack.X.shape[1] < d:
             stack, back = in_row_space(stack)
         for o in range(r):
-            weighed: list[Array] = []
+            weighed: list[Any] = []
 
-            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, weighed: list[Array] = weighed) -> Array:
+            def solve(rows: CentredRows, likely: Likelihood | None, o: int = o, weighed: list[Any] = weighed) -> Array:
                 scale = size * _scale(rows, loss, own_scale)
                 middles = {id(p.centre): p.centre_of(o, scale) for p in here}
                 seen, logs, sums = _weighed(rows, here, [middles[id(p.centre)] for p in here], loss, beforehand, likely)
-                weighed[:] = [logs, sums]
+                weighed[:] = [logs, sums, partial(steepness, stack, seen[0].reduced, size)]
                 few = None if constant is None else constant[stack.tasks, o]
                 return _average(seen, logs, leave_out, few) if models else np.zeros((len(rows.X), d))
 
@@ -185,7 +200,7 @@ def residual_models(
     prior = Prior(centre=centre) if np.any(centre) else Prior()
 
     def fit(stack: Stack) -> None:
-        stack, size = _of_ordinary_size(stack)
+        stack, size = of_ordinary_size(stack)
         for o in range(r):
 
             def solve(rows: CentredRows, likely: Likelihood | None, o: int = o) -> Array:
@@ -197,32 +212,6 @@ def residual_models(
 
     _each_stack(block, fit)
     return out
-
-
-def _of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
-    """The stack, and what its tasks' features were divided by (k,): one, but for values whose squares leave the number range.
-
-    Strengths are relative to the rows, so a task's features may be divided by any number, and its models with them: powers
-    of two change no digit. Features too small for that are none.
-    """
-    if _clearly_ordinary(stack):
-        return stack, np.ones(len(stack.X))
-    of_row = np.maximum(stack.X.max(axis=2, initial=0.0), -stack.X.min(axis=2, initial=0.0))
-    largest = np.where(stack.weights > 0.0, of_row, 0.0).max(axis=1, initial=0.0)
-    ordinary = (largest > 1.0 / ORDINARY) & (largest < ORDINARY)
-    if ordinary.all():
-        return stack, np.ones(len(largest))
-    usable = np.isfinite(largest) & (largest >= SMALLEST)
-    size = np.where(ordinary | ~usable, 1.0, np.exp2(np.floor(np.log2(np.where(usable, largest, 1.0)))))
-    return replace(stack, X=np.where((largest < SMALLEST)[:, None, None], 0.0, stack.X / size[:, None, None])), size
-
-
-def _clearly_ordinary(stack: Stack) -> bool:
-    """Whether nothing is too large, and the first row of every task not too small: two quick passes."""
-    if not stack.X.size or not -ORDINARY < stack.X.min() <= stack.X.max() < ORDINARY:
-        return False
-    first = np.abs(stack.X[:, 0]).max(axis=1, initial=0.0)
-    return bool(((first > 1.0 / ORDINARY) & (stack.weights[:, 0] > 0.0)).all())
 
 
 def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:

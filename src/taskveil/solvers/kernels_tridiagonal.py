@@ -15,6 +15,7 @@ from numba import njit
 from taskveil.solvers.kernels import FAST
 
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
+NEAR = 1e-3  # a bound on a curvature is as good as the curvature itself: a step of 1 / L
 PIVOTS = 8  # multiplied before a logarithm is taken
 # Dividing by zero is no exception, which would be a word about somebody's rows and keeps loops from being vectorised.
 COMPILED: dict[str, Any] = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy"}
@@ -85,6 +86,28 @@ def turn(A, columns, back):  # pragma: no cover
                     along += v[j] * columns[i, s + 1 + j, c]
                 for j in range(v.size):
                     columns[i, s + 1 + j, c] -= along * v[j]
+
+
+@njit(**COMPILED)
+def largest_eigenvalue(diagonal, beside, found):  # pragma: no cover
+    """found[i] is at least the largest eigenvalue of T, which is not negative, and at most NEAR above it: bisection."""
+    p = diagonal.shape[1]
+    for i in range(diagonal.shape[0]):
+        low, high = 0.0, 0.0
+        for j in range(p):
+            around = (abs(beside[i, j - 1]) if j else 0.0) + (abs(beside[i, j]) if j + 1 < p else 0.0)
+            low, high = max(low, diagonal[i, j]), max(high, diagonal[i, j] + around)
+        while high - low > NEAR * high:
+            x = 0.5 * (low + high)
+            pivot, above = x - diagonal[i, 0], True  # of x I - T, positive definite where x is above all eigenvalues
+            for j in range(1, p):
+                above = above and pivot > 0.0
+                pivot = x - diagonal[i, j] - beside[i, j - 1] * beside[i, j - 1] / (pivot if above else 1.0)
+            if above and pivot > 0.0:
+                high = x
+            else:
+                low = x
+        found[i] = high
 
 
 @njit(**COMPILED)

@@ -7,7 +7,8 @@ safe. We square instead: with A the Gram matrix of the shorter side and p = 2^k,
     (|A^p|_F^2 / |A^(p/2)|_F^2)^(1/p)  <=  lambda_max(A)  <=  |A^p|_F^(1/p),
 
 both from sums of powers of eigenvalues. Squaring stops once the two are within `slack`; the upper one is
-returned.
+returned. For squared loss learning alone has brought the very same matrix into tridiagonal form (solvers/posterior.py), where
+bisection gives the largest eigenvalue for next to nothing.
 
 These numbers are functions of private rows. In a private run a task may use its own as its local step; the
 largest over tasks is not public, and methods take a bound from declared ranges instead (|x| <= R gives R^2 *
@@ -16,15 +17,20 @@ smoothness).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
-from taskveil.solvers.padding import Stack, stacks
+from taskveil.solvers.padding import CACHED, Stack, centred_rows, of_ordinary_size, stacks
+from taskveil.solvers.posterior import Reduced, largest_eigenvalue, reduced
+from taskveil.solvers.solved_once import kept_or
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
+STEEPEST = "steepest"  # under which learning alone puts curvatures aside
 MOST_SQUARINGS = 12
 GRID = 2e-3
 ROUNDING = 1e-6  # per row of the matrix: sixteen times the unit roundoff of single precision
@@ -36,6 +42,8 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     `centred`: of the rows minus their mean, which is what remains when an intercept absorbs the mean
     (solvers/centred.py); 0 where only rounding remains.
     """
+    if loss.quadratic:
+        return loss.smoothness * kept_or(partial(_steepest, block, centred), block, STEEPEST, centred)
     bounds = np.zeros(block.n_tasks)
 
     def bound(stack: Stack) -> None:
@@ -45,6 +53,26 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
     with small_matrix_threads(0):
         each(bound, stacks(block, same_size=True))
     return loss.smoothness * bounds
+
+
+def _steepest(block: TaskBlock, centred: bool) -> Array:
+    """(m,) for squared loss, where learning alone has not put them aside."""
+    found = np.zeros(block.n_tasks)
+
+    def bound(stack: Stack) -> None:
+        stack, size = of_ordinary_size(stack)
+        found[stack.tasks] = steepness(stack, reduced(centred_rows(stack, stack.y[:, :, 0], stack.weights, centred)), size)
+
+    with small_matrix_threads(0):
+        each(bound, stacks(block, CACHED))
+    return found
+
+
+def steepness(stack: Stack, rows: Reduced, size: Array) -> Array:
+    """(k,) largest eigenvalue of the second moment of a stack's (centred) rows, which were divided by `size` (k,)."""
+    total = stack.weights.sum(axis=1)
+    largest = largest_eigenvalue(rows) / np.where(total > 0.0, total, 1.0)
+    return np.asarray(np.where(largest > _rounding(stack), largest, 0.0) * np.square(size))
 
 
 def largest_eigenvalues(A: Array, slack: float = 0.1) -> Array:

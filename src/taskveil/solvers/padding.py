@@ -16,7 +16,7 @@ only one stack is in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
 LIMIT = 500_000  # numbers of X in one stack: 4 MB
+ORDINARY = 1e100  # features between this and its inverse can be squared and added up
+SMALLEST = 1e-150
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,32 @@ def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64],
     X = np.ones((*rows.shape, block.n_features))
     X[:, :, :d] = block.X[rows]
     return Stack(tasks, rows, X, block.y[rows].astype(float, copy=False), weights)
+
+
+def of_ordinary_size(stack: Stack) -> tuple[Stack, Array]:
+    """The stack, and what its tasks' features were divided by (k,): one, but for values whose squares leave the number range.
+
+    Strengths are relative to the rows, so a task's features may be divided by any number, and its models with them: powers
+    of two change no digit. Features too small for that are none.
+    """
+    if _clearly_ordinary(stack):
+        return stack, np.ones(len(stack.X))
+    of_row = np.maximum(stack.X.max(axis=2, initial=0.0), -stack.X.min(axis=2, initial=0.0))
+    largest = np.where(stack.weights > 0.0, of_row, 0.0).max(axis=1, initial=0.0)
+    ordinary = (largest > 1.0 / ORDINARY) & (largest < ORDINARY)
+    if ordinary.all():
+        return stack, np.ones(len(largest))
+    usable = np.isfinite(largest) & (largest >= SMALLEST)
+    size = np.where(ordinary | ~usable, 1.0, np.exp2(np.floor(np.log2(np.where(usable, largest, 1.0)))))
+    return replace(stack, X=np.where((largest < SMALLEST)[:, None, None], 0.0, stack.X / size[:, None, None])), size
+
+
+def _clearly_ordinary(stack: Stack) -> bool:
+    """Whether nothing is too large, and the first row of every task not too small: two quick passes."""
+    if not stack.X.size or not -ORDINARY < stack.X.min() <= stack.X.max() < ORDINARY:
+        return False
+    first = np.abs(stack.X[:, 0]).max(axis=1, initial=0.0)
+    return bool(((first > 1.0 / ORDINARY) & (stack.weights[:, 0] > 0.0)).all())
 
 
 def normalised(weights: Array) -> Array:

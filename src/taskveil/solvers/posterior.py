@@ -104,6 +104,16 @@ def reduced(rows: CentredRows) -> Reduced:
     return Reduced(rows, dual, unit, spread, diagonal, beside, G, factors)
 
 
+def largest_eigenvalue(of: Reduced) -> Array:
+    """(k,) of X'X, rounded up by a thousandth at most."""
+    from taskveil.solvers import kernels_tridiagonal
+
+    found = np.zeros(len(of.diagonal))
+    if of.diagonal.shape[1]:
+        kernels_tridiagonal.largest_eigenvalue(of.diagonal, of.beside, found)
+    return np.asarray(found * np.square(of.unit))
+
+
 Array = NDArray[np.floating]
 LARGEST_SCORE = 1e120
 

@@ -25,6 +25,12 @@ def solved_once() -> Iterator[None]:
         _kept.reset(before)
 
 
+def keep_aside(found: np.ndarray, block: Any, *options: Hashable) -> None:
+    """What was found on the way to something else, for `kept_or`."""
+    if (kept := _kept.get()) is not None:
+        kept[block, *options] = found
+
+
 def kept_or(solve: Callable[[], np.ndarray], block: Any, *options: Hashable) -> np.ndarray:
     """solve(), or a copy of what it said of this very block and these options before."""
     kept = _kept.get()

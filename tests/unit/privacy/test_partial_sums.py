@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from taskveil.privacy.bounds import clip_rows
-from taskveil.privacy.contribution import seal_partials
+from taskveil.privacy.contribution import Contribution, seal_partials
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum
 from taskveil.privacy.moments import MomentSum
-from taskveil.privacy.partial_sums import add_up, added_up, in_digits
+from taskveil.privacy.partial_sums import add_up, add_up_squares, added_up, added_up_squares, in_digits
 
 TASKS = 1000
 SUMS = [
     VectorSum((2, 5), 0.7), VectorSum((5,), 1e12), OuterSum(5, 1.0, 2), OuterSum(5, 1e12), DiagonalSum(5, 3.0),
-    MomentSum(5, 0.3, 0.2, 0.6),
+    MomentSum(5, 0.3, 0.2, 0.6), VectorSum((5,), Contribution.unbounded), OuterSum(5, Contribution.unbounded),
 ]  # fmt: skip
 
 
@@ -83,3 +83,13 @@ def test_messages_are_added_onto_earlier_ones_as_if_they_came_at_once(monkeypatc
     add_up(messages[4:], 1e12, onto=total)
     np.testing.assert_array_equal(total, whole)
     np.testing.assert_allclose(added_up(total, 1e12), messages.sum(axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-9, 0.99, 1.01, 1e6])
+def test_without_a_bound_ordinary_numbers_are_written_in_few_digits_and_lose_nothing(size):
+    """Each digit more costs a matrix product with all others: models below one need three of twenty bits."""
+    rows = np.random.default_rng(4).uniform(-size, size, (50, 3))
+    squares = add_up_squares(rows, Contribution.unbounded)
+    assert (squares != 0).any(axis=(1, 2)).sum() <= (5 if size < 1 else 7)  # places of products: two for each digit, less one
+    exact = [[float(sum(Fraction(a) * Fraction(b) for a, b in zip(x, z))) for z in rows.T.tolist()] for x in rows.T.tolist()]
+    np.testing.assert_allclose(added_up_squares(squares, Contribution.unbounded), exact, rtol=1e-15, atol=1e-14 * size)

@@ -3,7 +3,10 @@ import pytest
 from tests.support.blocks import make_block
 
 from taskveil.losses import LOSSES
+from taskveil.solvers import lipschitz
+from taskveil.solvers.evidence import Prior, averaged_models
 from taskveil.solvers.lipschitz import largest_eigenvalues, task_lipschitz
+from taskveil.solvers.solved_once import solved_once
 
 
 @pytest.mark.parametrize("slack", [0.3, 0.05, 0.01])
@@ -54,3 +57,24 @@ def test_a_task_gets_the_same_bound_alone_and_among_others():
     together = task_lipschitz(block, LOSSES.get("squared"), centred=True)
     alone = [task_lipschitz(block.take([i]), LOSSES.get("squared"), centred=True)[0] for i in range(40)]
     np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("rows", [(1, 8), (9, 40), (60, 90)])
+def test_curvature_of_squared_loss_is_certain_and_close(rows):
+    block = make_block(n_tasks=20, n_features=36, rows=rows, held_out=0.2, seed=1)
+    got = task_lipschitz(block, LOSSES.get("squared"), centred=True)
+    for i in range(block.n_tasks):
+        X = block.X[block.rows(i)][block.weights[block.rows(i)] > 0]
+        exact = np.linalg.norm(X - X.mean(axis=0), 2) ** 2 / len(X) if len(X) > 1 else 0.0
+        assert exact * (1 - 1e-12) <= got[i] <= 1.0011 * exact
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_learning_alone_puts_aside_the_very_curvature_that_is_found_without_it(outputs, monkeypatch):
+    """A run that is resumed has not learnt alone, and must take the same steps."""
+    block = make_block(n_tasks=20, n_features=36, n_outputs=outputs, rows=(1, 90), held_out=0.2, seed=1)
+    apart = task_lipschitz(block, LOSSES.get("squared"), centred=True)
+    with solved_once():
+        averaged_models(block, [Prior()], "squared")
+        monkeypatch.setattr(lipschitz, "_steepest", lambda *_: pytest.fail("found again"))
+        np.testing.assert_array_equal(task_lipschitz(block, LOSSES.get("squared"), centred=True), apart)

@@ -220,8 +220,9 @@ class Scaling:
             i: Any = task[r]
             i = i[0] if self.mode != "own" or (i == i[0]).all() else i  # one task, or one scaling for all
             chunk = X[r] - self.shift[i]
-            chunk /= self.scale[i]
-            out[r] = _unit_rows(chunk) if self.normalise == "row" else chunk
+            np.divide(chunk, self.scale[i], out=chunk if self.normalise == "row" else out[r], casting="same_kind")
+            if self.normalise == "row":
+                out[r] = _unit_rows(chunk)
 
         each(scale, row_chunks(X.shape[0]))
         return out
