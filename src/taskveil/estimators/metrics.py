@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import d2_tweedie_score
 
-from taskveil.errors import OptionError
+from taskveil.errors import DataError, OptionError
 from taskveil.methods.base import Method, Models
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.task import TaskSet
@@ -47,6 +48,16 @@ def check_metric(metric: str, kind: str) -> str:
     if metric not in allowed:
         raise OptionError(f"metric {metric!r} does not fit {kind}; expected one of {', '.join(allowed)}")
     return metric
+
+
+def explained_deviance(y: np.ndarray, predicted: np.ndarray, weights: np.ndarray | None) -> float:
+    """D squared of counts; 0 where all are equal and a row is wrong, as R squared has it, and 1 where none is."""
+    if (y < 0.0).any():
+        raise DataError("y holds negative numbers; loss 'poisson' compares counts, which are 0 or more")
+    if (y == y[0]).all():
+        return float((predicted == y).all())
+    predicted = np.maximum(predicted, SMALLEST)
+    return float(d2_tweedie_score(y, predicted, sample_weight=weights, power=1))
 
 
 def evaluate(estimator: object, test: TaskSet, metric: str) -> float:
