@@ -13,6 +13,7 @@ from sklearn.metrics import d2_tweedie_score, r2_score
 import taskveil as tv
 from taskveil import methods
 from taskveil.errors import DataError, OptionError
+from taskveil.estimators.compare import compare
 from taskveil.losses import LOSSES
 from taskveil.report.records import settings
 from taskveil.tasks.robust import DEVIATIONS, medians, robust_scales
@@ -237,3 +238,26 @@ def test_medians_are_those_of_numpy_for_ragged_tasks_and_counted_rows():
     for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False)):
         assert ours[0][i] == pytest.approx(np.median(y[a:b]) if b > a else 0.0)
         assert ours[1][i] == pytest.approx(np.median(y[a:b][counted[a:b]]) if counted[a:b].any() else 0.0)
+
+
+def test_what_sharing_gains_shows_through_wild_targets():
+    """Every model is as wrong about a wild target: by a mean of errors nothing would be gained."""
+    rng = np.random.default_rng(2)
+    tasks, rows = 20, 16
+    ids = np.repeat(np.arange(tasks), rows)
+    X = rng.normal(size=(ids.size, 5))
+    clean = X @ [1.0, -1.0, 0.5, 0.0, 2.0] + 7.0 + rng.normal(size=ids.size)
+    found = {}
+    for wild in (0.0, 1e6):
+        y = np.where((rng.random(ids.size) < 0.06) & (wild > 0), wild, clean)
+        gain = tv.TaskRegressor("together", epsilon=None, loss="huber").fit(X, y, task=ids).gain_
+        found[wild] = gain.to_frame()[["typical_error_alone", "typical_error_shared"]].median()
+    assert found[1e6]["typical_error_shared"] < 0.95 * found[1e6]["typical_error_alone"]
+    np.testing.assert_allclose(found[1e6], found[0.0], rtol=0.35)
+    Z = rng.normal(size=X.shape)
+    unseen = Z @ [1.0, -1.0, 0.5, 0.0, 2.0] + 7.0
+    tables = [tv.load_tasks(pd.DataFrame(x).assign(task=ids, y=v), task="task", target="y") for x, v in ((X, y), (Z, unseen))]
+    compared = compare(lambda _: tuple(tables), [methods.get("local"), methods.get("together")], [None], repeats=1, loss="huber")
+    assert compared["metric"] == "median-error"
+    error = {row["method"]: row["mean"] for row in compared["results"]}
+    assert error["together"] < error["local"] < error["constant"] < 10.0
