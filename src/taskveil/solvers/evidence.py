@@ -245,7 +245,7 @@ def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Ar
 
 def _target_scale(stack: Stack, output: int, loss: str, fit_intercept: bool) -> Array:
     y, rule = stack.y[:, :, output], LOSSES.get(loss)
-    if not rule.quadratic:  # wild targets are drawn in
+    if rule.targets == "numbers" and not rule.quadratic:  # wild ones are drawn in
         y = rule.working(_first_scores(rule, y, stack.weights, fit_intercept), y, stack.weights)[1]
     return _scale(centred_rows(stack, y, stack.weights, fit_intercept), loss, True)
 

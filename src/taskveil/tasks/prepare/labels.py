@@ -54,7 +54,9 @@ def as_target(y: Any, kind: str | None) -> np.ndarray:
         try:
             return y.astype(np.float64, copy=False)
         except (TypeError, ValueError):
-            raise DataError("a regression target must be numbers, got text. Use kind='classification' for labels.") from None
+            raise DataError(
+                "a regression target must be numbers, got text. If these are labels, say kind='classification' (--kind)."
+            ) from None
     if y.dtype.kind in "OUS":
         return _as_labels(y)
     if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
@@ -96,7 +98,9 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
     if meant is not None:
         raise DataError(f"the target {name!r} holds {meant}. If these are labels, say kind='classification' (--kind).")
     if kind in ("regression", "survival"):
-        raise DataError(f"the {kind} target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
+        raise DataError(
+            f"the {kind} target {name!r} holds text; expected numbers. If these are labels, say kind='classification' (--kind)."
+        )
     return np.asarray(["" if is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 
