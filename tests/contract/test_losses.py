@@ -109,5 +109,9 @@ def test_intercepts_are_where_the_slopes_add_up_to_zero_and_finite_without_rows(
     block = TaskBlock(np.ones((len(y), 1)), y, np.array([0, len(y), len(y)]))
     scores = rng.normal(0.0, 0.5, y.shape)
     b = loss.intercepts(scores, block)
-    assert np.abs(block.means_by_task(loss.derivative(scores + b[block.task_of_row], y))).max() < 1e-9
+    slopes = loss.derivative(scores + b[block.task_of_row], y)
+    if name == "huber":  # what counts as wild depends on a task's errors, as where it fits slopes
+        one, there = np.ones((1, len(y))), (scores + b[block.task_of_row]).T
+        slopes = (there - loss.working(there, y.T, one)[1]).T
+    assert np.abs(block.means_by_task(slopes)).max() < 1e-9
     assert b[1, 0] == 0.0

@@ -12,8 +12,8 @@ import taskveil as tv
 from taskveil.estimators import gain, inputs, search
 from taskveil.methods import local
 from taskveil.solvers import padding
-from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.step import PrepareRules
+from taskveil.tasks.prepare.unusable import missing_targets
 from taskveil.tasks.split import split_rows
 from taskveil.tasks.task import TaskSet
 

@@ -62,7 +62,7 @@ from taskveil.cli.progress import progress_bar
 )
 @click.option("--split-by", type=flag("a column"), help="Column whose groups of rows stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
-@click.option("--metric", help="nmse mse rmse r2, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
+@click.option("--metric", help="nmse mse rmse r2 median-error, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
 @loss_option
 @privacy_options
 @scaling_options
@@ -174,7 +174,7 @@ def explained(result: dict[str, Any]) -> str:
     spread = f"mean +- spread over {result['repeats']} repeats" if several else "one repeat, so how it varies is not known"
     return (
         f"{metric}: {METRICS.get(metric, metric)}, {better} is better; {spread}.\n"
-        "constant: every task predicts its own mean or its own share of every class.\n"
+        "constant: every task predicts its own mean (median with --loss huber) or its own share of every class.\n"
         "epsilon '-': no noise. holds: whether the privacy claim is true ('-': none is made; learning alone shares nothing)."
     )
 

@@ -96,6 +96,7 @@ def labels_as_given(classes: list[Any], positive: str | None) -> dict[Any, Any]:
 def exposures(estimator: Any, data: str, places: Any) -> Any:
     """What the counts of these rows are per; None where the model has no exposure, or the file does not say."""
     from taskveil.tasks.files import column_names, holds_table, read_table
+    from taskveil.tasks.prepare.unusable import exposures as usable
 
     column = estimator.exposure
     if column is None:
@@ -106,7 +107,7 @@ def exposures(estimator: Any, data: str, places: Any) -> Any:
     table = read_table(Path(data), bad_rows="skip", filled_columns=[])
     place = {int(at): n for n, at in enumerate(table.rows)} if table.rows is not None else None
     at = [place[int(p)] for p in places] if place is not None else places
-    return table.frame[column].to_numpy(dtype=float)[at]
+    return usable(table.frame[column].to_numpy()[at], silent=False)[0]
 
 
 def only_task(estimator: Any, data: str, task: str | None, unknown: str) -> bool:

@@ -49,13 +49,13 @@ def instead(tasks: TaskSet, unit: str, private: bool, loss: str | None) -> tuple
 
 def units_of(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
     """The whole way from the user's units to common ones, and the rows of `block` (in outer units) in them."""
-    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values)
+    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values, record.public.loss)
     return _composed(outer, released), in_common_units(block, released)
 
 
 def settle_units(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
     """The same, and the record's models expressed in common units: what is compared and kept later is in them."""
-    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values)
+    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values, record.public.loss)
     coef, intercept = released.coef_in(record.models.coef, record.models.intercept)
     record.models = replace(record.models, coef=coef, intercept=intercept)
     return _composed(outer, released), in_common_units(block, released)

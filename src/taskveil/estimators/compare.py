@@ -21,6 +21,7 @@ from taskveil.estimators.certify import simulated_statements
 from taskveil.estimators.metrics import SHOWN, check_metric, default_metric, evaluate
 from taskveil.estimators.recommend import cost, recommendation
 from taskveil.methods.base import Method
+from taskveil.tasks.robust import medians
 from taskveil.tasks.task import TaskSet
 
 ONCE = ("local", "pooled")  # baselines without a budget: listed once, epsilon null
@@ -69,8 +70,8 @@ def compare(
     done, train = 0, None
     for repeat in range(repeats):
         train, test = splits(repeat)
-        metric = check_metric(metric or default_metric(train.kind), train.kind)
-        constant.measure(Constant(train), test, metric)
+        metric = check_metric(metric or default_metric(train.kind, options.get("loss")), train.kind)
+        constant.measure(Constant(train, options.get("loss")), test, metric)
         for setting in settings:
             _one(setting, train, test, metric, seed + repeat, options)
             done += 1
@@ -175,16 +176,20 @@ def describe(tasks: TaskSet) -> dict[str, Any]:
 
 
 class Constant:
-    """The constant baseline, which every model has to beat: a task's own training mean, or its own share of every class.
+    """The constant baseline, which every model has to beat: a task's own training mean (median with loss "huber"), or its shares.
 
     Shares are smoothed by one row that is spread over the classes as the rows of all tasks are. It predicts the rows of a TaskSet
     with the same tasks, as far as `metrics.evaluate` asks.
     """
 
-    def __init__(self, train: TaskSet):
+    def __init__(self, train: TaskSet, loss: str | None = None):
         self.classes_ = train.classes
         of = train.task_of_row()
         values = train.y[:, None] if train.classes is None else np.eye(train.n_classes)[train.codes()]
+        if loss == "huber":
+            overall = np.median(values, axis=0)
+            self.levels = np.where(train.sizes > 0, medians(train.y, train.offsets), overall)[:, None]
+            return
         overall = values.mean(axis=0)
         sums = np.stack([np.bincount(of, column, minlength=train.n_tasks) for column in values.T], axis=1)
         rows = train.sizes[:, None]

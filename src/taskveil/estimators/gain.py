@@ -23,6 +23,7 @@ from taskveil.runtime.in_process import replay
 from taskveil.runtime.run import RunRecord
 from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.robust import medians
 from taskveil.threads import small_matrix_threads
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ ENOUGH = 2500  # rows over which a task's errors are measured; more of them woul
 CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
 MEASURES = {  # what held-out losses are called, and what they are multiplied by: some losses carry a factor one half
     "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0), "cox": ("1 - concordance", 1.0),
-    "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("Huber loss (scaled target)", 2.0),
+    "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("median squared error (scaled target)", 1.0),
 }  # fmt: skip
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 Losses = tuple[np.ndarray, np.ndarray, TaskBlock]  # of rows: alone, shared; and the rows they are of
@@ -84,7 +85,8 @@ class Gain:
     def to_dict(self) -> dict[str, dict[str, float | str]]:
         """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
 
-        Of regression also `typical_error_alone` and `typical_error_shared`, the RMSE in the target's own units. `rows` is the
+        Of regression also `typical_error_alone` and `typical_error_shared`, in the target's own units: the RMSE, or with loss
+        "huber" the median absolute error. `rows` is the
         task's number of rows, `clipped` the share of its messages that clipping took.
 
         Returns
@@ -135,21 +137,28 @@ def measure_gain(method: Method, block: TaskBlock, record: RunRecord, models: Mo
 
 
 def _errors(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
-    """Of every task (m,), alone and shared: mean losses, or what is not ranked rightly."""
-    if record.public.loss == "cox":
-        with small_matrix_threads(block.n_features):
-            alone, shared, held = held_out(method, block, record, row_scores)
-        return _discordance(alone, held), _discordance(shared, held)
+    """Of every task (m,), alone and shared: what is said of its held-out rows."""
+    of, over = ROWS_AND_TASKS.get(record.public.loss, (row_losses, _mean))
     run, *known = _chosen_by.pop(block, (None,))
-    if run is record:
+    if run is record and over is _mean:
         return known[0], known[1]
-    alone, shared, held = held_out_losses(method, block, record)
-    return held.means_by_task(alone), held.means_by_task(shared)
+    with small_matrix_threads(block.n_features):
+        alone, shared, held = held_out(method, block, record, of)
+    return over(alone, held), over(shared, held)
 
 
 def in_target_units(gain: Gain, scaling: Any, loss: str) -> Gain:
     """The same with one unit of the scaled target in the target's own units, where errors have units."""
-    return replace(gain, target_scale=scaling.y_scale) if loss == "squared" else gain
+    return replace(gain, target_scale=scaling.y_scale) if loss in ("squared", "huber") else gain
+
+
+def _mean(losses: np.ndarray, held: TaskBlock) -> np.ndarray:
+    return held.means_by_task(losses)
+
+
+def _median(squares: np.ndarray, held: TaskBlock) -> np.ndarray:
+    """Of held-out rows (m,): a wild target has an error as wild under every model, and would drown all others in a mean."""
+    return medians(squares, held.offsets, None if held.weights is None else held.weights > 0.0)
 
 
 def _discordance(risk: np.ndarray, held: TaskBlock) -> np.ndarray:
@@ -244,6 +253,15 @@ def row_scores(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
     return block.scores(models.coef)[:, 0]
 
 
+def row_squares(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
+    """Squared error of every row under its task's model."""
+    with np.errstate(over="ignore"):
+        return np.square(block.scores(models.coef, models.intercept) - block.y).sum(axis=1)
+
+
 def row_losses(block: TaskBlock, models: Models, loss: str | None = None) -> np.ndarray:
     """Loss of every row under its task's model, summed over outputs; None: the usual one of the kind."""
     return LOSSES.get(loss or USUAL_LOSS[block.kind]).value(block.scores(models.coef, models.intercept), block.y).sum(axis=1)
+
+
+ROWS_AND_TASKS = {"cox": (row_scores, _discordance), "huber": (row_squares, _median)}  # what is measured, but for losses of rows

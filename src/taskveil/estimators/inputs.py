@@ -18,8 +18,9 @@ from taskveil.tasks.grouping import factorize
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.labels import as_target, label_set, missing_targets
+from taskveil.tasks.prepare.labels import as_target, label_set
 from taskveil.tasks.prepare.survival import EVENT_AND_TIME, survival_target
+from taskveil.tasks.prepare.unusable import missing_targets
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.rows import encode_like
 from taskveil.tasks.table import need_columns
@@ -61,7 +62,7 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
             encoded = encode_like(X, like, None)
             X, names = encoded.X, encoded.names
         else:
-            names, X = tuple(str(c) for c in X.columns), _numbers(X.to_numpy())
+            names, X = tuple(str(c) for c in X.columns), _numbers(_cells(X))
     else:
         X = as_array(X, "X")
         if task is None and task_column is not None:
@@ -282,6 +283,13 @@ def _target(y: Any, kind: str, unusable: str = "error", declared: bool = False, 
     return y
 
 
+def _cells(table: Any) -> np.ndarray:
+    """The cells of a table; an empty one of a column of numbers or truth values is NaN, whatever pandas calls it."""
+    numbers = all(holds_numbers(table.iloc[:, j]) for j in range(table.shape[1]))
+    cells = table.to_numpy()
+    return table.to_numpy(np.float64, na_value=np.nan) if numbers and cells.dtype.kind == "O" else cells
+
+
 def _numbers(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind == "c":
         raise DataError("Complex data not supported: X must be real numbers")
@@ -317,8 +325,10 @@ def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarr
     weights = as_array(sample_weight, "sample_weight")
     if weights.ndim == 0:  # one for all rows: no task's own
         weights = np.full(n, WEIGHT.check("sample_weight", weights.item()))
-    if weights.shape != (n,) or weights.dtype.kind not in "biuf":
+    if weights.shape != (n,):
         raise DataError(f"sample_weight must be one number per row: expected shape ({n},), got {weights.shape}")
+    if weights.dtype.kind not in "biuf":
+        raise DataError(f"sample_weight must be one number per row, got {_kind_of(weights)}; turn it into numbers first")
     weights = weights.astype(np.float64)
     good = bool((np.isfinite(weights) & (weights >= 0)).all())
     if private:  # a refusal would tell others about one task's weights
@@ -328,6 +338,12 @@ def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarr
     if not good:
         raise DataError("sample_weight must hold finite numbers that are not negative")
     return weights
+
+
+def _kind_of(values: np.ndarray) -> str:
+    """What an array without numbers holds, in words."""
+    texts = values.dtype.kind in "US" or any(isinstance(v, str) for v in values.tolist())
+    return "text" if texts else "dates or times" if values.dtype.kind in "mM" else "other objects"
 
 
 def class_weights(tasks: TaskSet, classes: Any) -> np.ndarray:

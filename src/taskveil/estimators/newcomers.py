@@ -23,8 +23,8 @@ from taskveil.tasks.arguments import row_count
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.encode import Encoded
 from taskveil.tasks.prepare.fills import fill_missing
-from taskveil.tasks.prepare.labels import missing_targets
 from taskveil.tasks.prepare.scaling import fit_scaling
+from taskveil.tasks.prepare.unusable import missing_targets
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet
 

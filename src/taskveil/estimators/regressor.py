@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.metrics import d2_tweedie_score, r2_score
+from sklearn.metrics import r2_score
 
 from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
+from taskveil.estimators.metrics import explained_deviance
 from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.prepare.unusable import exposures
 from taskveil.tasks.task import TaskSet
 
 LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that
@@ -163,10 +165,12 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         rows, exposure = inputs.split_carried(X, column if column in getattr(X, "columns", ()) else None, "exposure")
         exposure = X.exposure if isinstance(X, TaskSet) else exposure
         rates = np.exp(np.clip(self._scores(rows, task)[:, 0], -LARGEST_LOG, LARGEST_LOG))
-        return rates if exposure is None else rates * exposure
+        return rates if exposure is None else rates * exposures(exposure, silent=False)[0]
 
     def score(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> float:
         """R squared over all rows; with loss="poisson" D squared, the share of deviance explained. 1 is perfect, 0 is a constant.
+
+        Where all targets are equal there is nothing to explain, and the score is 0, or 1 where every row is right.
 
         Parameters
         ----------
@@ -182,5 +186,5 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
         """
         y, predicted, weights = self._compared(X, y, task, sample_weight=sample_weight)
         if self._loss == "poisson":
-            return float(d2_tweedie_score(y, predicted, sample_weight=weights, power=1))
+            return explained_deviance(y, predicted, weights)
         return float(r2_score(y, predicted, sample_weight=weights))

@@ -17,8 +17,9 @@ from taskveil.runtime.run import RunRecord
 from taskveil.tasks.arguments import as_array, row_count
 from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.grouping import task_label
-from taskveil.tasks.prepare.labels import declared_labels, missing_targets
+from taskveil.tasks.prepare.labels import declared_labels
 from taskveil.tasks.prepare.scaling import Scaling
+from taskveil.tasks.prepare.unusable import missing_targets
 from taskveil.tasks.task import TaskSet
 
 
@@ -56,6 +57,8 @@ class Scoring:
         if y.ndim == 0 or len(y) != n:
             raise DataError(f"y has {y.size} values for {n} rows of X; they must be equally long.")
         weights = None if sample_weight is None else given_weights(sample_weight, n)
+        if weights is not None and not weights.any():
+            raise DataError("every row has sample_weight zero; at least one weight must be above zero")
         try:
             predicted = self.predict(X, task=task)
         except DataError as problem:

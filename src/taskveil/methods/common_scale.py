@@ -189,7 +189,7 @@ class CommonScaleTasks(TaskSide):
         """The method's task side for the units of this view; they stay the same for the rest of a run."""
         key = b"".join(np.ascontiguousarray(view[name]).tobytes() for name in PUBLISHED)
         if self._made is None or self._made[0] != key:
-            scaling = self.units.scaling(self.block, view.values)
+            scaling = self.units.scaling(self.block, view.values, self.public.loss)
             side = self.inner.task_side(in_common_units(self.block, scaling), self.public, self.plan)
             self._made = key, side, scaling
         return self._made[1:]

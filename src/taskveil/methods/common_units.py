@@ -46,7 +46,7 @@ class Units(ABC):
         """The published values after a release."""
 
     @abstractmethod
-    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
+    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray], loss: str = "squared") -> Scaling:
         """The units in which these tasks work, from what is published and, for unit task, their own rows."""
 
     @staticmethod

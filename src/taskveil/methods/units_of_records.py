@@ -59,7 +59,7 @@ class RecordUnits(Units):
         usable = clear.astype(np.float64)
         return {"common/scale": scale, "common/scaled": usable, "common/centre": mean * usable, "common/centred": usable}
 
-    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
+    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray], loss: str = "squared") -> Scaling:
         wide = (block.n_tasks, values["common/scale"].size)
         scale = np.clip(values["common/scale"], SMALLEST, 1.0)  # whatever a server may publish
         centre = np.clip(values["common/centre"], -1.0, 1.0)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from scipy.special import digamma
@@ -31,6 +32,7 @@ from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Plan, Request
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import NO_UNIT, Scaling
+from taskveil.tasks.robust import medians, robust_scales
 from taskveil.threads import each
 
 SCALE, CENTRE = "common-scale", "common-centre"
@@ -61,16 +63,16 @@ class TaskUnits(Units):
 
     def message(self, block: TaskBlock, view: View, public: PublicInfo, plan: Plan) -> Message:
         if view.round == 0:
-            return {SCALE: scale_message(block)}
-        return {CENTRE: centre_message(block, view, _reach(_deviation(CENTRE, public, plan), public))}
+            return {SCALE: scale_message(block, public.loss)}
+        return {CENTRE: centre_message(block, view, _reach(_deviation(CENTRE, public, plan), public), public.loss)}
 
     def publish(self, releases: Mapping[str, np.ndarray], values: State, public: PublicInfo, plan: Plan) -> State:
         if SCALE in releases:
             return {**values, **_scales(releases[SCALE], _deviation(SCALE, public, plan))}
         return {**values, **_centres(releases[CENTRE], values, _deviation(CENTRE, public, plan), public)}
 
-    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray]) -> Scaling:
-        mean, deviation, seen = own_statistics(block)
+    def scaling(self, block: TaskBlock, values: Mapping[str, np.ndarray], loss: str = "squared") -> Scaling:
+        mean, deviation, seen = own_statistics(block, loss)
         released = np.clip(values["common/scale"], 10.0**-DECADES, 10.0**DECADES)  # whatever a server may publish
         scale = np.where(values["common/scaled"] > 0, released, np.where(seen, deviation, NO_UNIT))
         if block.kind == "regression":
@@ -84,25 +86,32 @@ def decades_of_noise(plan: Plan, public: PublicInfo, senders: float) -> float:
     return _deviation(SCALE, public, plan) * DECADES * math.sqrt(n_columns(public) / VALUE_PART) / senders
 
 
-def own_statistics(block: TaskBlock) -> tuple[np.ndarray, ...]:
-    """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came."""
-    some = each(_statistics, block.parts())  # a few tasks at a time: no second array of the size of X
+def own_statistics(block: TaskBlock, loss: str = "squared") -> tuple[np.ndarray, ...]:
+    """Mean and deviation of every column of every task (m, columns), and whether it has any spread; finite, whatever came.
+
+    Of a target with wild values (loss "huber") the median, and the median absolute deviation.
+    """
+    some = each(partial(_statistics, robust=loss == "huber"), block.parts())  # few tasks at a time: no second array as large as X
     return tuple(np.concatenate(column) for column in zip(*some, strict=True))
 
 
-def _statistics(block: TaskBlock) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _statistics(block: TaskBlock, robust: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rows = columns_of(block)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = block.means_by_task(rows)
         variance = block.means_by_task((rows - mean[block.task_of_row]) ** 2)
         deviation = np.sqrt(variance * (block.counts / np.maximum(block.counts - 1.0, 1.0))[:, None])
+        if robust:
+            target, counted = rows[:, -1], None if block.weights is None else block.weights > 0.0
+            mean[:, -1] = medians(target, block.offsets, counted)
+            deviation[:, -1] = robust_scales(target, block.offsets, mean[:, -1], counted)
         seen = np.isfinite(deviation) & (deviation > 1e-10 * np.abs(mean)) & (block.counts >= 2.0)[:, None]
     return np.where(np.isfinite(mean), mean, 0.0), np.where(seen, deviation, 1.0), seen
 
 
-def scale_message(block: TaskBlock) -> np.ndarray:
+def scale_message(block: TaskBlock, loss: str = "squared") -> np.ndarray:
     """(m, 2, columns): (a l / B, a), weighted so that the whole has length at most one."""
-    _, deviation, seen = own_statistics(block)
+    _, deviation, seen = own_statistics(block, loss)
     half = np.maximum(block.counts - 1.0, 1.0)[:, None] / 2.0
     logs = np.log10(deviation) - (digamma(half) - np.log(half)) / (2.0 * math.log(10.0))
     values = np.where(seen, np.clip(logs / DECADES, -1.0, 1.0), 0.0)
@@ -110,9 +119,9 @@ def scale_message(block: TaskBlock) -> np.ndarray:
     return np.stack(weighted, axis=1) / math.sqrt(seen.shape[1])
 
 
-def centre_message(block: TaskBlock, view: View, reach: float = RANGE) -> np.ndarray:
+def centre_message(block: TaskBlock, view: View, reach: float = RANGE, loss: str = "squared") -> np.ndarray:
     """(m, columns): means in units of R = `reach` scales; zero where the column has no common scale."""
-    mean, _, _ = own_statistics(block)
+    mean, _, _ = own_statistics(block, loss)
     places = np.clip(mean / (reach * view["common/scale"]), -1.0, 1.0) * view["common/scaled"]
     return places / math.sqrt(mean.shape[1])
 

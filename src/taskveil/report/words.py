@@ -15,11 +15,12 @@ from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
-LOWER_IS_BETTER = ("nmse", "mse", "rmse", "log-loss", "error-rate")
+LOWER_IS_BETTER = ("nmse", "mse", "rmse", "median-error", "log-loss", "error-rate")
 METRICS = {
     "nmse": "error (share of variance left)",
     "mse": "mean squared error",
     "rmse": "typical error in the target's own units (RMSE)",
+    "median-error": "median error in the target's units",
     "r2": "share of variance explained",
     "log-loss": "surprise at the true labels (log loss)",
     "auc": "area under the curve of hits over false alarms (AUC)",

@@ -233,7 +233,10 @@ def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Ar
 
 
 def _target_scale(stack: Stack, output: int, loss: str, fit_intercept: bool) -> Array:
-    return _scale(centred_rows(stack, stack.y[:, :, output], stack.weights, fit_intercept), loss, True)
+    y, rule = stack.y[:, :, output], LOSSES.get(loss)
+    if rule.targets == "numbers" and not rule.quadratic:  # wild ones are drawn in
+        y = rule.working(_first_scores(rule, y, stack.weights, fit_intercept), y, stack.weights)[1]
+    return _scale(centred_rows(stack, y, stack.weights, fit_intercept), loss, True)
 
 
 def _scale(rows: CentredRows, loss: str, own: bool) -> Array:
@@ -245,8 +248,7 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
     y, rule = stack.y[:, :, output], LOSSES.get(loss)
     if rule.quadratic:
         return solve(centred_rows(stack, y, stack.weights, fit_intercept), None)
-    first = rule.first_scores(y, stack.weights) if fit_intercept else np.zeros(len(y))
-    scores = np.repeat(first[:, None], y.shape[1], axis=1)
+    scores = _first_scores(rule, y, stack.weights, fit_intercept)
     w: Array = np.zeros((len(y), stack.X.shape[2]))
     silent = rule.without_information(y, stack.weights)[:, None] & fit_intercept
     for _ in range(REWEIGHTINGS):
@@ -256,6 +258,12 @@ def _fit(stack: Stack, output: int, loss: str, fit_intercept: bool, solve: Solve
         w = solve(centred_rows(stack, target, weight, fit_intercept), likely)
         scores = np.clip(_scores(stack, w, target, weight, fit_intercept), -rule.score_range, rule.score_range)
     return w
+
+
+def _first_scores(rule: Loss, y: Array, weights: Array, fit_intercept: bool) -> Array:
+    """(k, n) scores of the constant from which a fit starts."""
+    first = rule.first_scores(y, weights) if fit_intercept else np.zeros(len(y))
+    return np.repeat(first[:, None], y.shape[1], axis=1)
 
 
 def _likelihood(stack: Stack, y: Array, target: Array, weight: Array, fit_intercept: bool, rule: Loss) -> Likelihood:

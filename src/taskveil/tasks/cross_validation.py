@@ -75,15 +75,26 @@ class _WithinTasks:
 
 
 class TaskKFold(_WithinTasks):
-    """k folds of the rows of every task; every row of a task with several is tested once."""
+    """k folds of the rows of every task; every row of a task with several is tested once.
+
+    Folds are of one size all in all: a task with fewer rows than folds is in some of the test parts, and no part is empty.
+    """
 
     def __init__(self, n_splits: int = 5, *, task_column: Any = None, group_column: Any = None, random_state: int = 0):
         super().__init__(n_splits, task_column, group_column, random_state)
 
     def _tests(self, task: np.ndarray) -> Iterator[np.ndarray]:
         rank, count = self._ranks(task, np.random.default_rng(self.random_state))
+        tested = count > 1
+        if tested.sum() < self.n_splits:
+            raise DataError(
+                f"{self.n_splits} folds need as many rows (or groups) in tasks with two or more of them; these tasks have "
+                f"{tested.sum()}. Take fewer splits, or leave small tasks out."
+            )
+        place = np.empty(task.size, dtype=np.int64)  # tasks go on where the one before ended: folds are of one size
+        place[np.lexsort((rank, task, ~tested))] = np.arange(task.size)
         for fold in range(self.n_splits):
-            yield (rank % self.n_splits == fold) & (count > 1)
+            yield tested & (place % self.n_splits == fold)
 
 
 class TaskShuffleSplit(_WithinTasks):
@@ -106,6 +117,8 @@ class TaskShuffleSplit(_WithinTasks):
         rng = np.random.default_rng(self.random_state)
         for _ in range(self.n_splits):
             rank, count = self._ranks(task, rng)
+            if not (count > 1).any():
+                raise DataError("no task has two rows (or groups) to be split; every one has a single one")
             wanted = np.clip(np.rint(self.test_size * count), 1, count - 1)
             yield rank < wanted
 

@@ -72,7 +72,8 @@ def read_header(path: Path) -> Header:
 def check_names(names: Sequence[str], file: str) -> None:
     """Refuse columns without a name, and two of one name."""
     if any(not name.strip() for name in names):
-        raise DataError(f"{file} has a column without a name; give every column a name in the header line.")
+        remedy = "its first line must name every column: remove titles above it, and empty columns"
+        raise DataError(f"{file} has a column without a name; {remedy}.")
     twice = next((name for j, name in enumerate(names) if name in names[:j]), None)
     if twice is not None:
         raise DataError(f"{file} has two columns called {twice!r}; column names must be unique. Rename one of them.")

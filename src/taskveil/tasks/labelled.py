@@ -11,7 +11,7 @@ import numpy as np
 from taskveil.tasks.arguments import as_rows, check_lengths
 from taskveil.tasks.files import skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, rows_by_task
-from taskveil.tasks.prepare.labels import missing_targets
+from taskveil.tasks.prepare.unusable import missing_targets
 from taskveil.tasks.task import TaskSet
 
 

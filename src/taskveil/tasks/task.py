@@ -25,9 +25,9 @@ from taskveil.errors import DataError
 from taskveil.tasks.arguments import LOAD, as_column, as_rows, check_lengths, row_count
 from taskveil.tasks.grouping import factorize, group_rows, in_order
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.labels import KINDS, as_target, infer_kind, label_set, missing_targets, stand_ins
+from taskveil.tasks.prepare.labels import KINDS, as_target, infer_kind, label_set, stand_ins
 from taskveil.tasks.prepare.survival import survival_target, within_horizon
-from taskveil.tasks.prepare.unusable import check_values, rows_to_keep, usable_exposure
+from taskveil.tasks.prepare.unusable import check_values, missing_targets, rows_to_keep, usable_exposure
 from taskveil.tasks.public_bounds import PublicBounds
 
 CLIPPED = "values outside their declared range are clipped to it"

@@ -7,14 +7,16 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from sklearn.base import clone
-from sklearn.linear_model import PoissonRegressor
-from sklearn.metrics import d2_tweedie_score
+from sklearn.linear_model import HuberRegressor, PoissonRegressor
+from sklearn.metrics import d2_tweedie_score, r2_score
 
 import taskveil as tv
 from taskveil import methods
 from taskveil.errors import DataError, OptionError
+from taskveil.estimators.compare import compare
 from taskveil.losses import LOSSES
 from taskveil.report.records import settings
+from taskveil.tasks.robust import DEVIATIONS, medians, robust_scales
 
 
 def counts(n_tasks=10, n=20, seed=0) -> pd.DataFrame:
@@ -179,3 +181,83 @@ def test_wild_targets_harm_huber_less_than_least_squares(method):
         est = tv.TaskRegressor(method, epsilon=None, loss=loss).fit(X, wild, task=ids)
         error[loss] = np.mean((est.predict(X, task=ids) - clean) ** 2)
     assert error["huber"] < 0.5 * error["squared"]
+
+
+WIDE = {"features": {f"x{i}": [-6, 6] for i in range(4)}, "target": [-30, 40]}
+
+
+@pytest.mark.parametrize("wild", [20.0, 400.0, 1e6, 1e150])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"method": "local"}, {"method": "together"}, {"method": "subspace"}, {"method": "mean"},
+        {"method": "together", "epsilon": 3.0}, {"method": "mean", "epsilon": 3.0}, {"method": "subspace", "epsilon": 3.0},
+        {"method": "together", "epsilon": 3.0, "scaling": "own"},
+        {"method": "together", "epsilon": 3.0, "unit": "record", "bounds": WIDE},
+        {"method": "mean", "epsilon": 3.0, "unit": "record", "bounds": WIDE},
+    ],
+    ids=lambda options: "-".join(str(v) for k, v in options.items() if k != "bounds"),
+)  # fmt: skip
+def test_wild_targets_of_any_size_leave_the_models_as_good_as_hubers_of_scikit_learn(options, wild):
+    """Eight percent of the targets, most of them on one side; scored where they are not. The reference gets every task's rows."""
+    rng = np.random.default_rng(3)
+    tasks, rows = 30, 40
+    w, level, t = (
+        rng.normal(size=4) + 0.3 * rng.normal(size=(tasks, 4)),
+        5 + rng.normal(size=tasks),
+        np.repeat(np.arange(30), rows),
+    )
+    X, Z = rng.uniform(-2, 2, (2, tasks * rows, 4))
+    y = level[t] + (X * w[t]).sum(axis=1) + 0.3 * rng.normal(size=t.size)
+    y = np.where(rng.random(t.size) < 0.08, wild * np.where(rng.random(t.size) < 0.8, 1.0, -1.0), y)
+    true = level[t] + (Z * w[t]).sum(axis=1)
+    theirs = np.empty(t.size)
+    for i in range(tasks):
+        here, middle = t == i, np.median(y[t == i])
+        unit = np.median(np.abs(y[here] - middle))
+        theirs[here] = unit * HuberRegressor(max_iter=1000).fit(X[here], (y[here] - middle) / unit).predict(Z[here]) + middle
+    est = tv.TaskRegressor(loss="huber", **{"epsilon": None, **options}).fit(X, y, task=t)
+    assert r2_score(true, est.predict(Z, task=t)) > min(r2_score(true, theirs), 0.99) - 0.01
+
+
+def test_units_are_robust_where_most_values_are_equal():
+    """Seven in ten targets are zero, one in ten is wild: the scale is that of the others."""
+    y = np.array([0.0] * 14 + [1.0, 2.0, 1.0, 3.0] + [1e6] * 2)
+    ends = np.array([0, 20, 20, 21])
+    y = np.append(y, 5.0)
+    centre = medians(y, ends)
+    assert centre.tolist() == [0.0, 0.0, 5.0]
+    assert robust_scales(y, ends, centre).tolist() == pytest.approx([DEVIATIONS * 2.5, 0.0, 0.0])
+
+
+def test_medians_are_those_of_numpy_for_ragged_tasks_and_counted_rows():
+    rng = np.random.default_rng(0)
+    ends = np.array([0, 1, 1, 6, 12])
+    y, counted = rng.normal(size=12), rng.random(12) < 0.7
+    ours = medians(y, ends), medians(y, ends, counted)
+    for i, (a, b) in enumerate(zip(ends, ends[1:], strict=False)):
+        assert ours[0][i] == pytest.approx(np.median(y[a:b]) if b > a else 0.0)
+        assert ours[1][i] == pytest.approx(np.median(y[a:b][counted[a:b]]) if counted[a:b].any() else 0.0)
+
+
+def test_what_sharing_gains_shows_through_wild_targets():
+    """Every model is as wrong about a wild target: by a mean of errors nothing would be gained."""
+    rng = np.random.default_rng(2)
+    tasks, rows = 20, 16
+    ids = np.repeat(np.arange(tasks), rows)
+    X = rng.normal(size=(ids.size, 5))
+    clean = X @ [1.0, -1.0, 0.5, 0.0, 2.0] + 7.0 + rng.normal(size=ids.size)
+    found = {}
+    for wild in (0.0, 1e6):
+        y = np.where((rng.random(ids.size) < 0.06) & (wild > 0), wild, clean)
+        gain = tv.TaskRegressor("together", epsilon=None, loss="huber").fit(X, y, task=ids).gain_
+        found[wild] = gain.to_frame()[["typical_error_alone", "typical_error_shared"]].median()
+    assert found[1e6]["typical_error_shared"] < 0.95 * found[1e6]["typical_error_alone"]
+    np.testing.assert_allclose(found[1e6], found[0.0], rtol=0.35)
+    Z = rng.normal(size=X.shape)
+    unseen = Z @ [1.0, -1.0, 0.5, 0.0, 2.0] + 7.0
+    tables = [tv.load_tasks(pd.DataFrame(x).assign(task=ids, y=v), task="task", target="y") for x, v in ((X, y), (Z, unseen))]
+    compared = compare(lambda _: tuple(tables), [methods.get("local"), methods.get("together")], [None], repeats=1, loss="huber")
+    assert compared["metric"] == "median-error"
+    error = {row["method"]: row["mean"] for row in compared["results"]}
+    assert error["together"] < error["local"] < error["constant"] < 10.0

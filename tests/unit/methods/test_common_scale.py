@@ -215,8 +215,8 @@ def test_units_taken_over_all_tasks_would_be_found_out(monkeypatch):
     """Twin: a spread common to the block, never released, gives every other task's messages away."""
     honest = units_of_tasks.own_statistics
 
-    def pooled(block):
-        mean, deviation, seen = honest(block)
+    def pooled(block, loss="squared"):
+        mean, deviation, seen = honest(block, loss)
         return mean, np.broadcast_to(deviation.mean(axis=0), deviation.shape), seen
 
     monkeypatch.setattr(units_of_tasks, "own_statistics", pooled)

@@ -206,6 +206,10 @@ FILES = {
     "nothing but bad rows": (b"site,x,days\na,1\n", "line 2 has 2 fields"),
     "same names": (b"site,x,x\na,1,2\n", "two columns called 'x'"),
     "no name": (b"site,,days\na,1,2\n", "column without a name"),
+    "a title above": (
+        b"Report of wards;;;\n;;;\nsite;x;days;\na;1;2;\n",
+        "column without a name; its first line.*remove titles above",
+    ),
     "not text": (b"\x89PNG\x00\x00\x1a\xff\xfe", "not UTF-8 text|not a text file"),
     "late bytes": (b"site,x,days\n" + GOOD.encode() + b"\xff\xfe,1,2\n", "not UTF-8"),
 }

@@ -6,6 +6,7 @@ import sklearn
 from sklearn.model_selection import cross_validate
 
 import taskveil as tv
+from taskveil.errors import DataError
 from taskveil.tasks import TaskSet, k_fold, load_tasks, split_rows
 
 
@@ -89,3 +90,22 @@ def test_tasks_reach_a_splitter_by_metadata_routing():
 
 def test_a_splitter_says_what_it_is():
     assert repr(tv.TaskKFold(3, task_column="site")).startswith("TaskKFold(n_splits=3, task_column='site'")
+
+
+@pytest.mark.parametrize("sizes", [[3, 2, 1], [2, 2, 2], [1, 1, 7], [12, 3, 2, 1, 1]])
+def test_no_fold_is_empty_where_tasks_have_fewer_rows_than_folds(sizes):
+    task = np.repeat(np.arange(len(sizes)), sizes)
+    tests = [test for _, test in tv.TaskKFold(5).split(np.zeros((task.size, 1)), groups=task)]
+    several = np.flatnonzero(np.asarray(sizes)[task] > 1)
+    assert min(map(len, tests)) >= 1 and max(map(len, tests)) - min(map(len, tests)) <= 1
+    assert sorted(np.concatenate(tests).tolist()) == several.tolist()
+    for train, _ in tv.TaskKFold(5).split(np.zeros((task.size, 1)), groups=task):
+        assert set(task[train]) == set(task)
+
+
+def test_tables_with_too_few_rows_to_be_split_are_refused():
+    X = np.zeros((5, 1))
+    with pytest.raises(DataError, match="5 folds need as many rows.*have 3.*fewer splits"):
+        list(tv.TaskKFold(5).split(X, groups=[0, 0, 0, 1, 2]))
+    with pytest.raises(DataError, match="no task has two rows"):
+        list(tv.TaskShuffleSplit(2).split(X, groups=list("abcde")))

@@ -20,12 +20,12 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks.arguments import as_array
-from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import folded, task_label
 from taskveil.tasks.prepare.disguise import disguise
 from taskveil.tasks.prepare.encode import is_number, plain_text
 from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.survival import survival_target
+from taskveil.tasks.prepare.unusable import is_missing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +54,9 @@ def as_target(y: Any, kind: str | None) -> np.ndarray:
         try:
             return y.astype(np.float64, copy=False)
         except (TypeError, ValueError):
-            raise DataError("a regression target must be numbers, got text. Use kind='classification' for labels.") from None
+            raise DataError(
+                "a regression target must be numbers, got text. If these are labels, say kind='classification' (--kind)."
+            ) from None
     if y.dtype.kind in "OUS":
         return _as_labels(y)
     if y.dtype.kind == "f" and np.isfinite(y).all() and bool((y == np.round(y)).all()):
@@ -64,7 +66,7 @@ def as_target(y: Any, kind: str | None) -> np.ndarray:
 
 def _as_labels(y: np.ndarray) -> np.ndarray:
     """Labels as all text, or all numbers; a missing label is an error."""
-    if any(_is_missing(v) for v in y):
+    if any(is_missing(v) for v in y):
         raise DataError(
             "the target has missing labels; every row needs one. Leave such rows out first; from a table, "
             "bad_rows='skip' (--bad-rows skip) does."
@@ -74,33 +76,12 @@ def _as_labels(y: np.ndarray) -> np.ndarray:
     return np.asarray([str(v) for v in y] if any(isinstance(v, str) for v in y) else y.tolist())
 
 
-def _is_missing(value: Any) -> bool:
-    if isinstance(value, str):
-        return value.strip() in MISSING_MARKS
-    if isinstance(value, (float, np.floating)):
-        return bool(np.isnan(value))
-    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported for it
-
-
-def missing_targets(y: np.ndarray) -> np.ndarray:
-    """Which rows (N,) of a target have none; of several columns (event and time), not all of them."""
-    if y.dtype.names is not None:
-        return np.logical_or.reduce([missing_targets(y[name]) for name in y.dtype.names])
-    if y.dtype.kind == "f":
-        missing = np.isnan(y)
-    elif y.dtype.kind in "OUS":
-        missing = np.asarray([_is_missing(v) for v in y.ravel().tolist()], dtype=bool).reshape(y.shape)
-    else:
-        missing = np.zeros(y.shape, dtype=bool)
-    return missing if missing.ndim == 1 else missing.any(axis=1)
-
-
 def filled_targets(column: pd.Series) -> np.ndarray:
     """Which cells (N,) of a target column hold a target."""
     filled = column.notna().to_numpy()
     if is_number(column):
         return filled
-    return filled & ~np.asarray([_is_missing(v) for v in column.to_numpy(dtype=object)], dtype=bool)
+    return filled & ~np.asarray([is_missing(v) for v in column.to_numpy(dtype=object)], dtype=bool)
 
 
 def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
@@ -110,15 +91,17 @@ def target_values(column: pd.Series, name: str, kind: str | None) -> np.ndarray:
     if is_number(column):
         values = column.to_numpy()
         return values if values.dtype != object else column.to_numpy(dtype=bool if column.dtype == "boolean" else np.float64)
-    if pd.api.types.is_datetime64_any_dtype(column):
-        raise DataError(f"the target {name!r} holds dates; turn it into a number or a label.")
+    if pd.api.types.is_datetime64_any_dtype(column) or pd.api.types.is_timedelta64_dtype(column):
+        raise DataError(f"the target {name!r} holds dates or durations; turn it into a number (days) or a label.")
     filled = column[filled_targets(column)]
     meant = None if kind == "classification" else disguise(filled, list(pd.unique(filled)))
     if meant is not None:
         raise DataError(f"the target {name!r} holds {meant}. If these are labels, say kind='classification' (--kind).")
     if kind in ("regression", "survival"):
-        raise DataError(f"the {kind} target {name!r} holds text; expected numbers. Use kind='classification' for labels.")
-    return np.asarray(["" if _is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
+        raise DataError(
+            f"the {kind} target {name!r} holds text; expected numbers. If these are labels, say kind='classification' (--kind)."
+        )
+    return np.asarray(["" if is_missing(v) else str(v) for v in column.to_numpy(dtype=object)])
 
 
 def label_set(y: np.ndarray, declared: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +154,7 @@ def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     The caller sets the tasks of such rows aside, or where that leaves none refuses them all.
     """
     y = np.array(y)
-    lost = ~np.isfinite(y) if y.dtype.kind == "f" else np.asarray([_is_missing(v) for v in y.tolist()])
+    lost = ~np.isfinite(y) if y.dtype.kind == "f" else np.asarray([is_missing(v) for v in y.tolist()])
     if declared is not None:
         y, _, outside = declared_labels(y, declared)
         return y, lost | outside

@@ -40,11 +40,11 @@ from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.grouping import room_like, row_chunks, sums_by_group, task_chunks
 from taskveil.tasks.public_bounds import PublicBounds
+from taskveil.tasks.robust import medians, robust_scales
 from taskveil.tasks.task import EXPOSURE, TaskSet
 from taskveil.threads import each
 
 LINKS = {"poisson": "rate", "cox": "time"}
-DEVIATIONS = 1.4826  # median absolute deviations in a standard deviation, of normal numbers
 NO_UNIT = 1e200  # of a column without spread: whatever is in it becomes zero, and squares of its rounding vanish
 Units = tuple[np.ndarray, np.ndarray]
 
@@ -109,15 +109,9 @@ def declared_units(link: str, bounds: PublicBounds, n_tasks: int) -> Units:
 
 def robust_units(tasks: TaskSet, mask: np.ndarray | None) -> Units:
     """Median, and median absolute deviation in standard deviations; rows of weight 0 do not count. Equal targets have scale 1."""
-    shift, scale = np.zeros(tasks.n_tasks), np.ones(tasks.n_tasks)
-    for i in range(tasks.n_tasks):
-        y = tasks.y[tasks.rows(i)]
-        y = y if mask is None else y[mask[tasks.rows(i)] > 0.0]
-        if y.size:
-            shift[i] = np.median(y)
-            spread = DEVIATIONS * np.median(np.abs(y - shift[i])) or y.std()
-            scale[i] = spread if spread > 1e-10 * max(abs(shift[i]), 1e-300) else 1.0
-    return shift, scale
+    counted = None if mask is None else np.asarray(mask, dtype=float) > 0.0
+    shift = medians(tasks.y, tasks.offsets, counted)
+    return shift, _or_one(robust_scales(tasks.y, tasks.offsets, shift, counted))
 
 
 MODES = ("own", "declared", "none", "pooled-standard")

@@ -6,13 +6,14 @@ with a declared horizon [0, h] who is followed longer was seen up to h.
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.arguments import as_array
-from taskveil.tasks.prepare.unusable import HUGE
+from taskveil.tasks.prepare.unusable import HUGE, missing_targets
 from taskveil.tasks.public_bounds import PublicBounds
 
 FIRST = 1e-9
@@ -24,11 +25,8 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
 
     What cannot be used is an error, or infinite where `silent`: its task is then set aside.
     """
-    try:
-        happened, t = np.asarray(event, dtype=np.float64), np.asarray(time, dtype=np.float64)
-    except (TypeError, ValueError):
-        words = "the event must be 0 or 1 (1 where it was seen) and the time a number, got other text; write such a column first"
-        raise DataError(f"{words}. In Python, {EVENT_AND_TIME}.") from None
+    happened = _numbers(event, "the event must be 0 or 1", "write 1 where it was seen and 0 where it was not")
+    t = _numbers(time, "the time must be a number", "turn it into one: days = (end - start).dt.total_seconds() / 86400")
     if happened.shape != t.shape or t.ndim != 1:
         raise DataError(f"one event and one time per row are needed, got shapes {happened.shape} and {t.shape}.")
     with np.errstate(invalid="ignore"):
@@ -45,10 +43,23 @@ def signed_times(event: Any, time: Any, silent: bool = False) -> np.ndarray:
     return np.where(marked & usable, signed, np.inf)
 
 
+def _numbers(values: Any, wanted: str, remedy: str) -> np.ndarray:
+    """A column as numbers, NaN where a cell is empty, whatever stands for that."""
+    column = np.asarray(values)
+    if column.dtype.kind == "O":
+        column = np.where(missing_targets(column), np.nan, column)
+    if column.dtype.kind in "mM" or (column.dtype.kind == "O" and any(isinstance(v, date | timedelta) for v in column.flat)):
+        raise DataError(f"{wanted}, got dates or durations; {remedy}. In Python, {EVENT_AND_TIME}.")
+    try:
+        return column.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{wanted}, got text; {remedy}. In Python, {EVENT_AND_TIME}.") from None
+
+
 def survival_target(y: Any, silent: bool = False) -> np.ndarray:
     """Signed times from what a caller passes: a structured array, two columns, or signed times."""
-    if hasattr(y, "columns"):
-        y = y.to_numpy()
+    if hasattr(y, "columns") and len(y.columns) == 2:
+        return signed_times(y.iloc[:, 0], y.iloc[:, 1], silent)
     y = as_array(y, "y")
     if y.dtype.names is not None:
         if len(y.dtype.names) != 2:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError
+from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import row_chunks
 
 if TYPE_CHECKING:
@@ -31,6 +32,28 @@ SET_ASIDE = (
 NO_TARGET = "{rows} of its rows have no target and were left out"
 
 
+def is_missing(value: Any) -> bool:
+    """Whether a cell is empty, whatever stands for that."""
+    if isinstance(value, str):
+        return value.strip() in MISSING_MARKS
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")  # of pandas, which need not be imported for it
+
+
+def missing_targets(y: np.ndarray) -> np.ndarray:
+    """Which rows (N,) of a target have none; of several columns (event and time), not all of them."""
+    if y.dtype.names is not None:
+        return np.logical_or.reduce([missing_targets(y[name]) for name in y.dtype.names])
+    if y.dtype.kind == "f":
+        missing = np.isnan(y)
+    elif y.dtype.kind in "OUS":
+        missing = np.asarray([is_missing(v) for v in y.ravel().tolist()], dtype=bool).reshape(y.shape)
+    else:
+        missing = np.zeros(y.shape, dtype=bool)
+    return missing if missing.ndim == 1 else missing.any(axis=1)
+
+
 def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
     """Refuses missing, infinite and huge values, and names their columns."""
     bad = np.zeros(X.shape[1], dtype=bool)
@@ -45,7 +68,7 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
             more = f" and {flag.sum() - 5} more" if flag.sum() > 5 else ""
             raise DataError(
                 f"{what} in column {columns}{more}; every cell must be a finite number. Clean them, or let "
-                f"taskveil.load_tasks fill missing cells (missing=...)"
+                f"missing= (--missing) fill empty cells"
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
         raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
@@ -74,15 +97,21 @@ def usable_exposure(columns: Mapping[str, Any], name: str, lost: np.ndarray, sil
     """The carried columns with exposures as numbers above zero, and `lost` (N,) with the rows that have none; or an error."""
     if columns.get(name) is None:
         return {k: v for k, v in columns.items() if k != name}, lost
+    exposure, good = exposures(columns[name], silent)
+    return {**columns, name: np.where(good, exposure, 1.0)}, lost | ~good
+
+
+def exposures(values: Any, silent: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Exposures as numbers, and which of them (N,) are above zero; an error, but where `silent`, if some are not."""
     try:
-        exposure = np.asarray(columns[name], dtype=np.float64)
+        exposure = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError("the exposure must be numbers above zero, got text.") from None
     with np.errstate(invalid="ignore"):
         good = (exposure > 0.0) & (exposure <= HUGE)
     if not silent and not good.all():
         raise DataError("the exposure has missing, zero, negative or huge values; every row needs a number above zero.")
-    return {**columns, name: np.where(good, exposure, 1.0)}, lost | ~good
+    return exposure, good
 
 
 def usable_counts(tasks: TaskSet, unusable: str) -> TaskSet:
