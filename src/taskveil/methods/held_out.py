@@ -2,10 +2,11 @@
 
     "held-out"  loss of a task's rows under every blend of three models, the task's own ones fitted to the other folds
 
-The three are the average around the public model (around_model.py), the public model itself and learning alone. Evidence believes
-in normal errors of one size within a task: of twenty rows with a few wild ones it is too sure, and tables whose errors differ
-lost up to a tenth against one plain model of all rows. What is held out needs no such belief. The public model has seen the rows;
-scores are set back by the leverage of a usual row. Sums of losses are exact, so this is asked only where there is no noise.
+The three are the average around the public model (around_model.py), the public model itself and learning alone, in a task's own
+units. Evidence believes in normal errors of one size within a task: of twenty rows with a few wild ones it is too sure, and
+tables whose errors differ lost up to a tenth against one plain model of all rows. What is held out needs no such belief. The
+public model has seen the rows; scores are set back by the leverage of a usual row. Sums of losses are exact, so this is asked
+only where there is no noise.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.losses.logistic import shortened_for
 from taskveil.methods.base import Models, PublicInfo, View
-from taskveil.methods.local import alone_models
+from taskveil.methods.own_units import alone_in_own_units
 from taskveil.tasks.block import TaskBlock
 
 HELD_OUT = "held-out"
@@ -36,7 +37,7 @@ def held_out_losses(block: TaskBlock, public: PublicInfo, view: View, around: Ca
     scores = np.zeros((3, *block.y.shape))
     for k in range(FOLDS):
         held, rest = folds == k, block.with_mask(folds != k)
-        for models, of in zip((around(rest), alone_models(rest, public)), (0, 2), strict=True):
+        for models, of in zip((around(rest), alone_in_own_units(rest, public)), (0, 2), strict=True):
             scores[of, held] = block.scores(models.coef, models.intercept)[held]
     slopes, level = public_model(public, view)
     scores[1] = _set_back(block.scores(slopes) + level, block.y, float(view["leverage"]), loss)

@@ -19,7 +19,7 @@ from scipy.special import softmax
 from taskveil.losses import LOSSES
 from taskveil.methods.around_model import mixed_models
 from taskveil.methods.base import Models, PublicInfo, View
-from taskveil.methods.local import best_intercepts, tells_little
+from taskveil.methods.local import alone_models, best_intercepts, tells_little
 from taskveil.methods.shared_prior import FEW_ROWS
 from taskveil.solvers.evidence import LOG_PRIOR, averaged_models
 from taskveil.solvers.posterior import Prior
@@ -42,6 +42,13 @@ def own_spread(block: TaskBlock) -> np.ndarray:
 def over(block: TaskBlock, spread: np.ndarray) -> TaskBlock:
     """The block with every task's columns divided by its own spread (tasks, features)."""
     return replace(block, X=np.asarray(block.X, dtype=float) / spread[block.task_of_row])
+
+
+def alone_in_own_units(block: TaskBlock, public: PublicInfo) -> Models:
+    """What `local` does: every task alone, its columns in units of their own spread, whatever units the block came in."""
+    spread = own_spread(block)
+    models = alone_models(over(block, spread), public)
+    return replace(models, coef=models.coef / spread[:, None, :])
 
 
 def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float = 0.0) -> Models:

@@ -80,6 +80,7 @@ from taskveil.methods.common_units import CommonUnits
 from taskveil.methods.held_out import BLENDS, HELD_OUT, best_blend, blended, held_out_losses
 from taskveil.methods.local import alone_models
 from taskveil.methods.own_intercepts import STATISTICS
+from taskveil.methods.own_units import alone_in_own_units
 from taskveil.methods.pooled import common_level, determined, newton_rounds, newton_step, statistics, statistics_request
 from taskveil.methods.shared_prior import FEW_ROWS, RANGES, noise_deviation, unit_messages
 from taskveil.methods.spikes import common_directions
@@ -309,7 +310,7 @@ class TogetherTasks(TaskSide):
     def finish(self, state: State, view: View) -> Models:
         if isinstance(self.plain, CommonUnits) or self.public.declared_bounds:
             around = models_around(self.plain, self.public, view)
-            return blended(around, alone_models(self.plain, self.public), self.public, view) if "blend" in view else around
+            return blended(around, alone_in_own_units(self.plain, self.public), self.public, view) if "blend" in view else around
         alone, few = alone_models(self.plain, self.public), self.plain.counts < FEW_ROWS
         if has_base_rates(self.plan) and (deviation := rate_deviation(self.plan, self.public)) <= MOST_RATE_NOISE:
             alone = near_base_rates(self.plain, self.public, alone, np.tanh(view["model"][:, -1] / 2.0), deviation)

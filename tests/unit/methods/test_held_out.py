@@ -64,3 +64,15 @@ def test_classes_of_all_rows_are_fitted_together():
 def test_each_against_the_others_they_would_not_do(monkeypatch):
     monkeypatch.setattr(pooled, "MOST_JOINT", 0)
     assert loss_of_classes_over_scikit_learn() > 1.05
+
+
+def test_learning_alone_is_in_a_tasks_own_units():
+    """Every task counts in units of its own (litres, gallons): in common ones it lost twice what it has alone."""
+    rng, task = np.random.default_rng(0), np.repeat(np.arange(30), 40)
+    units, own = 10.0 ** rng.uniform(-2, 2, (30, 3)), rng.standard_normal((30, 3)) + [1.0, 0.5, -0.5]
+    X = rng.standard_normal((task.size, 3))
+    y = np.einsum("nd,nd->n", X, own[task]) + rng.standard_normal(task.size)
+    rows = tv.TaskSet.from_arrays((X + 3.0) * units[task], y, task, kind="regression")
+    train, test = tv.split_rows(rows, 0.3, 0)
+    alone, shared = (tv.TaskRegressor(name, epsilon=None).fit(train).predict(test) for name in ("local", "together"))
+    assert np.mean((shared - test.y) ** 2) < 1.02 * np.mean((alone - test.y) ** 2)
