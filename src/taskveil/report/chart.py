@@ -15,6 +15,8 @@ COLOURS = ("@blue", "@orange", "@green", "@purple", "@red", "@brown")
 
 @dataclass(frozen=True)
 class Chart:
+    """Traces and layout, the same figures as a table (`head`, `rows`), and what is said above and below it."""
+
     name: str
     title: str
     summary: str

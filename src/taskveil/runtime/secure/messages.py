@@ -24,12 +24,16 @@ from taskveil.errors import SecureSumRefused
 
 @dataclass(frozen=True)
 class Invitation:
+    """A round begins, under these settings."""
+
     round_id: bytes
     settings: bytes  # digest of the settings both sides hold
 
 
 @dataclass(frozen=True)
 class AdvertisedKeys:
+    """A site's fresh public keys for this round, signed."""
+
     round_id: bytes
     sender: int
     sealing_key: bytes  # X25519, for the shares that travel through the server
@@ -39,6 +43,8 @@ class AdvertisedKeys:
 
 @dataclass(frozen=True)
 class KeyList:
+    """Everybody's advertised keys: the same list for every site."""
+
     round_id: bytes
     senders: tuple[int, ...]  # all members of the round, ascending
     sealing_keys: tuple[bytes, ...]
@@ -48,6 +54,8 @@ class KeyList:
 
 @dataclass(frozen=True)
 class SealedShares:
+    """Shares of a site's two secrets, each sealed for the neighbour that will hold it."""
+
     round_id: bytes
     sender: int
     receivers: tuple[int, ...]
@@ -60,6 +68,8 @@ class SealedShares:
 
 @dataclass(frozen=True)
 class Deliveries:
+    """What a site's neighbours have sealed for it."""
+
     round_id: bytes
     senders: tuple[int, ...]
     sealed: tuple[bytes, ...]
@@ -72,6 +82,8 @@ class Deliveries:
 
 @dataclass(frozen=True)
 class MaskedInput:
+    """A site's integers under its own mask and those it shares with its neighbours."""
+
     round_id: bytes
     sender: int
     values: np.ndarray  # residues of the ring
@@ -81,12 +93,16 @@ class MaskedInput:
 
 @dataclass(frozen=True)
 class CohortList:
+    """The sites whose masked inputs have arrived."""
+
     round_id: bytes
     members: tuple[int, ...]  # whose masked input is in the sum, ascending
 
 
 @dataclass(frozen=True)
 class CohortSignature:
+    """A site's signature under the keys and the cohort it was shown."""
+
     round_id: bytes
     sender: int
     signature: bytes
@@ -94,6 +110,8 @@ class CohortSignature:
 
 @dataclass(frozen=True)
 class CohortSignatures:
+    """The signatures of a cohort, as proof that all were shown the same."""
+
     round_id: bytes
     senders: tuple[int, ...]
     signatures: tuple[bytes, ...]
@@ -101,6 +119,8 @@ class CohortSignatures:
 
 @dataclass(frozen=True)
 class UnmaskingShares:
+    """What a site opens: of every neighbour one of its two secrets, never both."""
+
     round_id: bytes
     sender: int
     self_owners: tuple[int, ...]  # still there: a share of the self-mask seed
