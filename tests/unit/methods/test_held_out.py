@@ -69,7 +69,7 @@ def test_each_against_the_others_they_would_not_do(monkeypatch):
 def test_learning_alone_is_in_a_tasks_own_units():
     """Every task counts in units of its own (litres, gallons): in common ones it lost twice what it has alone."""
     rng, task = np.random.default_rng(0), np.repeat(np.arange(30), 40)
-    units, own = 10.0 ** rng.uniform(-2, 2, (30, 3)), rng.standard_normal((30, 3)) + [1.0, 0.5, -0.5]
+    units, own = 10.0 ** rng.uniform(-2, 2, (30, 3)), rng.normal((1.0, 0.5, -0.5), 1.0, (30, 3))
     X = rng.standard_normal((task.size, 3))
     y = np.einsum("nd,nd->n", X, own[task]) + rng.standard_normal(task.size)
     rows = tv.TaskSet.from_arrays((X + 3.0) * units[task], y, task, kind="regression")
