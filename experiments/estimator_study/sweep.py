@@ -88,7 +88,7 @@ def judged(splits: list[dict[str, float]]) -> tuple[dict[str, float], list[str]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=list(STRANGERS))
+    parser.add_argument("names", nargs="*", default=[*STRANGERS, *NEWCOMERS])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--methods", default="together")
@@ -98,7 +98,7 @@ def main() -> None:
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     epsilons = [None if e == "none" else float(e) for e in args.epsilons.split(",")]
-    for name in args.names or list(STRANGERS):
+    for name in args.names:
         started = time.process_time()
         splits = [
             split_errors(name, args.first + k, args.methods.split(","), args.ways.split(","), epsilons) for k in range(args.seeds)

@@ -39,10 +39,7 @@ def test_lengths_of_a_centre_do_not_count_it_twice():
 
 
 def test_a_model_of_little_signal_is_hardly_all_that_tasks_have():
-    """A tenth of the signal-to-noise ratio believed in is off by one decade: half a nat for labels, an eighth for numbers.
-
-    Of no slopes it is finite.
-    """
+    """A tenth of the ratio believed in, one decade: half a nat for labels, an eighth for numbers. Of no slopes it is finite."""
     slopes = np.array([[np.sqrt(0.1), 0.0]])
     assert disbelief(slopes, LOSSES.get("squared")) == pytest.approx(-0.125)
     assert disbelief(2.0 * slopes, LOSSES.get("logistic")) == pytest.approx(-0.5)  # of noise variance four
