@@ -26,7 +26,7 @@ STEPS, BATCH, CLASSES, PIXELS = 5, 16, 62, 784
 
 
 class Other:
-    """A program in another interpreter that runs one round per line it is sent."""
+    """A program in another interpreter that runs once for every line it is sent, and answers with a number."""
 
     def __init__(self, interpreter: str, script: str, *arguments: str, **environment: str):
         self.process = subprocess.Popen(
@@ -35,8 +35,8 @@ class Other:
         )  # fmt: skip
         self.about = json.loads(self.process.stdout.readline())
 
-    def __call__(self) -> float:
-        self.process.stdin.write("\n")
+    def __call__(self, line: str = "") -> float:
+        self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
 

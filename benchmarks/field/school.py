@@ -127,5 +127,5 @@ SETTING = Setting(
         "`mean` on the billboard alone, with nobody's own rows after the last release, is protected as theirs is, but for a server that adds the noise.",
         "Their step and lambda were chosen on test rows; ours has nothing to choose.",
     ),
-    peers="Re-run peers are ours: the authors' code asks for jax 0.2.27 and TensorFlow Privacy 0.7.3, which today's Python no longer installs.",
+    peers="Re-run peers are ours: the authors' code asks for jax 0.2.27, whose jaxlib has no build for Python 3.11.",
 )

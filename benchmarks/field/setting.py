@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 OURS = "ours"
 REWRITTEN = "re-implementation, ours"
+THEIRS = "their own code"
 PRINTED = "published"
 
 
@@ -30,7 +31,7 @@ class Entry:
     """One row of the table: a method at one epsilon. `run` takes a seed (split, order, noise) and returns the measure.
 
     sees      who learns nothing more about one unit than epsilon allows; empty without noise
-    measured  the day on which scores taken over from stored results were measured; None: measured here
+    measured  the day on which scores taken over from stored results were measured, and the versions that ran; None: measured here
     """
 
     what: str
@@ -38,7 +39,7 @@ class Entry:
     run: Callable[[int], float]
     epsilon: float | None = None
     sees: str = ""
-    measured: str | None = None
+    measured: tuple[str, dict[str, str]] | None = None
 
     @property
     def key(self) -> str:

@@ -92,5 +92,5 @@ SETTING = Setting(
         ),
     ),
     remarks=("The paper prints curves for Vehicle and no numbers, and neither does its code; none are quoted here.",),
-    peers="Re-run peers are ours: the authors' code asks for jax 0.2.27 and TensorFlow Privacy 0.7.3, which today's Python no longer installs.",
+    peers="Re-run peers are ours: the authors' code asks for jax 0.2.27, whose jaxlib has no build for Python 3.11.",
 )

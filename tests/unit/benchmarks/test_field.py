@@ -101,6 +101,32 @@ def test_scores_are_kept_by_seed_and_not_measured_twice(tmp_path):
         measure(never, again=True, folder=tmp_path)
 
 
+def test_a_peer_that_is_not_installed_keeps_the_scores_it_had_and_all_others_are_measured_again(tmp_path):
+    def absent(seed):
+        raise EnvironmentMissing("no such interpreter")
+
+    measure(toy(), folder=tmp_path)
+    without = toy(entries=(Entry("good", OURS, absent), Entry("bad", OURS, lambda seed: 0.2, 1.0), Entry("new", OURS, absent)))
+    found = measure(without, again=True, folder=tmp_path)
+    assert found["good"]["scores"] == {"0": 0.5, "1": 0.6} and found["bad, epsilon 1"]["scores"] == {"0": 0.2, "1": 0.2}
+    assert found["new"]["scores"] == {} and stored(without, tmp_path) == found
+    assert "| new | ours | none | not measured |" in page.section(without, found)
+
+
+def test_scores_of_a_re_implementation_are_not_kept_as_those_of_their_own_code(tmp_path):
+    measure(toy(), folder=tmp_path)
+    theirs = toy(entries=(Entry("good", "their own code", lambda seed: 0.9),))
+    assert measure(theirs, folder=tmp_path)["good"]["scores"] == {"0": 0.9, "1": 0.9}
+
+
+def test_scores_that_were_measured_elsewhere_keep_their_own_day_and_versions(tmp_path):
+    """Twin: what is measured here has today's."""
+    elsewhere = Entry("old", OURS, lambda seed: 0.3, measured=("2020-01-01", {"numpy": "1.0", "python": "3"}))
+    found = measure(toy(entries=(elsewhere, Entry("good", OURS, lambda seed: 0.5))), folder=tmp_path)
+    assert (found["old"]["date"], found["old"]["versions"]) == ("2020-01-01", {"numpy": "1.0"})
+    assert found["good"]["date"] > "2020-01-01" and found["good"]["versions"]["numpy"] == np.__version__
+
+
 def test_the_page_has_every_row_and_says_what_does_not_hold(tmp_path):
     bars = (
         Bar("good wins", lambda s: s["good"] > 0.5),
