@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,7 @@ def check_engine(estimator: Any, method: Method) -> None:
         f"variant {estimator.variant!r}": estimator.variant != "sound" and estimator.epsilon is not None,
         "class_weight with unit='record'": estimator.class_weight is not None and str(estimator.unit) == "record",
         f"loss {estimator._loss!r}": estimator._loss not in ("squared", "logistic"),
+        "a budget for each task": isinstance(estimator.epsilon, Mapping),
         "person=, whose rows may be in several partitions": estimator.person is not None,
     }
     for reason, applies in reasons.items():
