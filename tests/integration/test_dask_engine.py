@@ -123,9 +123,14 @@ def test_the_command_line_refuses_in_one_line_and_charges_nothing(tmp_path, caps
     folder = written(table(), tmp_path / "table")
     (folder / "part-1.parquet").write_bytes((folder / "part-1.parquet").read_bytes()[:100])
     fit = ["fit", str(folder), "--task", "task", "--target", "y", "--method", "mean"]
+    (tmp_path / "each.json").write_text('{"*": 1.0}')
+    never = (
+        ("--aggregation", "local"), ("--loss", "poisson"), ("--kind", "survival"), ("--person", "x0"),
+        ("--epsilon-file", str(tmp_path / "each.json")),
+    )  # fmt: skip
     for words, code, said in (
         (["--engine", "dask:tcp://127.0.0.1:1"], 4, "no Dask scheduler answers"),
-        (["--engine", "dask", "--aggregation", "local"], 2, "runtime 'dask' does not run"),
+        *((["--engine", "dask:tcp://127.0.0.1:1", *words], 2, "runtime 'dask' does not run") for words in never),
         (["--engine", "spark"], 2, "dask:tcp://HOST:8786"),
     ):
         with pytest.raises(SystemExit) as ended:

@@ -207,13 +207,17 @@ def configured(data: str, folder: str | None, given: dict[str, Any]) -> tuple[An
 def connected(engine: str, given: dict[str, Any]) -> Any:
     """A client of the cluster that `--engine` names; refused first is what does not run there."""
     from taskveil import methods
-    from taskveil.estimators import TaskRegressor
+    from taskveil.estimators import estimator_for
     from taskveil.estimators.partitioned.fit import check_engine
     from taskveil.runtime.dask.cluster import WAIT, connect
 
-    options = {k: given[k] for k in ("aggregation", "scaling", "variant", "unit")}
+    options = {k: given.get(k) for k in ("aggregation", "scaling", "variant", "unit", "loss", "person")}
+    each = given.get("epsilon_file")
+    epsilon: Any = read_epsilon(given["epsilon"]) if each is None else read_epsilons(each)
     name = given["method"] if given["method"] != "auto" else "together"
-    check_engine(TaskRegressor(epsilon=read_epsilon(given["epsilon"]), **options), methods.get(name).under(given["unit"]))
+    check_engine(
+        estimator_for(given.get("kind") or "regression")(epsilon=epsilon, **options), methods.get(name).under(given["unit"])
+    )
     if given.get("wait_for_workers") is not None:
         import dask
 

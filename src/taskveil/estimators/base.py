@@ -101,6 +101,14 @@ class TaskEstimator(Scoring, BaseEstimator):
         self.ledger, self.account = ledger, account
         self.runtime, self.client, self.run_dir, self.progress = runtime, client, run_dir, progress
 
+    def __sklearn_clone__(self) -> TaskEstimator:
+        """A connection to a cluster cannot be copied: copies share it."""
+        client, self.client = self.client, None
+        try:
+            return super().__sklearn_clone__().set_params(client=client)
+        finally:
+            self.client = client
+
     def set_params(self, **params: Any) -> TaskEstimator:
         """Set parameters, as in scikit-learn; `method__rounds=...` works also where the method was given by name.
 
@@ -345,7 +353,11 @@ class TaskEstimator(Scoring, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """For pickle and copies: fitted attributes, without training rows and without what tasks remembered in the run."""
         state = dict(super().__getstate__())
+        if getattr(state.get("models_"), "client", None) is not None:
+            raise OptionError("models on a cluster cannot be pickled or copied: est.save(folder), then taskveil.load(folder)")
         state.pop("_lazy", None)  # rows on a cluster
+        if not isinstance(self.client, str):
+            state["client"] = None  # a connection stays here
         if state.get("_training") is not None:
             if self.method_.linear or "error_alone" in self.models_.extra:
                 state["_gain"] = self.gain_  # needs the rows, so it is measured before they go

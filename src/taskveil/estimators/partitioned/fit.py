@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import Checkpoint
 from taskveil.runtime.dask import worker as rounds
-from taskveil.runtime.dask.cluster import cluster_errors, connect, gathered, wait
+from taskveil.runtime.dask.cluster import connect, gathered, submit, wait
 from taskveil.runtime.dask.partitions import Partitions, read_partitions, same
 from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
@@ -35,6 +36,7 @@ def check_engine(estimator: Any, method: Method) -> None:
         f"variant {estimator.variant!r}": estimator.variant != "sound" and estimator.epsilon is not None,
         "class_weight with unit='record'": estimator.class_weight is not None and str(estimator.unit) == "record",
         f"loss {estimator._loss!r}": estimator._loss not in ("squared", "logistic"),
+        "a budget for each task": isinstance(estimator.epsilon, Mapping),
         "person=, whose rows may be in several partitions": estimator.person is not None,
     }
     for reason, applies in reasons.items():
@@ -66,11 +68,10 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     method, public, plan = run.method, run.public, run.plan
     rules, bought = estimator._rules(), isinstance(method, CommonScale)
     common = rounds.Common(method, public, plan)
-    with cluster_errors():
-        read = read_partitions(client, tasks)
-        owns = [client.submit(worker.prepare, *rows, rules, bought, estimator.class_weight, pure=False) for rows in read]
-        del read
-        facts = [client.submit(rounds.about, own, journalled, pure=False) for own in owns]
+    read = read_partitions(client, tasks)
+    owns = [submit(client, worker.prepare, *rows, rules, bought, estimator.class_weight) for rows in read]
+    del read
+    facts = [submit(client, rounds.about, own, journalled) for own in owns]
     per_part = gathered(client, facts)
     _note_aside(estimator, [name for aside, _ in per_part for name in aside])
     account, source = estimator._account(plan, method.disclosure(public, plan).observers), estimator._source()
@@ -81,12 +82,12 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     partitions = Partitions(client, owns, tasks.cuts, common, None if bar is None else bar.answered)
     record = run_rounds(run.paid_by(journal, source, bar), partitions, checkpoint)
     record.charged = getattr(account, "charged", None)
-    boards = client.submit(same, record.billboards, pure=False)
+    boards = submit(client, same, record.billboards)
     made: Any = record.models  # a future for each partition
     firsts = partitions.first
 
     def settled(k: int) -> Any:
-        return client.submit(worker.settle, owns[k], made[k], partitions.common, boards, firsts[k], pure=False)
+        return submit(client, worker.settle, owns[k], made[k], partitions.common, boards, firsts[k])
 
     parts = partitions.sweep(settled)
     wait(client, parts)
@@ -160,12 +161,12 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
         needed = np.unique(np.searchsorted(models.cuts, at, side="right") - 1)
         cuts = [(int(models.cuts[j]), int(models.cuts[j + 1])) for j in needed]
         parts = [_part(client, models.parts[j]) for j in needed]
-        frames.append(client.submit(worker.predicted, *rows, at, estimator.classes_, cuts, parts, common, pure=False))
+        frames.append(submit(client, worker.predicted, *rows, at, estimator.classes_, cuts, parts, common))
     return lazy_frame(client, frames)
 
 
 def _part(client: Any, part: Any) -> Any:
-    return client.submit(_read_file, part, pure=False) if hasattr(part, "read") else part
+    return submit(client, _read_file, part) if hasattr(part, "read") else part
 
 
 def _note_aside(estimator: Any, names: list[str]) -> None:

@@ -16,7 +16,7 @@ from taskveil.errors import DataError
 from taskveil.estimators.gain import MEASURES
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, lazy_frame
-from taskveil.runtime.dask.cluster import gathered
+from taskveil.runtime.dask.cluster import gathered, submit
 from taskveil.runtime.dask.partitions import names_array
 
 BELOW_ZERO = math.nextafter(0.0, -1.0)
@@ -32,15 +32,8 @@ def measured(estimator: Any) -> list[Any]:
     client, owns, common, boards, firsts, tasks, frames = estimator._lazy
     each = enumerate(zip(owns, estimator.models_.parts, firsts, strict=True))
     frames[:] = frames or [
-        client.submit(
-            worker.gain,
-            own,
-            part,
-            common,
-            boards,
-            first,
-            names_array(tasks.task_names, range(first, tasks.cuts[k + 1])),
-            pure=False,
+        submit(
+            client, worker.gain, own, part, common, boards, first, names_array(tasks.task_names, range(first, tasks.cuts[k + 1]))
         )
         for k, (own, part, first) in each
     ]
@@ -60,7 +53,7 @@ def gain_frame(estimator: Any) -> Any:
 def write_gain(estimator: Any, place: str) -> dict[str, Any]:
     """Every partition's figures beside its models; returns what a page for all needs: the metric and the summary."""
     client = estimator.models_.client
-    written = [client.submit(_written, f, gain_url(place, k), pure=False) for k, f in enumerate(measured(estimator))]
+    written = [submit(client, _written, f, gain_url(place, k)) for k, f in enumerate(measured(estimator))]
     estimator._gain_summary = summarised(gathered(client, written))
     return {"metric": MEASURES[estimator.record_.public.loss][0], "summary": estimator._gain_summary}
 

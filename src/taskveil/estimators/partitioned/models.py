@@ -10,7 +10,7 @@ import numpy as np
 
 from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.partitioned import worker
-from taskveil.runtime.dask.cluster import gathered
+from taskveil.runtime.dask.cluster import gathered, submit
 from taskveil.tasks.prepare.scaling import ARRAYS
 
 
@@ -42,7 +42,7 @@ class PartitionedModels:
         part = self.parts[k]
         if isinstance(part, PartFile):
             return work(part.read(), *more)
-        (result,) = gathered(self.client, [self.client.submit(work, part, *more, pure=False)])
+        (result,) = gathered(self.client, [submit(self.client, work, part, *more)])
         return result
 
     def take(self, position: np.ndarray) -> tuple[worker.Part, np.ndarray]:
@@ -71,7 +71,7 @@ def lazy_frame(client: Any, frames: list[Any]) -> Any:
     import dask
     import dask.dataframe as dd
 
-    (meta,) = gathered(client, [client.submit(_head, frames[0], pure=False)])
+    (meta,) = gathered(client, [submit(client, _head, frames[0])])
     return dd.from_delayed([dask.delayed(f) for f in frames], meta=meta)
 
 

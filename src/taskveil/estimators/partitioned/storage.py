@@ -22,7 +22,7 @@ from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
 from taskveil.faults import point
-from taskveil.runtime.dask.cluster import gathered
+from taskveil.runtime.dask.cluster import gathered, submit
 from taskveil.runtime.dask.partitions import names_array
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
@@ -72,7 +72,7 @@ def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) 
         if isinstance(part, PartFile):
             written.append(worker.write_part(part.read(), own, url))
         else:
-            written.append(models.client.submit(worker.write_part, part, own, url, pure=False))
+            written.append(submit(models.client, worker.write_part, part, own, url))
     hashes = written if models.client is None else gathered(models.client, written)
     sizes = np.diff(models.cuts)
     return [{"tasks": int(n), "sha256": sha} for n, sha in zip(sizes, hashes, strict=True)]

@@ -7,9 +7,11 @@ the time in which a nanny of our own cluster is starting a worker again does not
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,26 +20,77 @@ from taskveil.errors import EnvironmentMissing, OptionError
 
 FAILURES = 30  # deaths of workers that a partition survives: most tell nothing about its rows, so many that it is too large
 PATIENCE = "10s"  # until a scheduler answers
+LEAST = 2**29  # bytes a worker must be allowed: half of it goes into Python and what we import
 WAIT = "taskveil.wait-for-workers"
 USUAL_WAIT = 60.0
 LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and at most, whether results are
+GOES_ON = "What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
 _local: list[Any] = []  # the client of this process's own cluster
 
 
 def connect(client: Any = None) -> Any:
-    """A client: the given one, one for the scheduler at an address, or one for all cores of this machine."""
+    """A client: the given one, one for the scheduler at an address, or one for all cores of this machine. It can be used."""
     distributed = _distributed()
     if client is None:
         return _own_cluster(distributed)
-    if not isinstance(client, str):
-        if not (hasattr(client, "submit") and hasattr(client, "gather")):
-            raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
-        return client
+    if isinstance(client, str):
+        client = _client_of(client, distributed)
+    elif not (hasattr(client, "submit") and hasattr(client, "gather")):
+        raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
+    if client.asynchronous:
+        raise OptionError(
+            "client is an asynchronous distributed.Client, and fit waits: give a usual one, or the scheduler's address"
+        )
+    _check_machines(client)
+    return client
+
+
+def _client_of(address: str, distributed: Any) -> Any:
+    """A client of the scheduler at an address. Who is there must greet first: a client would wait for that without end."""
+    from dask.utils import parse_timedelta
+
+    async def greeted() -> None:
+        options = distributed.Security().get_connection_args("client")
+        comm = await asyncio.wait_for(distributed.comm.connect(address, **options), parse_timedelta(PATIENCE))
+        await comm.close()
+
     try:
-        return distributed.Client(client, timeout=PATIENCE)
-    except (OSError, ValueError, TimeoutError):
-        sentence = f"no Dask scheduler answers at {client!r}; start one (`dask scheduler`), or give its address"
+        with ThreadPoolExecutor(1) as beside:  # in a notebook this thread has a loop of its own
+            beside.submit(lambda: asyncio.run(greeted())).result()
+        return distributed.Client(address, timeout=PATIENCE)
+    except (OSError, ValueError, TypeError, TimeoutError):
+        sentence = f"no Dask scheduler answers at {address!r}; start one (`dask scheduler`), or give its address"
         raise EnvironmentMissing(sentence) from None
+
+
+def _check_machines(client: Any) -> None:
+    """Whether scheduler and workers have our version and Python's, of those that are there now; and the workers room."""
+    import distributed
+
+    with cluster_errors():
+        if client.status != "running":
+            raise distributed.client.ClosedClientError
+        _has_workers(client)
+        found = client.get_versions(packages=["taskveil"])
+    for place, about in (("its scheduler", found["scheduler"]), *found["workers"].items()):
+        here, there = _versions(found["client"]), _versions(about)
+        if here != there:
+            raise EnvironmentMissing(
+                f"all machines of a Dask cluster need the same versions: here is {here}, at {place} is {there}. "
+                "Install the same there (pip install 'taskveil[dask]')"
+            )
+
+
+def _versions(about: Any) -> str:
+    packages = about["packages"]
+    python = ".".join(packages["python"].split(".")[:2])
+    return f"taskveil {packages['taskveil'] or 'missing'} on Python {python}"
+
+
+def submit(client: Any, work: Callable[..., Any], *given: Any) -> Any:
+    """work(*given) on some worker: a future."""
+    with cluster_errors():
+        return client.submit(work, *given, pure=False)
 
 
 def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:
@@ -84,17 +137,26 @@ class Absence:
     def goes_on(self) -> Absence:
         if time.monotonic() - self.since > self.most:
             raise EnvironmentMissing(
-                f"the Dask scheduler has had no workers for {self.most:g} s: start some (`dask worker ADDRESS`), or wait longer "
-                "(--wait-for-workers). What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
+                f"the Dask scheduler has had no workers for {self.most:g} s, or none with memory left: start some "
+                "(`dask worker ADDRESS`) with this version of taskveil[dask] and enough memory, or wait longer "
+                f"(--wait-for-workers). {GOES_ON}"
             )
         return self
 
 
 def _has_workers(client: Any) -> bool:
+    """Whether some can work; refused where one never could."""
     try:
-        return bool(client.scheduler_info(n_workers=1)["workers"])
+        workers = client.scheduler_info(n_workers=-1).get("workers", {})  # nothing, of a client that was closed meanwhile
     except (OSError, TimeoutError):
         return False  # a scheduler that is gone: the client's futures end with that
+    for address, about in workers.items():
+        if 0 < (about["memory_limit"] or LEAST) < LEAST:
+            raise EnvironmentMissing(
+                f"the worker {address} may use {about['memory_limit'] / 2**20:.0f} MiB of memory, and needs {LEAST // 2**20} MiB "
+                f"or more: raise its --memory-limit. {GOES_ON}"
+            )
+    return any(about["status"] != "paused" for about in workers.values())  # paused: its memory is full, and stays so
 
 
 def _starts_workers(client: Any) -> bool:
@@ -129,6 +191,7 @@ def cluster_errors() -> Iterator[None]:
     from concurrent.futures import CancelledError
 
     from distributed import KilledWorker
+    from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
 
     try:
@@ -136,9 +199,22 @@ def cluster_errors() -> Iterator[None]:
     except KilledWorker:
         raise EnvironmentMissing(
             "workers died again and again over one partition: give them more memory, or load the table in more partitions. "
-            "What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
+            f"{GOES_ON}"
         ) from None
     except (CommClosedError, CancelledError, TimeoutError):
+        raise EnvironmentMissing(f"the Dask scheduler is gone. {GOES_ON}") from None
+    except ClosedClientError:
         raise EnvironmentMissing(
-            "the Dask scheduler is gone. What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
+            "the Dask client is closed, and with it went what workers kept: give an open one (client=), and fit again or load "
+            f"the models that were saved. {GOES_ON}"
+        ) from None
+    except RuntimeError as failed:  # what the scheduler could not read, usually for want of a package; else a worker's own
+        if "deserialization" not in str(failed):
+            raise
+        raise EnvironmentMissing(
+            f"the Dask scheduler cannot read our work: install the same taskveil[dask] there as here. {GOES_ON}"
+        ) from None
+    except ImportError as lack:
+        raise EnvironmentMissing(
+            f"a worker of the Dask cluster lacks a package ({lack}): install the same taskveil[dask] on all machines. {GOES_ON}"
         ) from None

@@ -18,7 +18,7 @@ from taskveil.privacy.contribution import seal_partials
 from taskveil.privacy.plan import PlannedRelease
 from taskveil.privacy.randomness import again
 from taskveil.runtime.dask import worker
-from taskveil.runtime.dask.cluster import cluster_errors, gathered, wait
+from taskveil.runtime.dask.cluster import gathered, submit, wait
 from taskveil.runtime.dask.worker import Common, Wanted
 from taskveil.runtime.in_process import Noisy, Schedule
 from taskveil.runtime.round import Position, Round, released
@@ -29,17 +29,17 @@ FAN_IN = 8
 
 def read_partitions(client: Any, tasks: LazyTasks) -> list[tuple[Reader, list[Any]]]:
     """Of every partition the rows, on the workers, and who makes tasks of them; pieces that several share are split there."""
-    submit, layout = client.submit, tasks.layout
+    layout = tasks.layout
     tables: list[list[Any]] = [[] for _ in range(tasks.n_partitions)]
     for piece, readers in zip(tasks.pieces, tasks.readers, strict=True):
-        rows = submit(worker.read_piece, piece, layout, pure=False)
+        rows = submit(client, worker.read_piece, piece, layout)
         if len(readers) == 1:
             tables[readers[0]].append(rows)
             continue
         names, owners = names_array(tasks.task_names, piece.tasks), np.searchsorted(tasks.cuts, piece.tasks, side="right") - 1
-        parts = submit(worker.split, rows, layout.task, names, owners, pure=False)
+        parts = submit(client, worker.split, rows, layout.task, names, owners)
         for k in readers:
-            tables[k].append(submit(worker.pick, parts, k, pure=False))
+            tables[k].append(submit(client, worker.pick, parts, k))
     return [(tasks.reader(k), tables[k]) for k in range(tasks.n_partitions)]
 
 
@@ -58,7 +58,7 @@ class Partitions:
         self.tick = tick
         self.client, self.blocks = client, blocks
         self.first, self.ends, self.n_tasks = [int(c) for c in cuts[:-1]], [int(c) for c in cuts[1:]], int(cuts[-1])
-        self.common, self.direction = client.submit(same, common, pure=False), -1  # rows were prepared from the first to the last
+        self.common, self.direction = submit(client, same, common), -1  # rows were prepared from the first to the last
 
     def start(self) -> list[Any]:
         return [None] * len(self.blocks)
@@ -86,11 +86,10 @@ class Partitions:
         return {}
 
     def _answer(self, state: Any, board: Billboard, active: np.ndarray | None, wanted: Wanted) -> tuple[Any, list[Bounded]]:
-        with cluster_errors():
-            states, leaves = self._step(state, board, active, wanted)
-            sums = leaves
-            while len(sums) > 1:
-                sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
+        states, leaves = self._step(state, board, active, wanted)
+        sums = leaves
+        while len(sums) > 1:
+            sums = [self._submit(worker.add, *sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
         if self.tick is not None:
             wait(self.client, leaves, self.tick)
         (totals,) = gathered(self.client, sums)
@@ -119,7 +118,7 @@ class Partitions:
         return [ask(k) for k in range(len(self.blocks))[::way]][::way]
 
     def _submit(self, work: Callable[..., Any], *given: Any) -> Any:
-        return self.client.submit(work, *given, pure=False)
+        return submit(self.client, work, *given)
 
 
 def same(value: Any) -> Any:
