@@ -86,10 +86,10 @@ def check(folder: Path, ended: bool) -> None:
 
 
 @pytest.mark.kills
-def test_a_run_killed_at_any_step_never_holds_too_little_and_returns_the_rest_once(tmp_path):
+def test_a_run_killed_at_eight_steps_never_holds_too_little_and_returns_the_rest_once(tmp_path):
     with stops(after=1):
         last = steps(tmp_path / "whole")
-        for position in range(1, last + 1):
+        for position in map(int, np.linspace(1, last, 8)):
             folder = tmp_path / f"step-{position}"
             opened(folder).close()
             in_a_child(folder, position, fit)
