@@ -36,7 +36,7 @@ from taskveil.privacy.partial_sums import grid_of, sum_on_grid
 
 CHUNK_ON_ACCELERATOR = 1024
 CHUNK_ON_CPU = 64
-OF_ONE_WIDTH_ON_ACCELERATOR = 64  # clients of a piece where each brings all its rows: every width fills up its own last piece
+OF_ONE_WIDTH_ON_ACCELERATOR = 128  # clients of a piece where each brings all its rows: every width fills up its own last piece
 OF_ONE_WIDTH_ON_CPU = 8
 MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
 SPARE_ON_ACCELERATOR = 2  # standard deviations of a cohort's size that its arrays leave room for; one round in 40 takes two
