@@ -20,11 +20,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.special import softmax
 
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
-from taskveil.losses.logistic import shortened_for
 from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.methods.own_intercepts import STATISTICS, OwnInterceptServer, OwnInterceptTasks, own_intercept_requests
@@ -38,7 +36,6 @@ LEVELS = "levels"
 RIDGE = 1e-7  # relative to the mean curvature; decides constant columns
 ROUNDS = 12  # but for squared loss
 LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
-MOST_JOINT = 1500  # coefficients of all classes, up to which their curvature is one matrix
 
 
 @dataclass(eq=False, repr=False)
@@ -114,28 +111,16 @@ def statistics_request(public: PublicInfo, round: int) -> Request:
     return Request(STATISTICS, round, VectorSum(_shape(public.n_outputs, width), Contribution.unbounded))
 
 
-def joint(outputs: int, width: int) -> bool:
-    """Whether classes are fitted together, by the softmax of their scores, and not each against the others."""
-    return 1 < outputs and outputs * width <= MOST_JOINT
-
-
 def _shape(outputs: int, width: int) -> tuple[int, int]:
     """Upper triangle of H, g, squared slopes and rows."""
-    if joint(outputs, width):
-        outputs, width = 1, outputs * width
     return outputs, width * (width + 1) // 2 + width + 2
 
 
 def statistics(block: TaskBlock, model: np.ndarray, loss: Loss) -> Bounded:
     """H (its upper triangle), g, squared slopes and rows of all tasks together, at the model (r, w)."""
     r, width = model.shape
-    some, together = stacks(block, max(1, CHUNK // (r * (width + 1)))), joint(r, width)
-    upper = np.flatnonzero(np.triu(np.ones(2 * [r * width if together else width])))
-    own = (
-        partial(_joint_statistics, model=model, upper=upper)
-        if together
-        else partial(_statistics, model=model, loss=loss, upper=upper)
-    )
+    some = stacks(block, max(1, CHUNK // (r * (width + 1))))
+    own = partial(_statistics, model=model, loss=loss, upper=np.flatnonzero(np.triu(np.ones((width, width)))))
     return summed(some, own, _shape(r, width), block.n_tasks)
 
 
@@ -154,21 +139,6 @@ def _statistics(stack: Stack, model: np.ndarray, loss: Loss, upper: np.ndarray) 
     return out
 
 
-def _joint_statistics(stack: Stack, model: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """(k, 1, ...) of the cross-entropy of all classes, coefficients class by class."""
-    (r, width), X, half = model.shape, stack.X, len(upper)
-    out = np.zeros((len(X), 1, half + r * width + 2))
-    chances = softmax(shortened_for(r) * (X @ model.T), axis=2)
-    slopes = stack.weights[:, :, None] * (chances - (stack.y > 0.0))
-    for i, (rows, p) in enumerate(zip(X, chances, strict=True)):
-        bends = stack.weights[i][:, None, None] * (p[:, :, None] * np.eye(r) - p[:, :, None] * p[:, None, :])
-        H = np.stack([rows.T @ (bends[:, a, :, None] * rows[:, None]).reshape(len(rows), -1) for a in range(r)])
-        out[i, 0, :half] = H.ravel()[upper]
-    out[:, 0, half:-2] = (slopes.transpose(0, 2, 1) @ X).reshape(len(X), -1)
-    out[:, 0, -1] = stack.weights.sum(axis=1)
-    return out
-
-
 def newton_step(
     total: np.ndarray, model: np.ndarray, strength: np.ndarray, loss: str, free: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -177,28 +147,15 @@ def newton_step(
     The penalty is s^2 g / |w|^2, with g = tr (H + penalty)^-1 H the parameters that the rows determine: the evidence is largest
     there. With one quadratic for all strengths (squared loss) it is iterated, else it moves with the steps.
     """
-    r, width = model.shape
-    if joint(r, width):
-        of = np.arange(r * width).reshape(r, width)
-        order = np.concatenate([of[:, : width - free].ravel(), of[:, width - free :].ravel()])  # intercepts last
-        H, g, squares, rows = _unpacked(total[0], r * width)
-        flat = shortened_for(r) * model.ravel()
-        flat[order], found, variance = _step_of(
-            H[np.ix_(order, order)], g[order], squares, rows, flat[order], float(strength[0]), loss, r * free
-        )
-        return flat.reshape(r, width) / shortened_for(r), np.full(r, found), np.full(r, variance)
     steps = [_step_of(*_unpacked(total[k], model.shape[1]), model[k], float(strength[k]), loss, free) for k in range(len(model))]
     return np.stack([f[0] for f in steps]), np.array([f[1] for f in steps]), np.array([f[2] for f in steps])
 
 
 def determined(model: np.ndarray, strength: np.ndarray, variance: np.ndarray, free: int) -> float:
     """How many coefficients of an output the rows determine: g of the fixed point above, those without a penalty included."""
-    (r, width), part = model.shape, 1.0
-    outputs = float(r)
-    if joint(r, width):
-        part, outputs = shortened_for(r), r - 1.0  # scores of all classes may move alike
-    squares = np.square(part * model[:, : width - free]).sum(axis=1)
-    return float(np.clip(((strength * squares / np.maximum(variance, 1e-300)).sum() + r * free) / outputs, free, width))
+    r, width = model.shape
+    squares = np.square(model[:, : width - free]).sum(axis=1)
+    return float(np.clip((strength * squares / np.maximum(variance, 1e-300)).sum() / r + free, free, width))
 
 
 def _unpacked(total: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -251,12 +208,9 @@ class PooledTasks(TaskSide):
         """(m, r) slope and curvature of every task's summed loss in its level."""
         block = self.block
         scores = block.scores(view["mean"][None], view["intercept"] + level)
-        counts, slopes, bends = block.counts[:, None], self.loss.derivative(scores, block.y), None
-        if joint(block.n_outputs, block.n_features + int(self.public.fit_intercept)):
-            chances = softmax(shortened_for(block.n_outputs) * scores, axis=1)
-            slopes, bends = chances - (block.y > 0.0), chances * (1.0 - chances)
-        bends = self.loss.second_derivative(scores, block.y) if bends is None else bends
-        return counts * block.means_by_task(slopes), counts * block.means_by_task(bends)
+        counts = block.counts[:, None]
+        slope = counts * block.means_by_task(self.loss.derivative(scores, block.y))
+        return slope, counts * block.means_by_task(self.loss.second_derivative(scores, block.y))
 
     def finish(self, state: State, view: View) -> Models:
         if "level_spread" not in view:  # written by an earlier version, in units of every task's own

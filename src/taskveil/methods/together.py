@@ -181,6 +181,8 @@ class Together(Method):
             rounds += 1
             requests.append(Request(MOMENT, rounds, OuterSum(width, 1.0, public.n_outputs)))
         requests.append(Request(STRENGTH, rounds + 1, VectorSum((WAYS, len(SENT)), Contribution.unbounded)))
+        if public.n_tasks == 1:  # whose public model is its own
+            return requests
         return [*requests, Request(HELD_OUT, rounds + 2, VectorSum((len(BLENDS),), Contribution.unbounded))]
 
     def _requests(self, public: PublicInfo, rounds: int, *, private: bool = True, strength: bool = True) -> list[Request]:

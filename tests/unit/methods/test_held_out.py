@@ -1,12 +1,12 @@
-"""Without noise held-out rows say how far to go from the model of all rows; classes are fitted together there."""
+"""Without noise held-out rows say how far to go from the model of all rows."""
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import RidgeCV
 
 import taskveil as tv
-from taskveil.methods import pooled, together
+from taskveil.methods import together
 from taskveil.methods.held_out import BLENDS
 
 
@@ -44,26 +44,6 @@ def along_a_line(seed, tasks=20, rows=12):
     rng, task = np.random.default_rng(seed), np.repeat(np.arange(tasks), rows)
     X = rng.standard_normal((task.size, 3))
     return X, np.digitize(X @ [2.0, 1.0, 0.0] + 0.5 * rng.standard_normal(task.size), [-1.0, 1.0]), task
-
-
-def loss_of_classes_over_scikit_learn():
-    """Log-loss of `pooled` over that of a multinomial model of all rows with the best penalty in hindsight."""
-    (X, y, task), (Z, z, of) = along_a_line(0), along_a_line(1, rows=200)
-
-    def loss(chances):
-        return -np.mean(np.log(chances[np.arange(len(z)), z]))
-
-    best = min(loss(LogisticRegression(C=C, max_iter=1000).fit(X, y).predict_proba(Z)) for C in np.geomspace(1e-2, 1e3, 11))
-    return loss(tv.TaskClassifier("pooled", epsilon=None).fit(X, y, task=task).predict_proba(Z, task=of)) / best
-
-
-def test_classes_of_all_rows_are_fitted_together():
-    assert loss_of_classes_over_scikit_learn() <= 1.01
-
-
-def test_each_against_the_others_they_would_not_do(monkeypatch):
-    monkeypatch.setattr(pooled, "MOST_JOINT", 0)
-    assert loss_of_classes_over_scikit_learn() > 1.05
 
 
 def test_learning_alone_is_in_a_tasks_own_units():
