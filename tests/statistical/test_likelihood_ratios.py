@@ -203,7 +203,7 @@ def test_a_mean_label_that_is_not_clipped_or_seen_from_the_others_is_seen():
 def free_gain(scale: float):
     """The plan spends everything on the others; the gain has noise of this scale and is entered as nothing."""
 
-    def careless(requests, budget):
+    def careless(requests, budget, policy):
         *paid, gain = requests
         plan = make_plan(paid, budget)
         noise = replace(plan.releases[0].mechanism, scale=scale)

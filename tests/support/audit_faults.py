@@ -60,7 +60,7 @@ def clipping_off() -> Iterator[None]:
 
 @contextmanager
 def round_not_charged() -> Iterator[None]:
-    def careless(requests: Any, budget: Any) -> Plan:
+    def careless(requests: Any, budget: Any, policy: str) -> Plan:
         asked = list(requests)
         (paid,) = make_plan(asked[:1], budget).releases
         others = [replace(paid, name=r.name, round=r.round, event=ZeroEvent()) for r in asked[1:]]
