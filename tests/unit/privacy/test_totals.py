@@ -77,6 +77,13 @@ def test_a_total_that_what_is_possible_exceeds_is_no_plan(event):
         Plan.from_dict({**plan().to_dict(), "total": event})
 
 
+@pytest.mark.parametrize("event", [PureEvent(0.1), GaussianTotal(1e3)])
+def test_a_total_is_of_single_gaussian_releases_only(event):
+    chosen = plan()
+    with pytest.raises(OptionError, match="only unsampled Gaussian"):
+        replace(chosen, releases=(replace(chosen.releases[0], event=event), *chosen.releases[1:]))
+
+
 def test_other_neighbours_cost_at_most_twice_mu():
     chosen = plan(neighbours="add-remove")
     (twice,) = chosen.charges(Neighbours.REPLACE_ONE)
