@@ -73,6 +73,7 @@ MOMENT = "second-moment"
 BOTH = "moments"
 GAUSSIAN = (None, "gaussian", "matrix-gaussian", "shared-gaussian", "shared-skellam")
 SIGNAL_TO_NOISE = 10.0  # of the weak penalty
+AS_MUCH = 1.0 - 1e-9  # where both explain all there is, rounding must not choose: processors round differently
 SOME_NOISE, MUCH_NOISE = 0.12, 0.4  # as below: above them models of few rows, or all, are fitted by evidence
 MANY_ROWS = 1.5  # rows for each feature from which on they are many
 FEW_ROUNDS, MANY_ROUNDS = 1, 3
@@ -254,7 +255,7 @@ class SubspaceServer(ServerSide):
         m, r = self.public.n_tasks, self.public.n_outputs
         share, basis, doubt = common_directions(S, deviation, m, r)
         features, unsure = common_features(np.diagonal(S), deviation, m, r)
-        if features.sum() < share.sum() or hopeless(deviation, m, len(S)):
+        if features.sum() < AS_MUCH * share.sum() or hopeless(deviation, m, len(S)):
             features, unsure = np.zeros_like(features), 0.0
         return {
             "share": share, "basis": basis, "share_doubt": np.array(doubt),
