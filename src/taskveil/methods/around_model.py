@@ -23,6 +23,7 @@ from taskveil.methods.shared_prior import CHANCE, log_doubt, outstanding
 from taskveil.solvers.evidence import LOG_PRIOR, SIGNAL_TO_NOISE, averaged_but_first
 from taskveil.solvers.posterior import Prior
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.grouping import row_chunks
 
 KNOWN = ("model", "model_doubt", "share", "basis", "share_doubt", "belief")  # what a billboard says of the tasks' models
 SENT = np.arange(2, 14, 2)  # strengths whose evidence is sent: 1e-3 to 1e2, a decade apart
@@ -103,8 +104,10 @@ def mixed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], bel
     b = W[:, :, d] if public.fit_intercept else np.zeros(W.shape[:2])
     few = tells_little(block, public.loss) & (not LOSSES.get(public.loss).labels) & public.fit_intercept
     own = np.where(few, 0.0, weights[:, 0, None])
-    coef = own[:, :, None] * alone.coef
-    coef += (1.0 - own[:, :, None]) * W[:, :, :d]
+    coef = W[:, :, :d]
+    for rows in row_chunks(len(coef)):  # in place: what is in between would be as large as all models
+        part = own[rows, :, None]
+        coef[rows] = part * alone.coef[rows] + (1.0 - part) * coef[rows]
     return Models(coef, own * alone.intercept + (1.0 - own) * b, weights[:, 0] < 0.5, {"weight_alone": weights[:, 0]})
 
 

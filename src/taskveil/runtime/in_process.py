@@ -81,7 +81,9 @@ class Block:
         view = at.billboards[-1].view(None).asking(active)
         if self.side.begins_ahead:
             return released_alongside(rounds, releases, self.side, at.tasks, view, tries)
-        state, message = task_step(self.side, at.tasks, view)
+        state, sent = task_step(self.side, at.tasks, view)
+        message = dict(sent)  # whose messages go as they are clipped; who watches a task keeps what it sent
+        del sent
         return state, released(rounds.run, releases, message, active, tries=tries, clipped=self.clipped)
 
     def finish(self, state: State, board: Billboard) -> Models:

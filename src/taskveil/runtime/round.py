@@ -177,7 +177,7 @@ class ClippedShare:
 def released(
     run: Run,
     releases: Sequence[PlannedRelease],
-    message: Mapping[str, Any],
+    message: dict[str, Any],
     active: np.ndarray | None = None,
     *,
     tries: Counter[str] | None = None,
@@ -185,13 +185,14 @@ def released(
     clipped: ClippedShare | None = None,
 ) -> dict[str, np.ndarray]:
     """Steps 2 and 3: clip, charge, then noise. `tries` counts earlier tries of a resumed run, whose noise is drawn afresh;
-    `clipped` keeps for every owner what the clip took."""
+    `clipped` keeps for every owner what the clip took. Messages are taken out of `message`: each is as large as all models."""
     requests = []
     for planned in releases:
-        fresh = again(run.source, 0 if tries is None else tries[planned.id])
-        requests.append((planned, bounded(planned, message[planned.name], active, fresh, tasks), fresh))
+        raw, fresh = message.pop(planned.name), again(run.source, 0 if tries is None else tries[planned.id])
+        requests.append((planned, bounded(planned, raw, active, fresh, tasks), fresh))
         if clipped is not None:
-            clipped.note(message[planned.name], requests[-1][1], active)
+            clipped.note(raw, requests[-1][1], active)
+        del raw
     noisy = {}
     for release in release_together(requests, run.account, run.budget.aggregation, tasks):
         noisy[release.name] = release.value

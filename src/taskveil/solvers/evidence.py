@@ -84,8 +84,8 @@ def averaged_models(
     """
     if len(priors) == 1 and not leave_out and log_prior is None and total is None and treats_alike(priors[0]):
         coef = kept_or(partial(_alone, block, priors, loss, fit_intercept), block, loss, fit_intercept, priors[0].floor)
-        if constant is not None:
-            coef[constant] = 0.0
+        if constant is not None and constant.any():
+            coef = np.where(constant[:, :, None], 0.0, coef)
         return coef, np.ones((block.n_tasks, 1))
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 

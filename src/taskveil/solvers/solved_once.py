@@ -28,14 +28,15 @@ def solved_once() -> Iterator[None]:
 def keep_aside(found: np.ndarray, block: Any, *options: Hashable) -> None:
     """What was found on the way to something else, for `kept_or`."""
     if (kept := _kept.get()) is not None:
+        found.flags.writeable = False
         kept[block, *options] = found
 
 
 def kept_or(solve: Callable[[], np.ndarray], block: Any, *options: Hashable) -> np.ndarray:
-    """solve(), or a copy of what it said of this very block and these options before."""
+    """solve(), or what it said of this very block and these options before: not to be written into, and no second one is made."""
     kept = _kept.get()
     if kept is None:
         return solve()
     if (block, *options) not in kept:  # blocks are equal to nothing but themselves
-        kept[block, *options] = solve()
-    return kept[block, *options].copy()
+        keep_aside(solve(), block, *options)
+    return kept[block, *options]

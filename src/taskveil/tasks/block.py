@@ -85,7 +85,7 @@ class TaskBlock:
     @cached_property
     def task_of_row(self) -> np.ndarray:
         """Task position of every row (N,)."""
-        return np.repeat(np.arange(self.n_tasks), self.sizes)
+        return np.repeat(np.arange(self.n_tasks, dtype=np.int32), self.sizes)
 
     @cached_property
     def row_weights(self) -> np.ndarray:

@@ -31,11 +31,12 @@ def test_a_block_is_solved_once_inside_and_anew_outside(monkeypatch):
     assert len(solved) == 4
 
 
-def test_what_a_caller_does_to_its_models_stays_with_it():
+def test_what_several_callers_share_cannot_be_written_into():
     block = make_block("regression", n_tasks=5, n_features=3)
     with solved_once():
         wanted = alone(block).copy()
-        alone(block)[:] = 7.0
+        with pytest.raises(ValueError, match="read-only"):
+            alone(block)[:] = 7.0
         np.testing.assert_array_equal(alone(block), wanted)
 
 
