@@ -16,7 +16,6 @@ class EpsilonInsensitive(Loss):
 
     name = "epsilon-insensitive"
     smoothness = float("inf")
-    lipschitz = 1.0
 
     def __init__(self, insensitivity: float = 0.1) -> None:
         if not (np.isfinite(insensitivity) and insensitivity >= 0):
@@ -30,7 +29,3 @@ class EpsilonInsensitive(Loss):
         """The sign of the error outside the band, 0 inside and at its edges."""
         error = scores - y
         return np.where(np.abs(error) > self.insensitivity, np.sign(error), 0.0)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """u y + e |u| for |u| <= 1; inf outside."""
-        return np.where(np.abs(slopes) <= 1.0, slopes * y + self.insensitivity * np.abs(slopes), np.inf)
