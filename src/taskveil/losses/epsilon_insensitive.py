@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses.base import Array, Loss
 
 
@@ -18,8 +17,6 @@ class EpsilonInsensitive(Loss):
     smoothness = float("inf")
 
     def __init__(self, insensitivity: float = 0.1) -> None:
-        if not (np.isfinite(insensitivity) and insensitivity >= 0):
-            raise OptionError(f"insensitivity must be a finite number >= 0, got {insensitivity!r}")
         self.insensitivity = float(insensitivity)
 
     def value(self, scores: Array, y: Array) -> Array:
