@@ -118,7 +118,7 @@ class TaskSurvival(TaskEstimator):
     _losses = ("cox",)
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
-        """The risk of every row under its own task's model: log of its mean hazard. Higher means sooner.
+        """Predict the risk of every row by the model of its task: the log of its mean hazard. Higher means an earlier event.
 
         Parameters
         ----------
@@ -133,14 +133,14 @@ class TaskSurvival(TaskEstimator):
         return self._scores(X, task)[:, 0]
 
     def predict_survival_function(self, X: Any, task: Any = None, times: Any = None) -> np.ndarray:
-        """The chance of every row to be free of the event up to a time.
+        """Predict, for every row, the probability that the event has not happened up to a time.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features), DataFrame or TaskSet
         task : array of shape (n_rows,), default=None
         times : array of shape (n_times,), default=None
-            Times of yours. None: a function of time for every row, on the times of its own task.
+            The times to predict for. `None` returns a function of time for every row, on the event times of its task.
 
         Returns
         -------
