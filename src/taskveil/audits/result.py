@@ -33,7 +33,25 @@ Statistics = Callable[[np.ndarray, np.ndarray], dict[str, Callable[[np.ndarray],
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Claimed epsilon and the lower bound an attack found, side by side."""
+    """The claimed epsilon and the lower bound that an attack found, side by side.
+
+    Attributes
+    ----------
+    claimed_epsilon, delta : float
+        What the certificate claims.
+    lower_bound : float
+        Epsilon is at least this, with the given `confidence`.
+    verdict : {"consistent", "refuted"}
+        "refuted" if the attack contradicts the claim.
+    refutation_bound : float
+        The lower bound with confidence 1 - 1e-6, on which the verdict rests.
+    leaks : list of str
+        Differences outside of releases, which no noise covers. Any leak refutes the claim.
+    power : float or None
+        The largest epsilon that this number of runs could have shown.
+    trials : int
+        Runs under each of the two neighbouring tables.
+    """
 
     target: str
     claimed_epsilon: float
