@@ -87,7 +87,8 @@ def audit_estimator(
     claim, plan = claim_of(worlds[1].trained), worlds[1].log.plan
     if claim is None or not plan.releases:
         return _nothing_shared(est, key)
-    layout = _layout(worlds[1], key)
+    worlds[1].run(key)
+    layout = Layout.of(worlds[1].transcript)
 
     observer = "server" if view == "releases" else str(est.observer)
     steps = steps_in_sight(worlds, observer, trials or TRIALS, key, claim["delta"])
@@ -152,11 +153,6 @@ def claim_of(fitted: Any) -> dict[str, Any] | None:
     observer = str(getattr(fitted, "estimator", fitted).observer)
     fitting = [s.to_dict() for s in fitted.certificate_.statements if s.observer == observer]
     return fitting[0] if fitting else None
-
-
-def _layout(world: World, key: int) -> Layout:
-    world.run(key)
-    return Layout.of(world.transcript)
 
 
 def _nothing_shared(est: Any, key: int) -> AuditResult:
