@@ -263,7 +263,7 @@ def check_the_same(request: dict[str, Any], begun: dict[str, Any]) -> None:
         told = context.get_parameter_source(name) is ParameterSource.COMMANDLINE and value is not None
         if told and json.dumps(value) != json.dumps(begun.get(name)):
             option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
-            raise OptionError(f"--resume goes on as the run was begun, and {option} {shown(value)} is not how; leave it out")
+            raise OptionError(f"--resume continues as the run was begun, without {option} {shown(value)}; leave it out")
 
 
 def read_epsilon(given: str | float | None) -> float | None:
