@@ -17,21 +17,21 @@ from taskveil.errors import OptionError
 @click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to.")
 @click.option("--target", type=flag("a column"), help="Column to predict.")
 @click.option("--targets", type=flag("columns"), help="Several target columns of a wide table, comma-separated.")
-@click.option("--person", type=flag("a column"), help="Column that names rows of one person; not a feature.")
+@click.option("--person", type=flag("a column"), help="Column that identifies the person behind a row; not a feature.")
 @click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others.")
 @click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text).")
-@click.option("--event", type=flag("a column"), help="Survival: column that is 1 where the event was seen; --target is the time.")
-@click.option("--exposure", type=flag("a column"), help="Counts: column with what every count is per.")
+@click.option("--event", type=flag("a column"), help="For survival: column that is 1 if the event was observed.")
+@click.option("--exposure", type=flag("a column"), help="For counts: column that holds the exposure.")
 @click.option(
-    "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: by the type of the target column."
+    "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: decided by the target's type."
 )
-@click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
+@click.option("--look", is_flag=True, help="Fill in the blanks from values; certificates list each such entry.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
 @click.option("-o", "--out", type=Given(dir_okay=False), help="TOML file to write; default: stdout.")
 def command(data: str, look: bool, overwrite: bool, out: str | None, **given: Any) -> None:
-    """Draft the declaration of a table: ranges, levels and labels as blanks to fill, for `fit --bounds`.
+    """Draft the declaration of a table for `fit --bounds`: ranges, levels and labels as blanks to fill in.
 
-    Reads names and types of columns. Only --look reads values into the draft.
+    Only names and types of columns are read, unless --look is given.
     """
     from taskveil.tasks.files import TABLES, holds_table, read_table
     from taskveil.tasks.prepare.declare import draft
