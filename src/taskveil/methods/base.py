@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -132,6 +133,15 @@ class TaskSide:
     begins_ahead = False  # True: begin() returns while sums that are bounded already are still computed
     adds_up = False  # True: begin() is there, and clips and adds up whatever the block
 
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.method, self.block, self.public, self.plan = method, block, public, plan
+        self.loss = LOSSES.get(public.loss)
+
+    @cached_property
+    def asked(self) -> set[tuple[int, str]]:
+        """Round and name of every release in the plan."""
+        return {(p.round, p.name) for p in self.plan.releases}
+
     def start(self) -> State:
         """The state of every task before the first round. Empty if tasks keep nothing between rounds."""
         return {}
@@ -162,17 +172,48 @@ def merge_states(old: State, new: State, active: np.ndarray) -> State:
 
 
 class ServerSide:
-    """What the server makes of noisy sums. It sees releases and public sizes only."""
+    """What the server makes of noisy sums. It sees releases and public sizes only.
+
+    Most servers publish a part of their state: `first` and `changes` are then all they have to say. Others write `start` and
+    `step`.
+    """
 
     settled = 1  # rounds after which names, shapes and types on the billboard stay the same
+    published: ClassVar[tuple[str, ...]] = ()  # what the billboard shows of the state, once that holds it
+    per_task: ClassVar[frozenset[str]] = frozenset()  # of these, what has a part for every task
+
+    def __init__(self, method: Any, public: PublicInfo, plan: Plan):
+        self.method, self.public, self.plan = method, public, plan
+        self.loss = LOSSES.get(public.loss)
+
+    @cached_property
+    def planned(self) -> dict[tuple[int, str], PlannedRelease]:
+        """Every release of the plan by its round and name."""
+        return {(p.round, p.name): p for p in self.plan.releases}
+
+    def first(self) -> State:
+        """The state before any data."""
+        return {}
+
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        """What the noisy sums of round `t` change in the state."""
+        raise NotImplementedError
 
     def start(self) -> tuple[State, Billboard]:
-        """The server's state and the first billboard, before any data: empty both, unless there is something to begin with."""
-        return {}, Billboard(0, {})
+        """The server's state and the first billboard, before any data."""
+        state = {"round": np.array(0), **self.first()}
+        return state, self.billboard(state)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         """From the noisy sums of a round to the next billboard."""
-        raise NotImplementedError
+        t = int(state["round"]) + 1
+        state = {**state, **self.changes(state, releases, t), "round": np.array(t)}
+        return state, self.billboard(state, accepted)
+
+    def billboard(self, state: State, accepted: np.ndarray | None = None) -> Billboard:
+        """What everybody sees of this state."""
+        values = {name: state[name] for name in self.published if name in state}
+        return Billboard(int(state["round"]), values, self.per_task & values.keys(), accepted)
 
     def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
         """The policy of a plan with a total: which of the next round's releases is made, or none, and the run ends.
@@ -236,6 +277,8 @@ class Method(WithOptions):
     fixed_cohort: ClassVar[int | None] = None  # most tasks of a round where a paper fixes it; None: Poisson, or everybody
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
+    tasks: ClassVar[type[TaskSide]] = TaskSide
+    server: ClassVar[type[ServerSide]] = ServerSide
 
     # ------------------------------------------------------ what a method does
 
@@ -249,11 +292,11 @@ class Method(WithOptions):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         """What the tasks of this block do."""
-        raise NotImplementedError
+        return self.tasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         """What the server does."""
-        raise NotImplementedError
+        return self.server(self, public, plan)
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
@@ -349,12 +392,10 @@ class Asynchronous(Method):
     """A method whose server moves with every message (runtime/virtual_clock.py, runtime/federation/server/arrivals.py)."""
 
     schedule = "asynchronous"
+    server: ClassVar[type[ArrivalServer]] = ArrivalServer
     budgets: Sequence[float] | None = None  # epsilon of each node where they differ
     delays: tuple[str, float] | None = None  # (kind, scale in seconds) of the virtual clock
     tol: float = 0.0  # without privacy: stop when no message moves its column by more than this
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ArrivalServer:
-        raise NotImplementedError
 
 
 def instead(public: PublicInfo) -> str:
