@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given, choice, flag
-from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
+from taskveil.cli.options import answer, json_option, methods_with, parse_settings
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
 
@@ -74,10 +74,7 @@ def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json
 
         for page in write_gallery(Path(gallery), seed=given["seed"] or 0):
             click.echo(f"wrote {page}", err=True)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        click.echo(str(result))
+    answer(as_json, result.to_dict(), str(result))
     return 1 if result.refuted else 0
 
 

@@ -14,7 +14,7 @@ import rich_click as click
 
 from taskveil.cli import fit
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import LISTS, READING, print_json
+from taskveil.cli.options import LISTS, READING, answer
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
 
@@ -46,10 +46,7 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     attacked = _many_runs(estimator, data, given, looks) if many else _one_run(estimator, tasks, given, looks)
     if out is not None:
         keep(attacked.to_dict(), Path(out))
-    if as_json:
-        print_json(attacked.to_dict())
-    else:
-        click.echo(str(attacked))
+    answer(as_json, attacked.to_dict(), str(attacked))
     return 1 if attacked.refuted else 0
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option, print_json, put_out
 from taskveil.errors import CheckFailed, DataError, OptionError
 from taskveil.privacy.fingerprint import same_code, short_code
 
@@ -76,7 +76,9 @@ def command(
         other = f"the code {code} is not this certificate's, which is {own_code}"
         checked = replace(checked, problems=(*checked.problems, other))
     holds, problems = not checked.problems, list(checked.problems)
-    restated = at_delta_of(checked.certificate, at_delta) if at_delta is not None else None
+    from taskveil.privacy import profile
+
+    restated = profile.at_delta(checked.certificate, at_delta) if at_delta is not None else None
     if form is not None:
         rows = {"figures": with_figures, "groups": Path(groups) if groups else None}
         _export(form, path, out, checked, ledger, signer, as_json, rows)
@@ -123,12 +125,6 @@ def curves(certificate: Any) -> list[dict[str, Any]]:
     return [{k: [p for p in v if isfinite(p[1])] if k == "epsilons" else v for k, v in c.items()} for c in made]
 
 
-def at_delta_of(certificate: Any, delta: float) -> list[dict[str, Any]]:
-    from taskveil.privacy.profile import at_delta
-
-    return at_delta(certificate, delta)
-
-
 def _restated(r: dict[str, Any]) -> str:
     from taskveil.privacy.statement import up
 
@@ -151,21 +147,10 @@ def _export(
         raise OptionError("--export prints a document of its own; give -o FILE beside --json")
     if out is not None and Path(out).exists() and Path(out).resolve().parent == path.resolve():
         raise OptionError(f"{Path(out).name} is a file of the run that the export is about: write it somewhere else (-o FILE)")
-    accounts = None
-    if ledger is not None:
-        from taskveil.privacy.ledger import Book
-        from taskveil.privacy.ledger.overview import describe
-
-        book = Book(ledger)
-        accounts = [describe(book, row) for row in book.accounts()]
-    text = EXPORTS[form](gather(path, checked.certificate, checked.problems, accounts, signer, **rows))
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    Path(out).write_text(text, encoding="utf-8")
+    put_out(EXPORTS[form](gather(path, checked.certificate, checked.problems, ledger, signer, **rows)), out)
     if as_json:
         print_json({"export": form, "file": out, "holds": not checked.problems})
-    else:
+    elif out is not None:
         click.echo(f"wrote {out} ({form})" + ("" if not checked.problems else ": DOES NOT HOLD"))
 
 
@@ -184,8 +169,7 @@ def _make_key(name: str, as_json: bool) -> int:
     from taskveil.privacy.signing import fingerprint, make_key, public_key
 
     private, public = make_key(name)
-    if as_json:
-        print_json({"private": str(private), "public": str(public), "fingerprint": fingerprint(public_key(public))})
-    else:
-        click.echo(f"wrote {private}, which signs and stays here, and {public} ({fingerprint(public_key(public))}) to give away")
+    digits = fingerprint(public_key(public))
+    made = {"private": str(private), "public": str(public), "fingerprint": digits}
+    answer(as_json, made, f"wrote {private}, which signs and stays here, and {public} ({digits}) to give away")
     return 0

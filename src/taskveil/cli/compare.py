@@ -14,6 +14,7 @@ from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
     READING,
+    answer,
     complete_methods,
     data_options,
     help_panels,
@@ -23,7 +24,6 @@ from taskveil.cli.options import (
     methods_with,
     parse_epsilons,
     parse_settings,
-    print_json,
     privacy_options,
     scaling_options,
     written_page,
@@ -104,10 +104,7 @@ def command(
     if out:
         write(result, Path(out), as_json)
     click.echo(result["note"], err=True)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(table(result))
+    answer(as_json, result, table(result))
 
 
 def usual(unit: str, kind: str) -> list[str]:
@@ -166,7 +163,8 @@ def table(result: dict[str, Any]) -> str:
 
 def explained(result: dict[str, Any]) -> str:
     """What the columns mean."""
-    from taskveil.report.words import LOWER_IS_BETTER, METRICS
+    from taskveil.estimators.metrics import LOWER_IS_BETTER
+    from taskveil.report.words import METRICS
 
     metric = result["metric"]
     better = "lower" if metric in LOWER_IS_BETTER else "higher"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import rich_click
 
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option, print_json
 from taskveil.cli.progress import progress_bar
 
 
@@ -21,13 +21,9 @@ def list_(as_json: bool) -> None:
     from taskveil.tasks import catalogue, synthetic
 
     sets = [catalogue.describe(name) for name in catalogue.names()]
-    if as_json:
-        print_json({"data": sets, "synthetic": synthetic.names()})
-        return
-    for d in sets:
-        click.echo(f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}")
-    click.echo("")
-    click.echo(f"made up when asked for: {', '.join(synthetic.names())}")
+    lines = [f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}" for d in sets]
+    lines += ["", f"made up when asked for: {', '.join(synthetic.names())}"]
+    answer(as_json, {"data": sets, "synthetic": synthetic.names()}, "\n".join(lines))
 
 
 @command.command("fetch", epilog="Example: taskveil data fetch heart")
@@ -65,10 +61,7 @@ def path(name: str, verify: bool, as_json: bool) -> int:
 
     place = catalogue.find(name)
     good = fetching.verify(name) if verify else None
-    if as_json:
-        print_json({**catalogue.describe(name), "verified": good})
-    else:
-        click.echo(str(place))
+    answer(as_json, {**catalogue.describe(name), "verified": good}, str(place))
     if good is not None:
         click.echo("its content is the published one" if good else "this is NOT the published content", err=True)
     return 1 if good is False else 0

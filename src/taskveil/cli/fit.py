@@ -164,9 +164,7 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
         estimator.set_params(progress=progress).fit(tasks)
     estimator.progress = None
     if given.get("no_gain"):
-        from taskveil.estimators.partitioned.gain import leave_rows
-
-        leave_rows(estimator)
+        estimator._lazy = None  # where the rows are: pages are written without the gain
     return estimator
 
 

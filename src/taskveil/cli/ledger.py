@@ -11,7 +11,7 @@ import click
 import rich_click
 
 from taskveil.cli.flags import Given, check_output, choice, flag
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option, put_out
 
 ledger_url = click.option(
     "--ledger", "url", default="sqlite:///taskveil-ledger.db", show_default=True, envvar="TASKVEIL_LEDGER",
@@ -23,6 +23,7 @@ sentence = (
     choice("--observer", ["other-tasks", "server", "public"]),
 )
 
+NO_ACCOUNT = "no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D"
 EXPLAIN_PARALLEL = (
     "Accounts of disjoint sets of tasks do not add up: with unit 'task' or 'record', one person or task is in one of them "
     "only, so the most anybody has spent is the largest figure (parallel composition). This is true only if no task, "
@@ -57,11 +58,8 @@ def set_limit(
 
     key = Key(name, unit, neighbours, observer)
     Book(url).set_limit(key, epsilon, delta, rule)
-    if as_json:
-        printed = {"account": name, "unit": unit, "neighbours": neighbours, "observer": observer}
-        print_json({**printed, "epsilon": epsilon, "delta": delta})
-    else:
-        click.echo(f"account {key}: at most epsilon {epsilon:g} at delta {delta:g} over all runs")
+    printed = {"account": name, "unit": unit, "neighbours": neighbours, "observer": observer, "epsilon": epsilon, "delta": delta}
+    answer(as_json, printed, f"account {key}: at most epsilon {epsilon:g} at delta {delta:g} over all runs")
 
 
 @command.command("show", epilog="Example: taskveil ledger show hospitals-2026")
@@ -84,15 +82,9 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
     result: dict[str, Any] = {"accounts": described}
     if disjoint:
         result["together"] = {"epsilon": max((d["spent"] or math.inf for d in described), default=0.0), "why": EXPLAIN_PARALLEL}
-    if as_json:
-        print_json(result)
-        return
-    if not described:
-        click.echo("no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D")
-    for d in described:
-        click.echo(words(d))
-    if disjoint:
-        click.echo(f"\ntogether: epsilon {result['together']['epsilon']:.4g}. {EXPLAIN_PARALLEL}")
+    lines = [words(d) for d in described] or [NO_ACCOUNT]
+    lines += [f"\ntogether: epsilon {result['together']['epsilon']:.4g}. {EXPLAIN_PARALLEL}"] if disjoint else []
+    answer(as_json, result, "\n".join(lines))
 
 
 @command.command("export", epilog="Example: taskveil ledger export hospitals-2026 -o entries.json")
@@ -117,12 +109,7 @@ def export(name: str | None, url: str, out: str | None) -> None:
             ]
             for row in rows
         }  # fmt: skip
-        text = json.dumps(document, indent=1)
-    if out is None:
-        click.echo(text)
-    else:
-        with open(out, "w") as file:
-            file.write(text)
+        put_out(json.dumps(document, indent=1) + "\n", out)
 
 
 @command.command("verify", epilog="Example: taskveil ledger verify --ledger sqlite:///budget.db")
@@ -135,12 +122,8 @@ def verify(url: str, as_json: bool) -> int:
 
     check_there(url)
     problems = Book(url).verify()
-    if as_json:
-        print_json({"ok": not problems, "problems": problems})
-    else:
-        click.echo("the ledger is whole" if not problems else "THE LEDGER WAS CHANGED:")
-        for problem in problems:
-            click.echo(f"  {problem}")
+    lines = ["THE LEDGER WAS CHANGED:", *(f"  {problem}" for problem in problems)] if problems else ["the ledger is whole"]
+    answer(as_json, {"ok": not problems, "problems": problems}, "\n".join(lines))
     return 1 if problems else 0
 
 
@@ -165,24 +148,15 @@ def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
     if form is not None:
         return export_books(form, url, accounts, out, as_json)
     if out is not None:
-        with open(out, "w", encoding="utf-8") as file:
-            file.write(ledger_page.page(accounts))
-    if as_json:
-        print_json({"accounts": accounts, "page": out})
-        return 0
-    for account in accounts:
-        click.echo(f"{words(account)}\n  then   {ledger_page.words(account)}")
-    if not accounts:
-        click.echo("no accounts yet; open one with: taskveil ledger set NAME --epsilon E --delta D")
-    if out is not None:
-        click.echo(f"page: {out}")
+        put_out(ledger_page.page(accounts), out)
+    lines = [f"{words(account)}\n  then   {ledger_page.words(account)}" for account in accounts] or [NO_ACCOUNT]
+    answer(as_json, {"accounts": accounts, "page": out}, "\n".join(lines if out is None else [*lines, f"page: {out}"]))
     return 0
 
 
 def export_books(form: str, url: str, accounts: list[dict[str, Any]], out: str | None, as_json: bool) -> int:
     """The books in another form, checked first; exit code 1 where they were changed, and the document says so too."""
     from datetime import UTC, datetime
-    from pathlib import Path
 
     from taskveil.errors import OptionError
     from taskveil.privacy.ledger import Book
@@ -191,12 +165,9 @@ def export_books(form: str, url: str, accounts: list[dict[str, Any]], out: str |
     if as_json and out is None:
         raise OptionError("--export prints a document of its own; give -o FILE beside --json")
     problems = tuple(Book(url).verify())
-    text = BOOKS[form](Books(accounts, problems, f"{datetime.now(UTC):%Y-%m-%d}"))
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        Path(out).write_text(text, encoding="utf-8")
-        print_json({"export": form, "file": out, "whole": not problems}) if as_json else click.echo(f"wrote {out} ({form})")
+    put_out(BOOKS[form](Books(accounts, problems, f"{datetime.now(UTC):%Y-%m-%d}")), out)
+    if out is not None:
+        answer(as_json, {"export": form, "file": out, "whole": not problems}, f"wrote {out} ({form})")
     return 1 if problems else 0
 
 
@@ -213,28 +184,24 @@ def close(run: str, account: str, unit: str, neighbours: str, observer: str, url
     from taskveil.privacy.ledger import Book, Key
 
     Book(url).finish(Key(account, unit, neighbours, observer), run)
-    if as_json:
-        print_json({"run": run, "account": account, "finished": True})
-    else:
-        click.echo(f"run {run} is finished; it can make no further release")
+    told = {"run": run, "account": account, "finished": True}
+    answer(as_json, told, f"run {run} is finished; it can make no further release")
 
 
 def words(d: dict[str, Any]) -> str:
+    from taskveil.privacy.ledger.overview import amount
+
     lines = [
         f"{d['account']}: one {d['unit']} ({d['neighbours']} neighbours) against {d['observer']}",
         f"  limit  epsilon {d['limit']:g} at delta {d['delta']:g} (composed by {d['rule']})",
-        f"  spent  epsilon {_text(d['spent'])} in {d['runs']} run(s), {d['releases']} release(s)",
+        f"  spent  epsilon {amount(d['spent'])} in {d['runs']} run(s), {d['releases']} release(s)",
         f"  left   epsilon {d['left']:.4g}",
     ]
     if d["next_run"] is not None:
         fits = "" if d["next_run_fits"] else ", which would be refused"
-        lines.append(f"  next   a run like the last one would bring it to epsilon {_text(d['next_run'])}{fits}")
+        lines.append(f"  next   a run like the last one would bring it to epsilon {amount(d['next_run'])}{fits}")
     if d["runs_not_counted"]:
         lines.append(f"  beside {d['runs_not_counted']} run(s) of {d['account']} promise nothing here and are not in it")
     if d["open_runs"]:
         lines.append(f"  open   {', '.join(d['open_runs'])} (running, or killed: resume it, or `ledger close` it)")
     return "\n".join(lines)
-
-
-def _text(value: float | None) -> str:
-    return "unbounded" if value is None else f"{value:.4g}"

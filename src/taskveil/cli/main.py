@@ -44,10 +44,10 @@ class LazyGroup(rich_click.RichGroup):
     listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if _exists(name)]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS or not _exists(name):
+        if name not in COMMANDS:
             return None
         if self.listing:
             return click.Command(name, help=COMMANDS[name], short_help=COMMANDS[name])
@@ -63,12 +63,6 @@ class LazyGroup(rich_click.RichGroup):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[click.shell_completion.CompletionItem]:
         names = [n for n in self.list_commands(ctx) if n.startswith(incomplete)]
         return [click.shell_completion.CompletionItem(n, help=COMMANDS[n]) for n in names]
-
-
-def _exists(name: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(f"taskveil.cli.{name}") is not None
 
 
 EPILOG = """Start with: taskveil demo. Then: taskveil fit visits.csv --task hospital --target days -o model/

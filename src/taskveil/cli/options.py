@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -44,7 +45,7 @@ missing_option = choice(
 bad_rows_option = choice(
     "--bad-rows", ["error", "skip"], help="Rows without task or target, with text among numbers, or too short or long."
 )
-reading_options = stack(
+layout_options = stack(  # what the columns of a table mean
     click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to."),
     click.option("--target", type=flag("a column"), help="Column to predict."),
     click.option("--targets", type=flag("columns"), help="Target columns of a wide table, comma-separated; each becomes a task."),
@@ -55,10 +56,13 @@ reading_options = stack(
     click.option("--person", type=flag("a column"), help="Column that identifies the person behind a row; not a feature."),
     click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others."),
     click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text)."),
-    click.option("--positive", help="Label that counts as positive; all others are negative."),
     click.option(
         "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: decided by the target's type."
     ),
+)
+reading_options = stack(
+    layout_options,
+    click.option("--positive", help="Label that counts as positive; all others are negative."),
     click.option("--bounds", type=Given(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
     bad_rows_option,
@@ -251,8 +255,6 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
 
 def is_file(data: str) -> bool:
     """Whether DATA is a table of the user's, not the name of a data set, which declares its kind."""
-    from pathlib import Path
-
     from taskveil.tasks.files import holds_table
 
     return Path(data).is_file() or (Path(data).is_dir() and holds_table(Path(data)))
@@ -262,6 +264,19 @@ def print_json(document: Any) -> None:
     """One document; a list of plain values stands on one line."""
     text = json.dumps(document, indent=2, allow_nan=False)
     click.echo(FLAT_LIST.sub(lambda found: "[" + re.sub(r"\n *", " ", found[0][1:-1]).strip() + "]", text))
+
+
+def answer(as_json: bool, document: Any, words: str) -> None:
+    """What a command found, for programs or for people."""
+    print_json(document) if as_json else click.echo(words)
+
+
+def put_out(text: str, out: str | None) -> None:
+    """A document to its file, or to stdout."""
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text, encoding="utf-8")
 
 
 def written_page(write: Callable[[Any], Any]) -> Any:

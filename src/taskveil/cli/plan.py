@@ -9,13 +9,13 @@ import rich_click as click
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import (
+    answer,
     asked_method,
     json_option,
     loss_option,
     method_option,
     methods_with,
     parse_settings,
-    print_json,
     privacy_options,
 )
 from taskveil.cli.progress import progress_bar
@@ -74,10 +74,7 @@ def command(
         run = assemble(chosen, public, budget, best_units=True)
         result = {**describe_plan(run), "spending": spending(run.plan)}
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(words(result, n_tasks, n_features))
+    answer(as_json, result, words(result, n_tasks, n_features))
 
 
 def calculations(

@@ -8,7 +8,7 @@ import click
 import rich_click
 
 from taskveil.cli.flags import Given
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option
 from taskveil.errors import OptionError
 
 
@@ -61,7 +61,4 @@ def command(
         page = write_board(Path(directory), ledger)
     else:
         page = report_folder(Path(directory), Audience(audience, owner_task), groups)
-    if as_json:
-        print_json({"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size})
-    else:
-        click.echo(f"page: {page}")
+    answer(as_json, {"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size}, f"page: {page}")

@@ -12,8 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError, WrongType
-from taskveil.tasks.arguments import as_array, as_column
-from taskveil.tasks.frames import with_text_names
+from taskveil.tasks.arguments import as_array, as_column, with_text_names
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers

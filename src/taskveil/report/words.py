@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.estimators.metrics import LOWER_IS_BETTER
 from taskveil.estimators.recommend import recommended
 from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.privacy.contributions import contribution_from_dict
@@ -15,7 +16,6 @@ from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
-LOWER_IS_BETTER = ("nmse", "mse", "rmse", "median-error", "log-loss", "error-rate")
 METRICS = {
     "nmse": "error (share of variance left)",
     "mse": "mean squared error",

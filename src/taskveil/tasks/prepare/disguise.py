@@ -15,7 +15,6 @@ from taskveil.tasks.files import COMMA_DECIMAL, TRUTH, mostly_numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DAYS", "disguise"]
 
 DAYS = "dates or times; turn it into a number (days, age)"
 SAMPLE = 100
