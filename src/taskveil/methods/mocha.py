@@ -40,7 +40,7 @@ DUAL_TERMS = "dual-terms"
 
 @dataclass(eq=False, repr=False)
 class Mocha(MarginMethod):
-    """Options as in `MarginMethod` (svm/margins.py), and
+    """Support vector machines with a relationship between tasks. Options as in `MarginMethod` (svm/margins.py), and
 
     relationship    "mean" (fixed) or "learned"
     update_every    rounds between two updates of a learned relationship

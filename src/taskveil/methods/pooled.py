@@ -39,7 +39,7 @@ LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
 @dataclass(eq=False, repr=False)
 class Pooled(Method):
-    """One common weight vector for all tasks, and a level of its own for each.
+    """One common weight vector for all tasks, and an intercept of its own for each.
 
     rounds    Newton rounds without privacy (1 suffices for squared loss); noisy gradient rounds with it
     """
