@@ -105,9 +105,7 @@ def setting(
     make, defaults, _ = TARGETS[name]
     what = make(dimension or defaults[neighbours != "add-remove"])
     paper = name == "paper-wishart"
-    variant = variant if variant is not None and (paper or variant == "sound") else ("paper" if paper else "sound")
-    if paper and variant == "sound":
-        variant = "paper"
+    variant = ("preprint" if variant == "preprint" else "paper") if paper else "sound"
     law = "gaussian" if name == "moments" else name
     budget = Budget(epsilon, delta, neighbours=Neighbours(neighbours), mechanism=law, variant=variant)
     (planned,) = make_plan([Request("audited", 1, what)], budget).releases
@@ -191,11 +189,9 @@ def audit_mechanism(
     gaussian = isinstance(case.planned.event, GaussianEvent)
     finding = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
     return AuditResult(
-        name, epsilon, delta, finding.lower_bound, 0.95, finding.attack(), finding.trials,
-        finding.verdict(epsilon), finding.refutation_bound, relation, seed=seed,
+        target=name, delta=delta, **finding.fields(epsilon), neighbours=relation, seed=seed,
         variant="paper" if name == "paper-wishart" else "sound", observer="whoever sees the release",
         details={"total_shape": list(case.planned.contribution.total_shape), "scale": case.planned.mechanism.scale},
-        gaussian_bound=finding.gaussian_bound, gaussian_refutation_bound=finding.gaussian_refutation_bound,
     )  # fmt: skip
 
 

@@ -12,13 +12,10 @@ eq. 29 is partly illegible; its orders are taken from the last line of its proof
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from typing import Any
 
 from taskveil.calculators.base import Calculation, positive, probability
-from taskveil.errors import OptionError, UnknownName
+from taskveil.errors import OptionError
 
 TITLES = {
     "1": "Client-level privacy of the noisy mean",
@@ -39,20 +36,6 @@ RATE_CAVEAT = "an order with constant 1, for a clip so large that nothing is cli
 def names() -> dict[str, str]:
     """Theorem numbers and titles."""
     return dict(TITLES)
-
-
-def theorem(number: int, **sizes: Any) -> Calculation:
-    """Evaluate Theorem 1, 3 or 5; each function below says what it needs."""
-    theorems: dict[int, Callable[..., Calculation]] = {1: privacy, 3: nonconvex, 5: strongly_convex}
-    if number not in theorems:
-        raise UnknownName(f"no theorem {number}: expected one of {', '.join(TITLES)}.")
-    accepted = inspect.signature(theorems[number]).parameters
-    unknown = sorted(set(sizes) - set(accepted))
-    lost = [n for n, p in accepted.items() if p.default is p.empty and n not in sizes]
-    if unknown or lost:
-        what = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(lost)}"
-        raise OptionError(f"PMTL Theorem {number} {what}; it takes {', '.join(accepted)}.")
-    return theorems[number](**sizes)
 
 
 def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:

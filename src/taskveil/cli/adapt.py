@@ -24,21 +24,21 @@ READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
     "--task-name",
     type=flag("--task-name"),
     required=True,
-    help="Name of the new task; of a table of several tasks, its rows are used.",
+    help="Name of the new task. If the table has several tasks, only the rows of this one are used.",
 )
 @click.option(
     "--task",
     type=flag("a column"),
-    help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.",
+    help="Column that says which task a row belongs to; default: as in `fit`, if the table has that column.",
 )
 @click.option("--target", type=flag("a column"), help="Column to predict; default: as in `fit`.")
 @click.option("-o", "--out", type=Given(), required=True, help="Folder for the new task's model.")
 @overwrite_option
 @json_option
 def command(directory: str, data: str, task_name: str, out: str, overwrite: bool, as_json: bool, **given: Any) -> None:
-    """Train a model for a new task from the rows of DATA and what the models in DIRECTORY made public.
+    """Train a model for a new task, from the rows of DATA and what the run in DIRECTORY published.
 
-    Nothing is sent and nothing is charged. The folder knows the new task alone: no other task's model goes with it.
+    Nothing is sent and nothing is charged. The folder holds only the new task, and no model of another task.
     """
     from taskveil.estimators.storage import load
 

@@ -26,11 +26,11 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 
 @click.command("certify", epilog="Example: taskveil certify model/ --key hospital.pub --ledger sqlite:///budget.db")
 @click.argument("directory", type=Given(exists=True), required=False)
-@click.option("--key", type=Given(exists=True, dir_okay=False), help="Public key that must have signed the folder.")
-@click.option("--ledger", help="Compare with the books too, for example sqlite:///budget.db.")
-@click.option("--make-key", type=Given(), metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
+@click.option("--key", type=Given(exists=True, dir_okay=False), help="Public key that the folder's signature must match.")
+@click.option("--ledger", help="Also compare with this ledger, for example sqlite:///budget.db.")
+@click.option("--make-key", type=Given(), metavar="NAME", help="Only write keys: NAME.key (keep it), NAME.pub (give it away).")
 @click.option("--at-delta", type=flag("--at-delta"), metavar="D", help="Restate every guarantee at this delta, to compare runs.")
-@click.option("--code", help="The short code of a printed page: is it this certificate's?")
+@click.option("--code", help="Short code of a printed page: check that it belongs to this certificate.")
 @click.option(
     "--export",
     "form",
@@ -41,7 +41,7 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 @click.option(
     "--with-figures",
     is_flag=True,
-    help="In the nist export: errors and bias too. Statistics of rows that no epsilon covers: not to pass on.",
+    help="In the nist export: also errors and bias. No epsilon covers these statistics of rows, so do not pass them on.",
 )
 @click.option(
     "--groups",
@@ -54,7 +54,7 @@ def command(
     directory: str | None, key: str | None, ledger: str | None, make_key: str | None, at_delta: float | None, code: str | None,
     form: str | None, out: str | None, with_figures: bool, groups: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Make the certificate in DIRECTORY again from its run and compare; exit 1 when it does not hold."""
+    """Recompute the certificate in DIRECTORY from the recorded run and compare. Exit with 1 if it does not hold."""
     if make_key is not None and any((directory, key, ledger, at_delta, code, form, out, with_figures, groups)):
         raise OptionError("--make-key NAME makes a key and checks nothing: leave out all else but --json")
     if make_key is not None:

@@ -48,7 +48,7 @@ from taskveil.cli.progress import progress_bar
     "names",
     type=flag("--methods"),
     shell_complete=complete_methods,
-    help="Comma-separated names; default: those of local,pooled,mean,subspace,together that fit the unit and the kind.",
+    help="Comma-separated names; default: all of local,pooled,mean,subspace,together that suit the unit and the kind.",
 )
 @click.option(
     "--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated."
@@ -58,15 +58,15 @@ from taskveil.cli.progress import progress_bar
     type=flag("--train-fraction"),
     default=0.5,
     show_default=True,
-    help="Share of each task's rows to train on.",
+    help="Share of each task's rows that are used for training.",
 )
-@click.option("--split-by", type=flag("a column"), help="Column whose groups of rows stay together.")
+@click.option("--split-by", type=flag("a column"), help="Column with groups; rows of one group stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
 @click.option("--metric", help="nmse mse rmse r2 median-error, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
 @loss_option
 @privacy_options
 @scaling_options
-@click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
+@click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seed of everything, noise included.")
 @click.option("-o", "--out", type=Given(), help="Folder for results.json and a report page.")
 @overwrite_option
 @json_option

@@ -11,13 +11,13 @@ from taskveil.cli.progress import progress_bar
 
 @click.group("data", cls=rich_click.RichGroup)
 def command() -> None:
-    """Data sets by name. No data comes with the package; names are looked up in $TASKVEIL_DATA, then in the user's cache."""
+    """Public data sets by name. The package contains no data; it looks in $TASKVEIL_DATA, then in the user's cache."""
 
 
 @command.command("list", epilog="Example: taskveil data list --json")
 @json_option
 def list_(as_json: bool) -> None:
-    """All names, what they are, and whether they are on this machine."""
+    """List all names, what they are, and whether they are on this machine."""
     from taskveil.tasks import catalogue, synthetic
 
     sets = [catalogue.describe(name) for name in catalogue.names()]
@@ -31,7 +31,7 @@ def list_(as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Download again even if it is in the cache.")
 @json_option
 def fetch(name: str, force: bool, as_json: bool) -> None:
-    """Download the public original of NAME, check it, keep it in the user's cache. The only command that uses the internet."""
+    """Download the public original of NAME, check it, and keep it in the user's cache. No other command uses the internet."""
     from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 
@@ -52,10 +52,10 @@ def fetch(name: str, force: bool, as_json: bool) -> None:
 
 @command.command("path", epilog="Example: taskveil data path school")
 @click.argument("name")
-@click.option("--verify", is_flag=True, help="Also check its content; exit 1 when it is not the published one.")
+@click.option("--verify", is_flag=True, help="Also check its content. Exit with 1 if it is not the published one.")
 @json_option
 def path(name: str, verify: bool, as_json: bool) -> int:
-    """Where the file of NAME lies; exit 4 when it is not on this machine."""
+    """Print where the file of NAME is. Exit with 4 if it is not on this machine."""
     from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 

@@ -15,13 +15,13 @@ from taskveil.errors import OptionError
 @click.command("declare", epilog="Example: taskveil declare visits.csv --task hospital --target days -o bounds.toml")
 @click.argument("data", type=Given())
 @layout_options
-@click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
+@click.option("--look", is_flag=True, help="Fill in the blanks from values; certificates list each such entry.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
 @click.option("-o", "--out", type=Given(dir_okay=False), help="TOML file to write; default: stdout.")
 def command(data: str, look: bool, overwrite: bool, out: str | None, **given: Any) -> None:
-    """Draft the declaration of a table: ranges, levels and labels as blanks to fill, for `fit --bounds`.
+    """Draft the declaration of a table for `fit --bounds`: ranges, levels and labels as blanks to fill in.
 
-    Reads names and types of columns. Only --look reads values into the draft.
+    Only names and types of columns are read, unless --look is given.
     """
     from taskveil.tasks.files import TABLES, holds_table, read_table
     from taskveil.tasks.prepare.declare import draft

@@ -26,7 +26,7 @@ TRIALS = 300  # of each neighbour, for the audit of the saved run
 @click.option("--repeats", type=flag("--repeats"), default=5, show_default=True)
 @json_option
 def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
-    """A hundred made-up hospitals predict the length of a stay: alone, pooled, and together in private."""
+    """Predict the length of stay in a hundred made-up hospitals: alone, pooled, and together in private."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     result = run(seed, repeats)

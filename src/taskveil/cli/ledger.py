@@ -33,7 +33,7 @@ EXPLAIN_PARALLEL = (
 
 @click.group("ledger", cls=rich_click.RichGroup)
 def command() -> None:
-    """Budgets that hold over runs, processes, crashes and machines."""
+    """Manage budgets over several runs, processes and machines."""
 
 
 @command.command("set", epilog="Example: taskveil ledger set hospitals-2026 --epsilon 3 --delta 1e-5")
@@ -43,7 +43,7 @@ def command() -> None:
 @click.option(
     "--rule",
     type=click.Choice(["gaussian"]),
-    help="How runs add up, chosen at opening: 'gaussian' is exact, for unsampled Gaussian releases only. Default: the first run.",
+    help="How runs add up: 'gaussian' is exact, for unsampled Gaussian releases only; set once. Default: by the first run.",
 )
 @sentence[0]
 @sentence[1]
@@ -64,11 +64,11 @@ def set_limit(
 
 @command.command("show", epilog="Example: taskveil ledger show hospitals-2026")
 @click.argument("names", nargs=-1)
-@click.option("--disjoint", is_flag=True, help="Say what accounts of disjoint task sets come to together.")
+@click.option("--disjoint", is_flag=True, help="Also show the total of accounts whose task sets are disjoint.")
 @ledger_url
 @json_option
 def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> None:
-    """Spent, left, runs, and what the next run would cost."""
+    """Show what is spent and left, the runs, and what the next run would cost."""
     from taskveil.errors import UnknownName
     from taskveil.privacy.ledger import Book
     from taskveil.privacy.ledger.overview import describe
@@ -91,9 +91,9 @@ def show(names: tuple[str, ...], disjoint: bool, url: str, as_json: bool) -> Non
 @click.argument("name", required=False)
 @ledger_url
 @click.option("-o", "--out", type=Given(dir_okay=False), help="File; default: stdout.")
-@click.option("--json", is_flag=True, expose_value=False, help="As always: the export is one JSON document.")
+@click.option("--json", is_flag=True, expose_value=False, help="Accepted, but not needed: the export is always JSON.")
 def export(name: str | None, url: str, out: str | None) -> None:
-    """All entries as JSON, with their hashes. A run stands in every account it is charged to, under one id."""
+    """Print all entries as JSON, with their hashes. A run has the same id in every account that it is charged to."""
     from taskveil.privacy.ledger import Book, Key
 
     check_output(out, url.removeprefix("sqlite:///"))
@@ -116,7 +116,7 @@ def export(name: str | None, url: str, out: str | None) -> None:
 @ledger_url
 @json_option
 def verify(url: str, as_json: bool) -> int:
-    """Check the hash chain and recompute every column; exit 1 when something was changed."""
+    """Check the hash chain and recompute every column. Exit with 1 if something was changed."""
     from taskveil.privacy.ledger import Book
     from taskveil.privacy.ledger.database import check_there
 
@@ -129,7 +129,7 @@ def verify(url: str, as_json: bool) -> int:
 
 @command.command("report", epilog="Example: taskveil ledger report -o ledger.html")
 @ledger_url
-@click.option("-o", "--out", type=Given(dir_okay=False), help="Also write a page with spending over time; or the export.")
+@click.option("-o", "--out", type=Given(dir_okay=False), help="File for a page with spending over time, or for the export.")
 @click.option(
     "--export",
     "form",
@@ -138,7 +138,7 @@ def verify(url: str, as_json: bool) -> int:
 )
 @json_option
 def report(url: str, out: str | None, form: str | None, as_json: bool) -> int:
-    """All runs of an organisation: accounts, limits, spending over time, and when the next refusal comes."""
+    """Report all runs of an organisation: accounts, limits, spending over time, and which run will be refused next."""
     from taskveil.privacy.ledger import Book
     from taskveil.privacy.ledger.overview import report as accounts_of
     from taskveil.report import ledger_page
@@ -180,7 +180,7 @@ def export_books(form: str, url: str, accounts: list[dict[str, Any]], out: str |
 @ledger_url
 @json_option
 def close(run: str, account: str, unit: str, neighbours: str, observer: str, url: str, as_json: bool) -> None:
-    """End a run that was killed and will not be resumed: what it reserved and never used goes back."""
+    """End a run that was killed and will not be resumed. What it reserved and never used goes back."""
     from taskveil.privacy.ledger import Book, Key
 
     Book(url).finish(Key(account, unit, neighbours, observer), run)

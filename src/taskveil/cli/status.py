@@ -15,9 +15,9 @@ from taskveil.cli.options import answer, json_option
 @click.argument("directory", type=Given(exists=True, file_okay=False))
 @json_option
 def command(directory: str, as_json: bool) -> int:
-    """Sites, rounds, refusals, budget and versions of the server or site in DIRECTORY; exit 1 when something needs a look.
+    """Show sites, rounds, refusals, budget and versions in DIRECTORY (server or site). Exit with 1 if something needs attention.
 
-    The same as a page that refreshes itself: status.html in the same folder (a site's in its state folder).
+    status.html in the same folder shows the same and refreshes itself; a site has it in its state folder.
     """
     from taskveil.runtime.federation.status import read
 

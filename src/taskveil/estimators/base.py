@@ -109,7 +109,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             self.client = client
 
     def set_params(self, **params: Any) -> TaskEstimator:
-        """Set parameters, as in scikit-learn; `method__rounds=...` works also where the method was given by name.
+        """Set parameters, as in scikit-learn. `method__rounds=...` also works if the method was given by name.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         task : array of shape (n_rows,), default=None
             The task of each row. Not needed for a TaskSet or with `task_column`; needed in private runs.
         sample_weight : array of shape (n_rows,), default=None
-            A weight of 2 is a row that stands there twice (see taskveil.estimators.reading for what privacy allows).
+            A weight of 2 has the effect of a row that occurs twice. Private runs with unit "record" refuse weights.
 
         Returns
         -------
@@ -323,28 +323,28 @@ class TaskEstimator(Scoring, BaseEstimator):
         return gain
 
     def summary(self) -> str:
-        """The run in words: outlook, certificate, gain, notes. For someone entitled to all rows."""
+        """The run in words: outlook, certificate, gain, notes. For people who may see all rows."""
         from taskveil.estimators.summary import summary
 
         check_is_fitted(self, "task_names_")
         return summary(self)
 
     def adapt(self, X: Any, y: Any, name: str | None = None) -> TaskEstimator:
-        """A model for a task that was not there at training: from the public billboards and its own rows.
+        """Train a model for a new task, from its own rows and what the run published.
 
-        Nothing is sent, so it costs no privacy. Linear methods only.
+        Nothing is sent, so this costs no privacy. Only for linear methods.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features) or DataFrame
         y : array of shape (n_rows,)
         name : str or None, default=None
-            None: what the task column says where X has one, else "new task".
+            Name of the new task. `None` takes it from the task column of X if there is one, else "new task".
 
         Returns
         -------
         TaskRegressor or TaskClassifier
-            Knows this one task and what is public: no other task's model, state or schedule goes with it.
+            An estimator for this one task. It holds public values, but no model, state or schedule of another task.
         """
         check_is_fitted(self, "task_names_")
         return newcomers.adapt(self, self._table(X), y, name)

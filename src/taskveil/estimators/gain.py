@@ -47,16 +47,16 @@ _chosen_by: WeakKeyDictionary[TaskBlock, tuple[RunRecord, np.ndarray, np.ndarray
 class Gain:
     """Held-out error of every task, alone and shared, and which model it kept.
 
-    Each entry belongs to its task: it was computed from that task's rows without noise. Counts and means over tasks are private
-    statistics of all of them.
+    Each entry is private to its task, because it was computed from that task's rows without noise. Counts and means over tasks
+    are statistics of everybody's rows, and private as well.
 
     Attributes
     ----------
     task_names : tuple of str, length n_tasks
     error_alone : ndarray of shape (n_tasks,)
-        Error of the model learnt from the task's own rows only.
+        Error of the model learned from the task's own rows only.
     error_shared : ndarray of shape (n_tasks,)
-        Error of the model learnt with the billboard.
+        Error of the model that also uses what the run published.
     kept_shared : ndarray of bool, shape (n_tasks,)
         Whether the task kept the shared model.
     metric : str
@@ -83,11 +83,11 @@ class Gain:
     clipped: np.ndarray | None = None  # (m,) mean share of a message's length that clipping took: how much less a task counts
 
     def to_dict(self) -> dict[str, dict[str, float | str]]:
-        """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
+        """Errors and choice of every task.
 
-        Of regression also `typical_error_alone` and `typical_error_shared`, in the target's own units: the RMSE, or with loss
-        "huber" the median absolute error. `rows` is the
-        task's number of rows, `clipped` the share of its messages that clipping took.
+        `rows` is the task's number of rows. `clipped` is the share of its messages' length that clipping cut off. For
+        regression there are also `typical_error_alone` and `typical_error_shared`, in the target's own units: the RMSE, or with
+        loss "huber" the median absolute error.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Gain:
         return self.to_frame()._repr_html_()
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per task: error alone and shared, change in percent, what it kept."""
+        """One row per task: its error alone and shared, the change in percent, and which model it kept."""
         import pandas as pd
 
         frame = pd.DataFrame.from_dict(self.to_dict(), orient="index")

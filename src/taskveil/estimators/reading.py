@@ -126,8 +126,8 @@ def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
         declared = None if tasks.bounds is None else tasks.bounds.features.get(EXPOSURE)
         if declared is None:
             raise OptionError(
-                "unit='record' needs the range of the exposure to be declared, because a task's own mean would carry every row "
-                "into every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
+                "unit='record' needs the range of the exposure to be declared, because through a task's own mean one row "
+                "would change every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
             )
         return np.minimum(tasks.exposure, declared[1]) / declared[1]
     mean = np.array([tasks.exposure[tasks.rows(i)].mean() if n else 1.0 for i, n in enumerate(tasks.sizes)])

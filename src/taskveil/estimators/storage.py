@@ -41,7 +41,7 @@ CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder m
 
 
 def load(directory: str | Path) -> Any:
-    """The estimator that `save` wrote.
+    """Load an estimator that `save` wrote.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def load(directory: str | Path) -> Any:
     Returns
     -------
     TaskRegressor, TaskClassifier or TaskSurvival
-        Predicts as before. Training rows are never saved, so `gain_` is not available.
+        It predicts as before. Training rows are never saved, so `gain_` is not available.
     """
     from taskveil.estimators.partitioned import storage as partitioned
 

@@ -93,7 +93,7 @@ class Local(Method):
         return LocalTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return SilentServer()
+        return SilentServer(self, public, plan)
 
 
 class LocalTasks(TaskSide):

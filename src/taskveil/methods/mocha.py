@@ -69,12 +69,12 @@ class Mocha(MarginMethod):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.epsilon is not None:
-            return PrivateMochaTasks(self, block, public)
+            return PrivateMochaTasks(self, block, public, plan)
         return MochaTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if plan.budget.epsilon is not None:
-            return PrivateMochaServer(self, public)
+            return PrivateMochaServer(self, public, plan)
         return MochaServer(self, public)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:

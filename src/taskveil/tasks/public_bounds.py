@@ -43,19 +43,20 @@ LOOKED_AT = ListOf(Text(), at_least=0)  # entries such as 'features.age'
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """Ranges, levels and labels that somebody declared before any row was read.
+    """Ranges, levels (categories) and labels that somebody declared before any row was read.
 
     Attributes
     ----------
     features : mapping of str to (low, high)
-        "*" covers every column not named. A one-hot column "sex=male" is 0 to 1.
+        Range of each column. "*" covers every column that is not named. A one-hot column "sex=male" ranges from 0 to 1.
     target : (low, high) or None, default=None
+        Range of a numeric target.
     levels : mapping of str to tuple of str
-        Categories of a text column, one-hot in this order.
+        Categories of each text column; they become one-hot columns in this order.
     classes : tuple or None, default=None
         Labels of a classification target.
     looked_at : tuple of str, default=()
-        Entries that were filled from values; the certificate lists them.
+        Entries that were filled in from the values of the table. The certificate lists them.
 
     Examples
     --------

@@ -58,14 +58,17 @@ class TaskSet:
     X : ndarray of shape (n_rows, n_features)
         Rows, grouped by task.
     y : ndarray of shape (n_rows,)
-        Numbers, labels, or for survival times, negative where the event was not seen.
+        Numbers or labels. For survival: times, negative if the event was not observed.
     offsets : ndarray of shape (n_tasks + 1,)
-        Task i has the rows from offsets[i] up to offsets[i + 1].
+        Task i has the rows from offsets[i] up to, but not including, offsets[i + 1].
     task_names, feature_names : tuple of str
+        Names of tasks and of features, in order.
     kind : {"regression", "classification", "survival"}
+        What the target is.
     classes : ndarray of shape (n_classes,) or None
+        The labels of a classification.
     bounds : PublicBounds or None
-        Declared ranges.
+        Declared public ranges.
 
     Examples
     --------
@@ -123,9 +126,9 @@ class TaskSet:
     ) -> TaskSet:
         """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
 
-        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that
-        cannot be used is an error, or with unusable="set-aside" keeps its place without rows. Values outside declared `bounds`
-        are clipped first.
+        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise it holds any identifiers. A task with unusable
+        values is an error. With unusable="set-aside" it keeps its place, but without rows. Values outside declared `bounds` are
+        clipped first.
         """
         check_table({"kind": kind, "unusable": unusable}, LOAD)
         bounds = PublicBounds.coerce(bounds)
@@ -188,7 +191,7 @@ class TaskSet:
 
     @property
     def exposure(self) -> np.ndarray | None:
-        """What the count of every row is per (N,), above zero; None: every row counts for one."""
+        """Exposure of every row, (N,), positive. `None` means one for every row."""
         return self.groups.get(EXPOSURE)
 
     @property
@@ -234,7 +237,7 @@ class TaskSet:
         return np.searchsorted(self.classes, self.y)
 
     def select(self, mask: np.ndarray) -> TaskSet:
-        """The rows where `mask` (N,) is true; tasks keep their place, even when they lose all rows."""
+        """The rows for which `mask` (N,) is true. Tasks keep their place, even if they lose all rows."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != (self.n_rows,):
             raise DataError(f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}.")

@@ -37,18 +37,17 @@ MOST_ROUNDS = 10
 class PrivateServer(ServerSide):
     """Gradient steps on w from noisy sums."""
 
-    def __init__(self, method: Svm, public: PublicInfo) -> None:
-        self.method, self.public = method, public
-        self.size = public.n_features + method.has_intercept(public)
-        self.step_size = method.step or 1.0 / (1.0 + public.n_tasks * method.C2)
+    method: Svm
 
     def start(self) -> tuple[State, Billboard]:
-        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros((self.public.n_outputs, self.size))}
+        shape = (self.public.n_outputs, self.method.width(self.public))
+        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros(shape)}
         return state, Billboard(0, {"shared": state["shared"]})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         w = state["shared"]
-        w = w - self.step_size * (w - self.method.C2 * releases[PERSONAL])
+        step = self.method.step or 1.0 / (1.0 + self.public.n_tasks * self.method.C2)
+        w = w - step * (w - self.method.C2 * releases[PERSONAL])
         state = {"round": state["round"] + 1, "shared": w}
         return state, Billboard(int(state["round"][0]), {"shared": w})
 

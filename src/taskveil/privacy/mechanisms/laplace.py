@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Laplace(Mechanism):
         return contribution.sensitivity(Neighbours.REPLACE_ONE).l1 is not None
 
     @classmethod
-    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         scale = _l1(contribution, neighbours) / parameter
         return cls((scale + contribution.vector_size * 2 * grid(scale) / parameter) * INFLATION)
 
@@ -75,9 +75,7 @@ class L2Laplace(Mechanism):
         return not contribution.symmetric
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> L2Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls(contribution.sensitivity(neighbours).l2 / parameter * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> PureEvent:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -51,9 +52,7 @@ class ModelLaplace(GaussianLaw):
         return contribution.unit is Unit.TASK
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> ModelLaplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls(message_sensitivity(contribution, neighbours) / parameter * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> PureEvent:

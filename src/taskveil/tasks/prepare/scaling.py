@@ -69,7 +69,7 @@ def check_declared(link: str, bounds: PublicBounds | None) -> None:
         )
         raise OptionError(
             f"unit='record' needs the largest {what} to be declared: a task's own {'rate' if link == 'rate' else 'hazard'} would "
-            f"carry every row into every message. Declare target = {example} ('target' in the bounds, see `taskveil declare`)."
+            f"let one row change every message. Declare target = {example} ('target' in the bounds, see `taskveil declare`)."
         )
 
 
@@ -249,8 +249,8 @@ def fit_scaling(
         raise OptionError(f"normalise must be None or 'row'; got {normalise!r}.")
     if mode == "pooled-standard" and private:
         raise OptionError(
-            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have "
-            "to pay for. Use 'own' or 'declared' with public bounds, or epsilon=None."
+            "scaling 'pooled-standard' uses statistics of all tasks without noise, so a private run refuses it. "
+            "Use 'own' or 'declared' with public bounds, or epsilon=None."
         )
     m, d, link = tasks.n_tasks, tasks.n_features, link_of(tasks.kind, loss)
     make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)

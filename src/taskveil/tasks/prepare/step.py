@@ -191,13 +191,13 @@ def _check_record_scaling(mode: str, link: str, bounds: PublicBounds | None) -> 
     check_declared(link, bounds)
     if mode in ("own", "pooled-standard"):
         raise OptionError(
-            "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
+            "unit='record' cannot scale by a task's own statistics: through them one row would change every message. "
             "Declare public bounds (see `taskveil declare`), or use scaling='none' or normalise='row'."
         )
     if mode == "declared" and link == "number" and undeclared_target(bounds):
         raise OptionError(
             "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its "
-            "own statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "
+            "own statistics, and one row would change every message. Declare the target's range ('target' in the bounds, see "
             "`taskveil declare`), or use scaling='private' (a common scale, paid for) or scaling='none'."
         )
 

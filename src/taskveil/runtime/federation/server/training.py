@@ -227,6 +227,6 @@ def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[],
         if time.monotonic() > end:
             raise EnvironmentMissing(
                 f"{len(here)} of {len(ids)} sites are connected, at least {federation.rules.min_sites} are needed. "
-                "Nothing was asked. Start `taskveil join` at the sites and `taskveil serve` again."
+                "No message was requested. Start `taskveil join` at the sites and `taskveil serve` again."
             )
         time.sleep(0.5)
