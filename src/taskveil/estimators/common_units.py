@@ -47,15 +47,17 @@ def instead(tasks: TaskSet, unit: str, private: bool, loss: str | None) -> tuple
     return outer_scaling(tasks, unit, private, loss), NOT_BOUGHT.format(instead="the declared ranges are used")
 
 
-def units_of(block: TaskBlock, outer: Scaling, record: RunRecord, *, models: bool = False) -> tuple[Scaling, TaskBlock]:
-    """The whole way from the user's units to common ones, and the rows of `block` (in outer units) in them.
-
-    With `models` the record's models are expressed in them too: what is compared and kept later is in common units.
-    """
+def units_of(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
+    """The whole way from the user's units to common ones, and the rows of `block` (in outer units) in them."""
     released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values, record.public.loss)
-    if models:
-        coef, intercept = released.coef_in(record.models.coef, record.models.intercept)
-        record.models = replace(record.models, coef=coef, intercept=intercept)
+    return _composed(outer, released), in_common_units(block, released)
+
+
+def settle_units(block: TaskBlock, outer: Scaling, record: RunRecord) -> tuple[Scaling, TaskBlock]:
+    """The same, and the record's models expressed in common units: what is compared and kept later is in them."""
+    released = units_for(record.plan.budget).scaling(block, record.billboards[-1].values, record.public.loss)
+    coef, intercept = released.coef_in(record.models.coef, record.models.intercept)
+    record.models = replace(record.models, coef=coef, intercept=intercept)
     return _composed(outer, released), in_common_units(block, released)
 
 
@@ -109,7 +111,7 @@ def _in_best_units(estimator: Any, method: Method, scaling: Scaling, tasks: Task
 def settle(method: Method, scaling: Scaling, block: TaskBlock, record: RunRecord) -> tuple[Scaling, TaskBlock]:
     """The units the record's models are in, and the rows in them; `record.models` becomes what the tasks keep."""
     if isinstance(method, CommonScale):
-        scaling, block = units_of(block, scaling, record, models=True)
+        scaling, block = settle_units(block, scaling, record)
     budget = record.plan.budget
     private = budget.epsilon is not None and budget.variant == "sound"
     # for the public nothing but releases may enter a model
