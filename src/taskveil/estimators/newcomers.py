@@ -19,7 +19,7 @@ from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import in_target_units, measure_gain
 from taskveil.estimators.reading import row_weights
 from taskveil.runtime import in_process
-from taskveil.tasks.arguments import row_count, some
+from taskveil.tasks.arguments import as_number, row_count, some
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.encode import Encoded
 from taskveil.tasks.prepare.scaling import fit_scaling
@@ -66,15 +66,9 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
 
 def _twin(name: str, known: tuple[str, ...]) -> str:
     """A question where a task was known by the same number, written otherwise: 101, 101.0 and '101,0'."""
-    twins = [k for k in known if _number(name) is not None and _number(k) == _number(name)]
+    number = as_number(name.replace(",", "."))
+    twins = [k for k in known if number is not None and as_number(k.replace(",", ".")) == number]
     return f" (did you mean {twins[0]!r}?)" if twins else ""
-
-
-def _number(name: str) -> float | None:
-    try:
-        return float(name.replace(",", "."))
-    except ValueError:
-        return None
 
 
 def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray, bool] | None:

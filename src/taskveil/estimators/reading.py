@@ -38,10 +38,9 @@ def read_tasks(
     X, exposure = _with_exposure(est, X)
     X, person = inputs.split_carried(X, est.person, "person")
     bounds = exposed_bounds(PublicBounds.coerce(est.bounds), est.exposure)
-    tasks = inputs.tasks_of(
-        X, y, task, est.task_column, est._kind, bounds, person, rules.unusable, est.missing, exposure,
-        bad_rows="error" if rules.by_record else "skip",
-    )  # fmt: skip
+    bad_rows = "error" if rules.by_record else "skip"
+    how = inputs.Reading(est._kind, bounds, person, rules.unusable, est.missing, exposure, bad_rows)
+    tasks = inputs.tasks_of(X, y, task, est.task_column, how)
     tasks = usable_counts(tasks, rules.unusable) if est._loss == "poisson" else tasks
     n_rows = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
     return tasks, row_weights(est, tasks, sample_weight, n_rows), None

@@ -114,6 +114,14 @@ def some(names: Iterable[object], most: int = 5) -> str:
     return ", ".join(told[:most]) + (f" and {len(told) - most} more" if len(told) > most else "")
 
 
+def as_number(text: str) -> float | None:
+    """The number that a text is, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def row_count(X: Any) -> int:
     """How many rows an array, a table or a list has; 0 for what has none."""
     shape = getattr(X, "shape", None)

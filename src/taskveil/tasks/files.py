@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing
-from taskveil.tasks.arguments import some
+from taskveil.tasks.arguments import as_number, some
 from taskveil.tasks.header import NOT_UTF8, Header, check_names, encoding_of, read_header
 from taskveil.tasks.plain_csv import read_plain
 
@@ -357,10 +357,5 @@ def _decimal_points(column: pd.Series) -> pd.Series | None:
 def _is_number(cell: str, delimiter: str, truth: bool = False) -> bool:
     if truth:
         return cell in TRUTH or cell.strip() in MISSING_MARKS
-    if cell.strip() in MISSING_MARKS or (delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())):
-        return True
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    commas = delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())
+    return bool(cell.strip() in MISSING_MARKS or commas or as_number(cell) is not None)

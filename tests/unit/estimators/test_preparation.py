@@ -9,6 +9,7 @@ from experiments.hu_2023.naive_dp import NaiveDP
 
 import taskveil as tv
 from taskveil.errors import DataError, OptionError
+from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.step import PrepareRules, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -86,6 +87,12 @@ def test_records_without_ranges_are_taken_as_they_are_and_never_in_units_of_thei
 
 
 # ------------------------------------------------------------------------- unit = task
+
+
+def test_tasks_refuse_rows_that_were_left_out_because_of_other_tasks(visits):
+    tasks = tv.load_tasks(visits.drop(columns="out"), task="site", target="days").with_facts(Fact("person-limit"))
+    with pytest.raises(OptionError, match="which other tasks the person is in"):
+        tv.TaskRegressor("mean").fit(tasks)
 
 
 @pytest.mark.parametrize("declared", [True, False])

@@ -200,31 +200,20 @@ def load_federation(path: str | Path) -> Federation:
 
 def _check_sizes(path: Path, federation: Federation) -> None:
     """What depends on more than one entry: fewer sites than the rules ask for, ranges that PublicBounds refuses."""
-    if federation.rules.min_sites > len(federation.members):
-        raise DataError(
-            f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
-            f"got {federation.rules.min_sites}"
-        )
-    if federation.rules.answer_at >= federation.rules.deadline:
-        raise DataError(
-            f"{path.name}: rules: answer_at must be below the deadline, {federation.rules.deadline:g}, or no answer comes in "
-            f"time; got {federation.rules.answer_at:g}"
-        )
-    if federation.data.get("target") in federation.data["features"]:
-        raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
-    if "classes" in federation.data and federation.data["kind"] != "classification":
-        raise DataError(f"{path.name}: [data]: classes go with kind classification; got kind {federation.data['kind']!r}")
-    _check_text(path, federation)
-
-
-def _check_text(path: Path, federation: Federation) -> None:
-    bounds, features = federation.bounds(), federation.data["features"]
+    rules, data, n, bounds = federation.rules, federation.data, len(federation.members), federation.bounds()
     declared = {} if bounds is None else {**bounds.features, **bounds.levels}
-    for name in federation.data.get("text", ()):
-        if name not in features or name in declared:
-            raise DataError(
-                f"{path.name}: [data]: text must list features that have neither a range nor levels in bounds; got {name!r}"
-            )
+    odd = [name for name in data.get("text", ()) if name not in data["features"] or name in declared]
+    least, clock, limit, target, kind = rules.min_sites, rules.answer_at, rules.deadline, data.get("target"), data["kind"]
+    wrong = (
+        (least > n, f"rules: min_sites must be at most the number of sites, {n}; got {least}"),
+        (clock >= limit, f"rules: answer_at must be below the deadline, {limit:g}, or no answer comes in time; got {clock:g}"),
+        (target in data["features"], f"[data]: target must not be one of the features; got {target!r}"),
+        ("classes" in data and kind != "classification", f"[data]: classes go with kind classification; got kind {kind!r}"),
+        (odd, f"[data]: text must list features that have neither a range nor levels in bounds; got {next(iter(odd), None)!r}"),
+    )
+    for applies, what in wrong:
+        if applies:
+            raise DataError(f"{path.name}: {what}")
 
 
 def load_site(path: str | Path) -> SiteFile:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from taskveil.tasks.arguments import as_number
 from taskveil.tasks.files import COMMA_DECIMAL, TRUTH, mostly_numbers
 
 if TYPE_CHECKING:
@@ -51,8 +52,4 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
 
 
 def _plain(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return as_number(cell) is not None

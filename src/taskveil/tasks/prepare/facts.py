@@ -62,8 +62,10 @@ _RULES = {
     "wide": _Rule(
         "one row can serve several tasks", "record", "load one target at a time (target=, --target), or use unit='task'"
     ),
-    "person-limit": _Rule(  # of models that were saved before 0.2.0; nothing makes it any more
-        "rows of a person were dropped according to which other tasks the person is in, which is taken as public"
+    "person-limit": _Rule(  # for whoever limits persons before loading; older models list it
+        "rows of a person were dropped according to which other tasks the person is in, which is taken as public",
+        "task",
+        "protect rows (unit='record'), or load the tasks with all rows of everybody",
     ),
     "pooled-fill": _Rule(
         "missing answers were filled with means over everybody's rows, and columns chosen by where answers are missing: not in "
