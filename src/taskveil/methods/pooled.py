@@ -83,6 +83,10 @@ class Pooled(Method):
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self._noisy().ranges(public)
 
+    def chooses(self, budget: Budget) -> bool:
+        """Without noise it is what it says, one model for all rows: a baseline."""
+        return budget.epsilon is None
+
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.epsilon is None
 
