@@ -21,6 +21,13 @@ def long(table, **options):
     return load_tasks(table, task="site", target="days", **options)
 
 
+def stray(text, whole=False):
+    """Forty numbers, and one cell in five says something else: far more than a slip, so that the column is not mostly numbers."""
+    numbers = [str(v) if whole else f"{v}.5" for v in range(40)]
+    x = [text if i % 5 == 0 else v for i, v in enumerate(numbers)]
+    return long(pd.DataFrame({"site": ["a", "b"] * 20, "x": x, "days": np.arange(40.0)}))
+
+
 def arrays(X=None, y=None, task=None, **options):
     X = np.full((4, 2), SECRET) if X is None else X
     return load_tasks((X, [1.5, 2, 3, 4] if y is None else y, [0, 0, 1, 1] if task is None else task), **options)
@@ -60,6 +67,15 @@ CASES = {
     "text among numbers": (lambda: long(frame(x=[1, 2.5, "unknown", 4])), DataError, "'x' holds text among numbers"),
     "text among written numbers": (lambda: long(frame(x=["1", "2.5", "-", "4"])), DataError, "'x' holds text among numbers"),
     "text among targets": (lambda: long(frame(days=["1", "2", "unknown", "4"])), DataError, "'days' holds text among numbers"),
+    "points among numbers": (lambda: stray("."), DataError, "'x' holds text among numbers.*declare its levels"),
+    "words for nothing among whole numbers": (lambda: stray("unknown", whole=True), DataError, "'x' holds text among numbers"),
+    "limits of detection among numbers": (lambda: stray("<0.5"), DataError, "'x' holds text among numbers"),
+    "unit": (
+        lambda: long(frame(x=["5.2 mg", "1 mg", "3 mg", "10.5mg"])),
+        DataError,
+        "'x' holds numbers with a unit; write plain",
+    ),
+    "unit of the target": (lambda: long(frame(days=["5.2 days", "1 days"] * 2)), DataError, "'days' holds numbers with a unit"),
     "money": (lambda: long(frame(x=["$ 1,250.50", "$2", "$3", "$4"])), DataError, "'x' holds numbers with a currency"),
     "percent": (lambda: long(frame(x=["1.5 %", "2%", "3%", "4%"])), DataError, "'x' holds numbers with a currency, a percent"),
     "thousands": (lambda: long(frame(x=["1'250", "2'000", "3'000", "4"])), DataError, "separators of thousands"),
