@@ -127,7 +127,7 @@ def _check_fitted_likewise(estimator: Any, about: dict[str, Any]) -> None:
         differ = differences({"configuration": about}, configuration(estimator))
     if differ:
         raise OptionError(
-            f"this estimator was fitted on, or with, something else than what would be audited (different: {', '.join(differ)}); "
+            f"this estimator was fitted on other data or with other options than the audit would use ({', '.join(differ)}); "
             "give data= the table it was fitted on, or audit an unfitted copy: tv.audit(sklearn.base.clone(est), ...)"
         )
 

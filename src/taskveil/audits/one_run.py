@@ -160,7 +160,7 @@ def canaries_for(est: Any, count: int, rng: np.random.Generator | None) -> Canar
 def _tasks(est: Any, data: Any) -> TaskSet:
     if not (isinstance(data, tuple) and len(data) == 3):
         raise OptionError("one-run audits take data as a TaskSet (tv.load_tasks reads a file into one) or as (X, y, task)")
-    return inputs.tasks_of(*data, est.task_column, est._kind, est.bounds, est.person, est._rules().unusable)
+    return inputs.tasks_of(*data, est.task_column, inputs.Reading(est._kind, est.bounds, est.person, est._rules().unusable))
 
 
 class _Prepared(Exception):

@@ -12,7 +12,7 @@ from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
 from taskveil.estimators.metrics import explained_deviance
-from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.prepare.unusable import exposures
 from taskveil.tasks.task import TaskSet
 

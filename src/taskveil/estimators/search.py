@@ -44,8 +44,8 @@ from taskveil.privacy.randomness import again
 from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import position_folds
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)

@@ -144,7 +144,7 @@ def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
     if bounded.contribution != planned.contribution:
         raise OptionError(f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}")
     if bounded.summed and aggregation != "curator":
-        raise OptionError(f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task")
+        raise OptionError(f"only the sum over tasks is known here; aggregation {aggregation!r} needs one message per task")
 
 
 class SharedAccount:

@@ -22,16 +22,13 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, synthetic
-from taskveil.tasks.arguments import LOAD, as_array, as_names, checked
+from taskveil.tasks.arguments import LOAD, as_array, as_names, as_pandas, checked
 from taskveil.tasks.files import TABLES, arrow, column_names, holds_table, read_npz, read_table
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
 from taskveil.tasks.task import TaskSet
-
-__all__ = ["load_tasks", "make_binary"]
 
 SHEET = "In the program that made it, save it as 'CSV UTF-8'."
 CONVERTED = {

@@ -243,15 +243,19 @@ class TaskSet:
             raise DataError(f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}.")
         kept = np.zeros(self.n_tasks + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.task_of_row()[mask], minlength=self.n_tasks), out=kept[1:])
-        return replace(
-            self,
-            X=self.X[mask],
-            y=self.y[mask],
-            offsets=kept,
-            row_index=self.row_index[mask],  # type: ignore[index]
-            person=None if self.person is None else self.person[mask],
-            groups={k: v[mask] for k, v in self.groups.items()},
-        )
+        return self._of_rows(mask, offsets=kept)
+
+    def _of_rows(self, rows: np.ndarray, **others: Any) -> TaskSet:
+        """The set of these rows, with what else changes by that."""
+        own: dict[str, Any] = {"X": self.X, "y": self.y, "row_index": self.row_index, "person": self.person}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        return replace(self, **taken, groups={k: v[rows] for k, v in self.groups.items()}, **others)
+
+    def without_tasks_of(self, bad: np.ndarray) -> TaskSet:
+        """Tasks that have one of the `bad` rows (N,) set aside: they keep their place and lose all rows."""
+        wrong = np.bincount(self.task_of_row()[bad], minlength=self.n_tasks) > 0
+        aside = tuple(name for name, out in zip(self.task_names, wrong, strict=True) if out)
+        return replace(self.select(~wrong[self.task_of_row()]), set_aside=(*self.set_aside, *aside)) if aside else self
 
     def within(self, bounds: PublicBounds) -> TaskSet:
         """These tasks under other declared bounds: values outside are clipped, labels outside are refused."""
@@ -270,16 +274,7 @@ class TaskSet:
         """Only these tasks, in this order."""
         order = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in tasks] or [np.arange(0)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[list(tasks)])]).astype(np.int64)
-        return replace(
-            self,
-            X=self.X[order],
-            y=self.y[order],
-            offsets=offsets,
-            task_names=tuple(self.task_names[i] for i in tasks),
-            row_index=self.row_index[order],  # type: ignore[index]
-            person=None if self.person is None else self.person[order],
-            groups={k: v[order] for k, v in self.groups.items()},
-        )
+        return self._of_rows(order, offsets=offsets, task_names=tuple(self.task_names[i] for i in tasks))
 
     def with_notes(self, *notes: str) -> TaskSet:
         """The same set with further notes (each said once)."""
@@ -299,11 +294,7 @@ class TaskSet:
 def exposed(tasks: TaskSet, exposure: np.ndarray, unusable: str = "error") -> TaskSet:
     """The same tasks with what every count is per; a task with an exposure that cannot be used is an error, or set aside."""
     groups, lost = usable_exposure({EXPOSURE: exposure}, EXPOSURE, np.zeros(tasks.n_rows, dtype=bool), unusable == "set-aside")
-    bad = np.zeros(tasks.n_tasks, dtype=bool)
-    bad[tasks.task_of_row()[lost]] = True
-    aside = tuple(name for name, out in zip(tasks.task_names, bad, strict=True) if out)
-    made = replace(tasks, groups={**tasks.groups, **groups}, set_aside=(*tasks.set_aside, *aside))
-    return made.select(~bad[tasks.task_of_row()]) if bad.any() else made
+    return replace(tasks, groups={**tasks.groups, **groups}).without_tasks_of(lost)
 
 
 def exposed_bounds(bounds: PublicBounds | None, column: Any) -> PublicBounds | None:

@@ -125,7 +125,7 @@ MESSAGES_AND_SUMS = {
     "too many messages": (lambda: partial_sums.sum_on_grid(np.zeros((2048, 1), np.float32), 1.0), OptionError, "at most 2047"),
     "released as it is": (lambda: released(planned(), np.ones((2, 3))), TypeError, "only clipped values"),
     "released for another": (lambda: released(planned(VectorSum((3,), 2.0)), MESSAGES), OptionError, "was planned for"),
-    "released sum": (lambda: released(planned(), TOTAL, "local"), OptionError, "all there is here"),
+    "released sum": (lambda: released(planned(), TOTAL, "local"), OptionError, "only the sum over tasks"),
     "no shares": (lambda: aggregation.secure_messages(planned().releases[0], MESSAGES, NOISE, None), OptionError, "shares"),
     "sum of models": (
         lambda: aggregation._local_model(planned(aggregation="local-model").releases[0], TOTAL, NOISE, None),
