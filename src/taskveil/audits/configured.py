@@ -21,21 +21,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from taskveil.audits.both_worlds import ALARM as STEPS_ALARM
-from taskveil.audits.both_worlds import steps_in_sight
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.configuration import configuration, differences
 from taskveil.audits.isolation import leaks
-from taskveil.audits.lower_bound import FALSE_ALARM
-from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
+from taskveil.audits.methods import SELECTION, TRIALS, Looks, claim_of, told_apart
 from taskveil.audits.neighbours import RawCanary, Runs, furthest, opener, raw_canaries, repeated
-from taskveil.audits.parallel import repeated as many_runs
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
-from taskveil.audits.result import CONSISTENT, NOTHING, REFUTED, AuditResult, Finding, Progress, power, search
+from taskveil.audits.result import CONSISTENT, NOTHING, REFUTED, AuditResult, Finding, Progress, power
 from taskveil.checks import shown
 from taskveil.errors import OptionError
-from taskveil.privacy.plan import Plan
 from taskveil.tasks.load import load_tasks
 
 SECONDS = 40.0  # of computing that the default number of runs should cost, per process
@@ -60,17 +55,6 @@ class Evidence:
     finding: Finding | None = None
     steps: dict[str, Any] | None = None  # what single releases show, to those who see them all
     neighbours: str = "none"
-
-
-@dataclass(frozen=True)
-class Looks:
-    """Who looks, how often, and with what."""
-
-    observer: str
-    trials: int | None
-    key: int
-    jobs: int
-    progress: Progress | None
 
 
 def audit_configured(
@@ -120,11 +104,8 @@ def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], ev
         evidence.neighbours = pair.name
         runs = repeated(est, table, pair, looks.observer, looks.key)
         looks = replace(looks, trials=looks.trials or affordable(runs, looks.key, looks.jobs))
-        if runs.worlds is not None:
-            evidence.steps = steps_in_sight(runs.worlds, looks.observer, looks.trials or 0, looks.key, claim["delta"])
-        alarm = FALSE_ALARM - (STEPS_ALARM if evidence.steps else 0.0)
-        gaussian = claims_mu(first.estimator.certificate_)
-        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks, gaussian, alarm)
+        seen = (runs.vector, runs.worlds, runs.layout)
+        evidence.finding, evidence.steps = told_apart(*seen, first.logs[0].plan, claim, first.estimator.certificate_, looks)
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -185,14 +166,6 @@ def affordable(runs: Runs, key: int, jobs: int) -> int:
         runs.vector(world, key)
     each = time.perf_counter() - started
     return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
-
-
-def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gaussian: bool, alarm: float) -> Finding:
-    assert looks.trials is not None
-    return search(
-        many_runs(runs.vector, looks.key, looks.jobs), scores(runs.layout, plan), claim["epsilon"], claim["delta"],
-        looks.trials, selection=SELECTION, progress=looks.progress, gaussian=gaussian, alarm=alarm,
-    )  # fmt: skip
 
 
 def _result(first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int) -> AuditResult:

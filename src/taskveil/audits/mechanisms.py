@@ -144,9 +144,9 @@ def scores(case: Setting) -> Statistics:
     (t0, t1), mechanism, what = case.totals, case.planned.mechanism, case.planned.contribution
     listed = {"projection on the shift": statistics.projection(t1 - t0)}
     if isinstance(mechanism, L2Laplace):
-        listed = {"likelihood ratio": statistics.norm_ratio(t0, t1)}
+        listed = {"likelihood ratio": statistics.distance_ratio(t0, t1, 2)}
     elif isinstance(mechanism, Laplace) or what.total_shape == (1, 1):
-        listed = {"likelihood ratio": statistics.laplace_ratio(t0, t1)}
+        listed = {"likelihood ratio": statistics.distance_ratio(t0, t1, 1)}
         if isinstance(mechanism, PaperWishart):
             listed = {"support violation": statistics.support(t1)}
     elif isinstance(mechanism, Gaussian):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from taskveil.audits.lower_bound import FALSE_ALARM
 from taskveil.audits.observe import Layout, Transcript, watched
 from taskveil.audits.parallel import repeated
 from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
-from taskveil.audits.result import NOTHING, AuditResult, Progress, search
+from taskveil.audits.result import NOTHING, AuditResult, Finding, Progress, search
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
 from taskveil.privacy.certificate import Certificate
@@ -67,6 +67,32 @@ class World:
         return self.transcript.vector()
 
 
+@dataclass(frozen=True)
+class Looks:
+    """Who looks, how often, and with what."""
+
+    observer: str
+    trials: int | None
+    key: int
+    jobs: int
+    progress: Progress | None
+
+
+def told_apart(
+    run: Callable[[int, int], np.ndarray], worlds: Sequence[World] | None, layout: Layout, plan: Plan, claim: Mapping[str, Any],
+    certificate: Certificate, looks: Looks,
+) -> tuple[Finding, dict[str, Any] | None]:  # fmt: skip
+    """What many runs of two worlds show of a claim; and single releases, to those who see them all (None: nobody does)."""
+    trials = looks.trials or TRIALS
+    steps = None if worlds is None else steps_in_sight(worlds, looks.observer, trials, looks.key, claim["delta"])
+    finding = search(
+        repeated(run, looks.key, looks.jobs), scores(layout, plan), claim["epsilon"], claim["delta"], trials,
+        selection=SELECTION, progress=looks.progress, gaussian=claims_mu(certificate),
+        alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
+    )  # fmt: skip
+    return finding, steps
+
+
 def audit_estimator(
     estimator: TaskEstimator,
     *,
@@ -87,14 +113,11 @@ def audit_estimator(
     claim, plan = claim_of(worlds[1].trained), worlds[1].log.plan
     if claim is None or not plan.releases:
         return _nothing_shared(est, key)
-    layout = _layout(worlds[1], key)
-
-    observer = "server" if view == "releases" else str(est.observer)
-    steps = steps_in_sight(worlds, observer, trials or TRIALS, key, claim["delta"])
-    finding = search(
-        repeated(lambda world, seed: worlds[world].run(seed), key, jobs), scores(layout, plan), claim["epsilon"], claim["delta"],
-        trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),
-        alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
+    worlds[1].run(key)
+    looks = Looks("server" if view == "releases" else str(est.observer), trials, key, jobs, progress)
+    finding, steps = told_apart(
+        lambda world, seed: worlds[world].run(seed), worlds, Layout.of(worlds[1].transcript), plan, claim,
+        worlds[1].trained.certificate_, looks,
     )  # fmt: skip
     return AuditResult(
         target=str(est._method().name), delta=claim["delta"], **finding.fields(claim["epsilon"], steps),
@@ -152,11 +175,6 @@ def claim_of(fitted: Any) -> dict[str, Any] | None:
     observer = str(getattr(fitted, "estimator", fitted).observer)
     fitting = [s.to_dict() for s in fitted.certificate_.statements if s.observer == observer]
     return fitting[0] if fitting else None
-
-
-def _layout(world: World, key: int) -> Layout:
-    world.run(key)
-    return Layout.of(world.transcript)
 
 
 def _nothing_shared(est: Any, key: int) -> AuditResult:

@@ -48,14 +48,6 @@ def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, cli
     return 4 * clip_norm * math.sqrt(n_rounds * math.log(1 / delta)) / (epsilon * n_tasks)
 
 
-def noise_for_cohorts(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:
-    """sigma >= c2 gamma sqrt(T log(1/delta))/(eps m) with c2 = 1.
-
-    The cohort size enters only its condition.
-    """
-    return noise_for_all(n_tasks, n_rounds, epsilon, delta, clip_norm) / 4
-
-
 def privacy(
     *,
     n_tasks: int,
@@ -77,7 +69,7 @@ def privacy(
         limit = 2 * math.log(1 / delta)
         formula = "sigma = 4 gamma sqrt(T log(1/delta))/(epsilon m)"
     else:
-        sigma = c2 * noise_for_cohorts(n_tasks, n_rounds, epsilon, delta, clip_norm)
+        sigma = c2 * noise_for_all(n_tasks, n_rounds, epsilon, delta, clip_norm) / 4  # the cohort enters the condition only
         limit = c1 * (q / n_tasks) ** 2 * n_rounds
         formula = "sigma >= c2 gamma sqrt(T log(1/delta))/(epsilon m), epsilon < c1 (q/m)^2 T"
     values = {

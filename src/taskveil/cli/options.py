@@ -49,7 +49,7 @@ layout_options = stack(  # what the columns of a table mean
     click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to."),
     click.option("--target", type=flag("a column"), help="Column to predict."),
     click.option("--targets", type=flag("columns"), help="Target columns of a wide table, comma-separated; each becomes a task."),
-    click.option("--event", type=flag("a column"), help="For survival: column that is 1 if the event was observed."),
+    click.option("--event", type=flag("a column"), help="Survival: column that is 1 for seen events; --target is the time."),
     click.option(
         "--exposure", type=flag("a column"), help="For counts: column that holds the exposure; goes with --loss poisson."
     ),

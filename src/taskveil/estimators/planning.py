@@ -145,10 +145,10 @@ def expected_share(ratio: float) -> tuple[float, float]:
 def verdict(ratio: float) -> str:
     """What a ratio of noise to signal means, in a sentence."""
     if ratio < WORTH:
-        return "worth it: the shared structure stands well above the noise"
+        return "worth it: what tasks usually share is clearly stronger than the noise"
     if ratio < HOPELESS:
-        return "marginal: strong common structure may show, weak structure will not"
-    return "doubtful: the noise is larger than what tasks usually share; it helps only tasks that are much alike"
+        return "marginal: strong common structure may be found, weak structure will not"
+    return "doubtful: the noise is larger than what tasks usually share; sharing helps only tasks that are very similar"
 
 
 def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:
@@ -160,7 +160,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
         if len(plan.rounds()) > 1 and plan.total is None:
             sentences.append("fewer rounds mean less noise per release")
     if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
-        crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"
+        crowd = f"{public.n_tasks} tasks are too few to hide one" if public.n_tasks > 1 else "one task alone cannot be hidden"
         sentences.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
     return sentences
 

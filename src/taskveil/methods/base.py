@@ -255,7 +255,7 @@ ANY_TARGET = ANY_KIND, ANY_LOSS
 
 
 class Method(WithOptions):
-    """Base class of all methods. A method must define `requests`, `task_side` and `server_side`; the rest has defaults.
+    """Base class of all methods. A method must define `requests`, and its classes `tasks` and `server`; the rest has defaults.
 
     Options are fields of a dataclass and are stored unchanged, so grid searches and clones work.
     """
@@ -291,11 +291,11 @@ class Method(WithOptions):
         return ""
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        """What the tasks of this block do."""
+        """The task side of this block."""
         return self.tasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        """What the server does."""
+        """The server side."""
         return self.server(self, public, plan)
 
     def check(self, public: PublicInfo, budget: Budget) -> None:

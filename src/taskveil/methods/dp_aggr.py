@@ -24,7 +24,7 @@ RELEASE = "models"
 
 @dataclass(eq=False, repr=False)
 class DpAggr(Method):
-    """The average of all local models.
+    """Share the average of all local models.
 
     penalty       ridge strength of the local models; None lets each task choose on its own rows (as printed: 0.1)
     clip          K, the norm a task's message is clipped to

@@ -32,7 +32,7 @@ FLOOR = 0.05  # share of the uniform covariance mixed into Omega, so that it can
 
 @dataclass(eq=False, repr=False)
 class DpMtrl(Method):
-    """Relationships from noisy models.
+    """Learn how tasks relate, from noisy models.
 
     rounds   releases (each one costs); penalty and ridge: strengths of the relationship and of plain shrinkage
     clip     K, the norm a task's message is clipped to

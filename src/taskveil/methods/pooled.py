@@ -39,7 +39,7 @@ LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
 @dataclass(eq=False, repr=False)
 class Pooled(Method):
-    """One common weight vector for all tasks, and a level of its own for each.
+    """One common weight vector for all tasks, and an intercept of its own for each.
 
     rounds    Newton rounds without privacy (1 suffices for squared loss); noisy gradient rounds with it
     """
@@ -82,6 +82,10 @@ class Pooled(Method):
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self._noisy().ranges(public)
+
+    def chooses(self, budget: Budget) -> bool:
+        """Without noise it is what it says, one model for all rows: a baseline."""
+        return budget.epsilon is None
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.epsilon is None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, ServerSide, State, View
+from taskveil.methods.base import ServerSide, State, View
 from taskveil.methods.svm.tasks import PERSONAL, SvmTasks
 from taskveil.structures.relationship import Relationship
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from taskveil.methods.mocha import Mocha
 
 RIDGE = 1e-3  # share of the identity in a learnt relationship, so that no task is cut off
-PER_TASK = frozenset({"models", "position"})
 
 
 class PrivateMochaTasks(SvmTasks):
@@ -53,26 +52,18 @@ class PrivateMochaServer(ServerSide):
     """Moves the centres c_t by noisy columns."""
 
     method: Mocha
+    published, per_task = ("models", "position"), frozenset({"models", "position"})
 
-    def start(self) -> tuple[State, Billboard]:
-        state: State = {
-            "round": np.zeros(1, dtype=np.int64),
-            "models": np.zeros((self.public.n_tasks, self.public.n_outputs, self.method.width(self.public))),
-        }
-        return state, self._billboard(state)
+    def first(self) -> State:
+        m = self.public.n_tasks
+        return {"models": np.zeros((m, self.public.n_outputs, self.method.width(self.public))), "position": np.arange(m)}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         centres, columns, C2 = state["models"], releases[PERSONAL], self.method.C2
         m = self.public.n_tasks
         S = np.ones((m, m)) if self.method.relationship == "mean" else learned_relationship(centres + columns, C2)
         step = 1.0 / (1.0 + C2 * float(np.linalg.eigvalsh(S)[-1]))
-        moved = centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))
-        state = {"round": state["round"] + 1, "models": moved}
-        return state, self._billboard(state)
-
-    def _billboard(self, state: State) -> Billboard:
-        values = {"models": state["models"], "position": np.arange(self.public.n_tasks)}
-        return Billboard(int(state["round"][0]), values, PER_TASK)
+        return {"models": centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))}
 
 
 def learned_relationship(models: np.ndarray, C2: float) -> np.ndarray:

@@ -98,7 +98,7 @@ SURE = 12.0  # nats by which what all tasks say may speak against a way or a str
 
 
 class Together(Method):
-    """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
+    """Learn together by the kind of message that suits the public sizes. Each task weighs the result against learning alone.
 
     messages      "scores" (above), "directions" (all of `subspace`), None: scores where noise is small (norm over number of
                   tasks, times the root of the number of features, at most 0.14, or 0.4 for labels, whose directions say

@@ -70,7 +70,11 @@ CASES = {
     "points among numbers": (lambda: stray("."), DataError, "'x' holds text among numbers.*declare its levels"),
     "words for nothing among whole numbers": (lambda: stray("unknown", whole=True), DataError, "'x' holds text among numbers"),
     "limits of detection among numbers": (lambda: stray("<0.5"), DataError, "'x' holds text among numbers"),
-    "unit": (lambda: long(frame(x=["5.2 mg", "1 mg", "3 mg", "10.5mg"])), DataError, "'x' holds numbers with a unit; write plain"),
+    "unit": (
+        lambda: long(frame(x=["5.2 mg", "1 mg", "3 mg", "10.5mg"])),
+        DataError,
+        "'x' holds numbers with a unit; write plain",
+    ),
     "unit of the target": (lambda: long(frame(days=["5.2 days", "1 days"] * 2)), DataError, "'days' holds numbers with a unit"),
     "money": (lambda: long(frame(x=["$ 1,250.50", "$2", "$3", "$4"])), DataError, "'x' holds numbers with a currency"),
     "percent": (lambda: long(frame(x=["1.5 %", "2%", "3%", "4%"])), DataError, "'x' holds numbers with a currency, a percent"),

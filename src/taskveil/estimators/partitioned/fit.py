@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.estimators import certify, inputs
+from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, PartitionedModels, lazy_frame
 from taskveil.methods.base import Method
@@ -88,10 +88,15 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     made: Any = record.models  # a future for each partition
     firsts = partitions.first
 
-    def settled(k: int) -> Any:
-        return submit(client, worker.settle, owns[k], made[k], partitions.common, boards, firsts[k])
+    def asked(work: Any) -> Any:
+        return lambda k, *more: submit(client, work, owns[k], made[k], partitions.common, boards, firsts[k], *more)
 
-    parts = partitions.sweep(settled)
+    said: list[tuple[Any, ...]] = [()] * len(owns)
+    if plan.budget.epsilon is None and not bought and common_units.weighs(method, record, rules.scaling != "none"):
+        told = partitions.sweep(asked(worker.told))
+        of_all = np.sum(gathered(client, [submit(client, worker.sums, one) for one in told]), axis=0)
+        said = [(one, of_all) for one in told]
+    parts = partitions.sweep(lambda k: asked(worker.settle)(k, *said[k]))
     wait(client, parts)
     models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
     record.models = models  # type: ignore[assignment]

@@ -70,7 +70,7 @@ class Form:
 
 @dataclass(eq=False, repr=False)
 class AsyncMTL(Asynchronous):
-    """Shared and own parts, learnt from noisy gradients in any order of arrival.
+    """Learn shared and own parts of models from noisy gradients, in any order of arrival.
 
     Parameters
     ----------

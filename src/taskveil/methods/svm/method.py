@@ -39,7 +39,7 @@ MOST_ROUNDS = 1000
 @with_groups
 @dataclass(eq=False, repr=False)
 class Svm(MarginMethod):
-    """Options of `svm`.
+    """Support vector machines with a part shared by all tasks and a part of each task's own.
 
     rounds, C1, C2, fit_intercept, tol, insensitivity, class_weight, clip   see `MarginMethod`
     scope          "joint"; "local" (w = 0: single SVMs of cost C1/C2) and "pooled" (v = 0) are the baselines

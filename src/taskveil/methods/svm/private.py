@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
+from taskveil.methods.base import PublicInfo, ServerSide, State
 from taskveil.methods.svm.tasks import PERSONAL
 from taskveil.privacy.plan import Budget
 
@@ -38,18 +38,15 @@ class PrivateServer(ServerSide):
     """Gradient steps on w from noisy sums."""
 
     method: Svm
+    published = ("shared",)
 
-    def start(self) -> tuple[State, Billboard]:
-        shape = (self.public.n_outputs, self.method.width(self.public))
-        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros(shape)}
-        return state, Billboard(0, {"shared": state["shared"]})
+    def first(self) -> State:
+        return {"shared": np.zeros((self.public.n_outputs, self.method.width(self.public)))}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         w = state["shared"]
         step = self.method.step or 1.0 / (1.0 + self.public.n_tasks * self.method.C2)
-        w = w - step * (w - self.method.C2 * releases[PERSONAL])
-        state = {"round": state["round"] + 1, "shared": w}
-        return state, Billboard(int(state["round"][0]), {"shared": w})
+        return {"shared": w - step * (w - self.method.C2 * releases[PERSONAL])}
 
 
 def private_rounds(public: PublicInfo, budget: Budget, size: int) -> int:

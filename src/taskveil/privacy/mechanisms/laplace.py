@@ -82,8 +82,7 @@ class L2Laplace(Mechanism):
         return PureEvent(contribution.sensitivity(neighbours).l2 / self.scale * INFLATION)
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
-        p = math.prod(total_shape)
-        return np.asarray(stream.gamma(p, self.scale) * stream.direction(p)).reshape(total_shape)
+        return l2_laplace(self.scale, total_shape, stream)
 
     def draw(self, contribution: Contribution, stream: Stream) -> FloatArray:
         if not isinstance(contribution, TaskStack):
@@ -100,6 +99,12 @@ class L2Laplace(Mechanism):
 
     def log_tail(self, deviations: float) -> float:
         return laplace_tail(deviations)
+
+
+def l2_laplace(scale: float, shape: tuple[int, ...], stream: Stream) -> FloatArray:
+    """One draw with density proportional to exp(-|z|_2 / scale): Gamma(p, scale) times a uniform direction."""
+    p = math.prod(shape)
+    return np.asarray(stream.gamma(p, scale) * stream.direction(p)).reshape(shape)
 
 
 def _drawn_together(contribution: Contribution) -> int:

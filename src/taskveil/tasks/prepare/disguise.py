@@ -44,14 +44,18 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
     if any(_plain(c) or c in TRUTH for c in cells) and (numbers := mostly_numbers(column)) is not None and numbers[1].any():
         what = ("true and false", "one of them") if numbers[0].dtype == "boolean" else ("numbers", "a number")
         return _AMONG.format(*what)
-    if len({m and m[1] for m in map(_UNIT.fullmatch, cells)} - {None}) == 1 and all(map(_UNIT.fullmatch, cells)):
-        return "numbers with a unit; write plain numbers"
     if cells and all(map(_DAY.fullmatch, cells)):
         return DAYS
+    return None if all(map(_plain, cells)) else _written(cells)
+
+
+def _written(cells: Sequence[str]) -> str | None:
+    """How cells that are not all plain numbers are meant as numbers; None where they are not."""
     if not all(map(_NUMBER.fullmatch, cells)):
+        units = {unit and unit[1] for unit in map(_UNIT.fullmatch, cells)}
+        if len(units) == 1 and None not in units:
+            return "numbers with a unit; write plain numbers"
         return _AMONG.format("numbers", "a number") if _stray(cells) else None
-    if all(map(_plain, cells)):
-        return None
     commas = [cell for cell in cells if re.fullmatch(COMMA_DECIMAL, cell)]
     if all(_plain(cell) or cell in commas for cell in cells) and not all(map(_THOUSANDS.fullmatch, commas)):
         return "numbers with a decimal comma; save the table with decimal points"
@@ -59,7 +63,7 @@ def disguise(column: pd.Series, different: Sequence[Any]) -> str | None:
 
 
 def _stray(cells: Sequence[str]) -> bool:
-    """Whether most of these cells are numbers and the rest no words, or most are decimal numbers: nobody writes codes like that."""
+    """Whether most of these cells are numbers and the rest no words, or most are decimal numbers: no codes look like that."""
     numbers, others = [c for c in cells if _plain(c)], [c for c in cells if not _plain(c)]
     if not others or len(numbers) <= len(others):
         return False
