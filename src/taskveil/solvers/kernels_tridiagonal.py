@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from taskveil.solvers.kernels import FAST
+from taskveil.solvers.vectors import BAND, LANES, reflect_band
 
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
 NEAR = 1e-3  # a bound on a curvature is as good as the curvature itself: a step of 1 / L
@@ -24,68 +25,79 @@ INNER = {**COMPILED, "forceinline": True}  # put into its callers whole: the sam
 
 @njit(**COMPILED)
 def tridiagonalise(A, diagonal, beside):  # pragma: no cover - compiled
-    """Each A[i] = Q T Q' with T from `diagonal` and `beside`; A's upper triangle is overwritten by the reflectors of Q."""
+    """Each A[i] = Q T Q' with T from `diagonal` and `beside`; A's upper triangle is overwritten by the reflectors of Q.
+
+    A reflector changes what is left of the matrix by v w' + w v'. That is done on the way to the product with the next one, so
+    that every number is read and written once for each: in a copy in which vectors begin where lines of the cache do.
+    """
     p = A.shape[1]
-    u = np.empty(p)
+    n = (p + LANES - 1) // LANES * LANES
+    memory = np.zeros((n + 4) * n + LANES)
+    start = (-(memory.ctypes.data // memory.itemsize)) % LANES
+    a, lines = memory[start : start + n * n].reshape((n, n)), memory[start + n * n : start + n * n + 4 * n].reshape((4, n))
+    v, w, x, y = lines[0], lines[1], lines[2], lines[3]
     for i in range(A.shape[0]):
-        a = A[i]
+        a[:p, :p] = A[i]
+        lines[:] = 0.0
         for s in range(p - 1):
-            diagonal[i, s] = a[s, s]
-            v = a[s, s + 1 :]
-            rest = 0.0
-            for j in range(1, v.size):
-                rest += v[j] * v[j]
-            if rest <= NOTHING:
-                beside[i, s] = v[0]
-                v[:] = 0.0
-                continue
-            length = math.sqrt(v[0] * v[0] + rest)
-            beside[i, s] = -length if v[0] > 0.0 else length
-            v[0] -= beside[i, s]
-            scale = math.sqrt(2.0 / (v[0] * v[0] + rest))
-            for j in range(v.size):
-                v[j] *= scale
-            _reflect_rest(a, s + 1, v, u[s + 1 :])
-        diagonal[i, p - 1] = a[p - 1, p - 1]
+            diagonal[i, s] = a[s, s] - 2.0 * v[s] * w[s]
+            _changed(a[s, s + 1 : p], v[s], v[s + 1 : p], w[s], w[s + 1 : p], A[i, s, s + 1 :])
+            beside[i, s] = _reflector(A[i, s, s + 1 :])
+            v[s] = w[s] = x[s] = 0.0  # rows that are done stay as they are
+            x[s + 1 : p] = A[i, s, s + 1 :]
+            y[:] = 0.0
+            for band in range((s + 1) // BAND * BAND, n, BAND):
+                reflect_band(a, lines, band)
+            half = 0.0
+            for j in range(s + 1, p):
+                half += y[j] * x[j]
+            half *= 0.5
+            v[s:] = x[s:]
+            for j in range(s + 1, p):
+                w[j] = y[j] - half * x[j]
+        diagonal[i, p - 1] = a[p - 1, p - 1] - 2.0 * v[p - 1] * w[p - 1]
 
 
 @njit(**INNER)
-def _reflect_rest(a, s, v, u):  # pragma: no cover
-    """The matrix from row s on becomes (I - v v') a (I - v v') = a - v w' - w v' with w = a v - (v' a v / 2) v."""
-    size = v.size
-    u[:] = 0.0
-    for r in range(size):
-        row, x, total = a[s + r, s:], v[r], 0.0
-        for j in range(r + 1, size):
-            total += row[j] * v[j]
-            u[j] += row[j] * x
-        u[r] += total + row[r] * x
-    half = 0.0
-    for r in range(size):
-        half += u[r] * v[r]
-    half *= 0.5
-    for r in range(size):
-        u[r] -= half * v[r]
-    for r in range(size):
-        row, x, y = a[s + r, s:], v[r], u[r]
-        for j in range(r, size):
-            row[j] -= x * u[j] + y * v[j]
+def _changed(row, v, vs, w, ws, out):  # pragma: no cover
+    """out = row - v ws - w vs."""
+    for j in range(row.size):
+        out[j] = row[j] - (v * ws[j] + w * vs[j])
+
+
+@njit(**INNER)
+def _reflector(v):  # pragma: no cover
+    """`v` becomes what turns it into its first entry alone; returns that entry."""
+    rest = 0.0
+    for j in range(1, v.size):
+        rest += v[j] * v[j]
+    if rest <= NOTHING:
+        first = v[0]
+        v[:] = 0.0
+        return first
+    length = math.sqrt(v[0] * v[0] + rest)
+    first = -length if v[0] > 0.0 else length
+    v[0] -= first
+    scale = math.sqrt(2.0 / (v[0] * v[0] + rest))
+    for j in range(v.size):
+        v[j] *= scale
+    return first
 
 
 @njit(**COMPILED)
 def turn(A, columns, back):  # pragma: no cover
-    """columns[i] (p, q) becomes Q' columns[i], or Q columns[i] where `back`, with the reflectors of A[i]."""
-    p, q = columns.shape[1], columns.shape[2]
+    """columns[i] (q, p) become Q' columns[i], or Q columns[i] where `back`, with the reflectors of A[i]."""
+    q, p = columns.shape[1], columns.shape[2]
     for i in range(A.shape[0]):
-        for step in range(p - 1):
-            s = p - 2 - step if back else step
-            v = A[i, s, s + 1 :]
-            for c in range(q):
+        for c in range(q):
+            for step in range(p - 1):
+                s = p - 2 - step if back else step
+                v, z = A[i, s, s + 1 :], columns[i, c, s + 1 :]
                 along = 0.0
                 for j in range(v.size):
-                    along += v[j] * columns[i, s + 1 + j, c]
+                    along += v[j] * z[j]
                 for j in range(v.size):
-                    columns[i, s + 1 + j, c] -= along * v[j]
+                    z[j] -= along * v[j]
 
 
 @njit(**COMPILED)

@@ -13,8 +13,7 @@ ratios: the mean prior variance of a row's score, t trace(X C X') / rows, in uni
 
 `Reduced` is the smaller Gram matrix as Q T Q': all that any prior and strength needs, without eigenvalues. With T a system I + t
 T takes as many operations as it has rows, so that a grid of twenty strengths is nothing beside the reduction, which takes a fifth
-of the time of an eigendecomposition. Small matrices are reduced by a compiled loop, larger ones by LAPACK. Rows are divided by
-`unit`, so that squares of squares stay numbers.
+of the time of an eigendecomposition. Rows are divided by `unit`, so that squares of squares stay numbers.
 """
 
 from __future__ import annotations
@@ -26,10 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.solvers import lapack
 from taskveil.solvers.padding import CentredRows, per_task
-
-SMALL = 32  # rows of a matrix up to which calling LAPACK takes longer than its blocks save
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,6 @@ class Reduced:
     diagonal: Array  # (k, p) of T
     beside: Array  # (k, p) beside the diagonal
     turns: Array  # (k, p, p) the reflectors that Q is the product of
-    factors: Array | None  # (k, p) of LAPACK's reflectors
     products: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
     def once(self, what: Any, make: Callable[[], Any]) -> Any:
@@ -64,13 +59,11 @@ class Reduced:
 
     def turned(self, columns: Array, back: bool = False) -> Array:
         """Q' columns (k, p, q), or Q columns where `back`."""
-        if self.factors is not None:
-            return lapack.turn(self.turns, self.factors, columns, back)
         from taskveil.solvers import kernels_tridiagonal
 
-        out = np.array(columns, order="C")
+        out = np.array(columns.transpose(0, 2, 1), order="C")
         kernels_tridiagonal.turn(self.turns, out, back)
-        return out
+        return out.transpose(0, 2, 1)
 
     def times_T(self, steps: Array) -> Array:
         """T steps (k, p, g)."""
@@ -94,14 +87,12 @@ def reduced(rows: CentredRows) -> Reduced:
     G = X @ turned if dual else turned @ X
     G /= np.square(unit)[:, None, None]
     spread = np.einsum("kpp->k", G)
-    diagonal, beside, factors = np.zeros(G.shape[:2]), np.zeros(G.shape[:2]), None
-    if G.shape[1] > SMALL:
-        factors = lapack.tridiagonalise(G, diagonal, beside)
-    elif G.shape[1]:
+    diagonal, beside = np.zeros(G.shape[:2]), np.zeros(G.shape[:2])
+    if G.shape[1]:
         from taskveil.solvers import kernels_tridiagonal
 
         kernels_tridiagonal.tridiagonalise(G, diagonal, beside)
-    return Reduced(rows, dual, unit, spread, diagonal, beside, G, factors)
+    return Reduced(rows, dual, unit, spread, diagonal, beside, G)
 
 
 def largest_eigenvalue(of: Reduced) -> Array:

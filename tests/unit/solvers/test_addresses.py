@@ -80,9 +80,20 @@ def test_products_with_a_packed_matrix(d):
 
 
 @pytest.mark.parametrize("d", WIDTHS)
-def test_reflection_of_a_matrix(d):
-    A, v = np.random.default_rng(d).standard_normal((d, d)), np.random.default_rng(d + 1).standard_normal(d)
-    assert len(outcomes(lambda A, v, u: kernels_tridiagonal._reflect_rest(A, 0, v, u), [A, v], d)) == 1
+def test_reduction_to_tridiagonal_form(d):
+    B = np.random.default_rng(d).standard_normal((d, d))
+
+    def reduce(A, out):
+        kernels_tridiagonal.tridiagonalise(A, out[None, :d], out[None, d:])
+
+    assert len(outcomes(reduce, [(B @ B.T)[None]], 2 * d)) == 1
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+def test_turning_into_the_basis_and_back(d):
+    A = np.random.default_rng(d).standard_normal((1, d, d))
+    for back in (False, True):
+        assert len(outcomes(lambda A, out, back=back: kernels_tridiagonal.turn(A, out[None, None], back), [A], d)) == 1
 
 
 def reordering() -> dict[str, CPUDispatcher]:
