@@ -30,7 +30,7 @@ from taskveil.solvers.padding import CentredRows, per_task
 
 @dataclass(frozen=True)
 class Reduced:
-    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are no more (`dual`), as Q T Q'."""
+    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are fewer (`dual`), as Q T Q'."""
 
     rows: CentredRows
     dual: bool
@@ -38,7 +38,7 @@ class Reduced:
     spread: Array  # (k,) trace of the matrix
     diagonal: Array  # (k, p) of T
     beside: Array  # (k, p) beside the diagonal
-    turns: Array  # (k, p, p) the reflectors that Q is the product of
+    turns: Array  # (k, p, p) right of the diagonal the reflectors that Q is the product of; else still the matrix itself
     products: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
     def once(self, what: Any, make: Callable[[], Any]) -> Any:
@@ -79,13 +79,24 @@ class Reduced:
         return v / self.unit[:, None, None]
 
 
+def second_moment(rows: CentredRows) -> tuple[Array, Array]:
+    """X'X / unit^2 (k, d, d), and unit (k,), the root of the mean square of a row's length."""
+    unit = _unit(rows)
+    return rows.X.transpose(0, 2, 1) @ rows.X / np.square(unit)[:, None, None], unit
+
+
+def _unit(rows: CentredRows) -> Array:
+    per_row = per_task("knd,knd->k", rows.X, rows.X) / np.maximum(rows.free, 1.0)
+    return np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
+
+
 def reduced(rows: CentredRows) -> Reduced:
-    X, turned = rows.X, rows.X.transpose(0, 2, 1)
-    per_row = per_task("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
-    unit = np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
-    dual = X.shape[1] <= X.shape[2]
-    G = X @ turned if dual else turned @ X
-    G /= np.square(unit)[:, None, None]
+    X, dual = rows.X, rows.X.shape[1] < rows.X.shape[2]
+    if dual:
+        unit = _unit(rows)
+        G = X @ X.transpose(0, 2, 1) / np.square(unit)[:, None, None]
+    else:
+        G, unit = second_moment(rows)
     spread = np.einsum("kpp->k", G)
     diagonal, beside = np.zeros(G.shape[:2]), np.zeros(G.shape[:2])
     if G.shape[1]:

@@ -3,6 +3,8 @@
 A compiler turns such a loop into vectors only behind forty comparisons of addresses, since it cannot know that the lines lie
 apart, and for less than some twenty columns not at all: at a hundred columns that is most of the time. Said in vectors nothing is
 asked, and the order of every sum is fixed here, wherever the arrays lie and whatever the processor.
+
+Numba keeps compiled code by the text of the file a loop stands in: a change here needs one there (kernels_tridiagonal.py).
 """
 
 from __future__ import annotations

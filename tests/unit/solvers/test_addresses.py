@@ -14,7 +14,7 @@ from numba import njit
 from numba.core.registry import CPUDispatcher
 
 from taskveil import solvers
-from taskveil.solvers import kernels, kernels_curvature, kernels_step, kernels_tridiagonal
+from taskveil.solvers import kernels, kernels_step, kernels_tridiagonal
 from taskveil.solvers.bands import packed_size
 
 WIDTHS = [4, 5, 6, 7, 12, 13, 20, 28, 31]  # below 32 numbers: compilers call arrays close within at most a few vectors
@@ -75,7 +75,7 @@ def test_products_with_a_packed_matrix(d):
     rng = np.random.default_rng(d)
     packed, v = (rng.standard_normal(n).astype(np.float32) for n in (packed_size(d), d + 3))
     v[d:] = 0.0
-    times = kernels_curvature.curvature_times
+    times = kernels_step.curvature_times
     assert len(outcomes(lambda packed, v, out: times(packed, 0, d, v, out), [packed, v], d + 3)) == 1
 
 
