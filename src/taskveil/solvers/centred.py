@@ -40,10 +40,10 @@ from taskveil.solvers.bands import packed_size
 from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.solvers.moves import subtract_products
-from taskveil.solvers.padding import CACHED, Stack, centred_rows, of_ordinary_size, stacks
+from taskveil.solvers.padding import Stack, centred_rows, of_ordinary_size, over_stacks
 from taskveil.solvers.posterior import second_moment
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each, over_tasks, small_matrix_threads
+from taskveil.threads import over_tasks
 
 EVERY = 16
 MOST = 0.3  # of the bytes of a task's rows: memory, and there must be something to save
@@ -82,8 +82,7 @@ class Curvature:
                 stack, size = of_ordinary_size(stack)
                 self.take(stack, *second_moment(centred_rows(stack, stack.y[:, :, 0], stack.weights, self.centred)), size)
 
-        with small_matrix_threads(0):
-            each(second_moments, stacks(self.block, CACHED))
+        over_stacks(second_moments, self.block)
 
     def take(self, stack: Stack, G: Array, unit: Array, size: Array) -> None:
         """The matrices that pay among G (k, d, d): X'X / unit^2 of a stack's centred rows, which were divided by size (k,)."""

@@ -38,12 +38,11 @@ from scipy.special import log_softmax
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.solvers.lipschitz import STEEPEST, steepness
-from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, of_ordinary_size, per_task, stacks
+from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, of_ordinary_size, over_stacks, per_task, stacks
 from taskveil.solvers.posterior import Posterior, Prior, Reduced, posterior, posterior_mean, reduced
 from taskveil.solvers.row_space import in_row_space
 from taskveil.solvers.solved_once import keep_aside, kept_or
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -188,7 +187,7 @@ def _averaged(
                 coef[stack.tasks, o] = w if back is None else (back @ w[:, :, None])[:, :, 0]
             keep(stack.tasks, o, *weighed)
 
-    _each_stack(block, fit)
+    over_stacks(fit, block)
     return coef
 
 
@@ -216,17 +215,8 @@ def residual_models(
             scale = size * _target_scale(stack, o, loss, fit_intercept) if own_scale else size
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
 
-    _each_stack(block, fit)
+    over_stacks(fit, block)
     return out
-
-
-def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
-    """fit(stack) for all tasks, on all threads.
-
-    BLAS has one thread: how it splits a product must not depend on how many rows other tasks have.
-    """
-    with small_matrix_threads(0):
-        each(fit, stacks(block, CACHED))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:

@@ -85,18 +85,20 @@ def second_moment(rows: CentredRows) -> tuple[Array, Array]:
     return rows.X.transpose(0, 2, 1) @ rows.X / np.square(unit)[:, None, None], unit
 
 
+def _products_of_rows(rows: CentredRows) -> tuple[Array, Array]:
+    """XX' / unit^2 (k, n, n), and unit."""
+    unit = _unit(rows)
+    return rows.X @ rows.X.transpose(0, 2, 1) / np.square(unit)[:, None, None], unit
+
+
 def _unit(rows: CentredRows) -> Array:
     per_row = per_task("knd,knd->k", rows.X, rows.X) / np.maximum(rows.free, 1.0)
     return np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
 
 
 def reduced(rows: CentredRows) -> Reduced:
-    X, dual = rows.X, rows.X.shape[1] < rows.X.shape[2]
-    if dual:
-        unit = _unit(rows)
-        G = X @ X.transpose(0, 2, 1) / np.square(unit)[:, None, None]
-    else:
-        G, unit = second_moment(rows)
+    dual = rows.X.shape[1] < rows.X.shape[2]
+    G, unit = _products_of_rows(rows) if dual else second_moment(rows)
     spread = np.einsum("kpp->k", G)
     diagonal, beside = np.zeros(G.shape[:2]), np.zeros(G.shape[:2])
     if G.shape[1]:
