@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from taskveil.solvers.kernels import FAST
-from taskveil.solvers.vectors import BAND, LANES, reflect_band
+from taskveil.solvers.vectors import BAND, LANES, reflect_band, solve, weigh
 
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
 NEAR = 1e-3  # a bound on a curvature is as good as the curvature itself: a step of 1 / L
@@ -124,29 +124,38 @@ def largest_eigenvalue(diagonal, beside, found):  # pragma: no cover
 
 @njit(**COMPILED)
 def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant, residual, steps):  # pragma: no cover
-    """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths)."""
+    """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths).
+
+    Vectors are filled up with strengths that nobody asks for.
+    """
     p, q, strengths = diagonal.shape[1], onto.shape[2], t.shape[1]
-    inverses, factors = np.empty((p, strengths)), np.empty((p, strengths))
-    x, Z, M = np.empty((p, strengths)), np.empty((q, p, strengths)), np.empty((q, q, strengths))
-    u, solved = np.empty((q, strengths)), np.empty((q, strengths))
+    full = (strengths + LANES - 1) // LANES * LANES
+    inverses, factors, x = np.empty((p, full)), np.empty((p, full)), np.empty((p, full))
+    Z, M, columns = np.empty((q, p, full)), np.empty((q, q, full)), np.empty((q, p))
+    u, solved = np.empty((q, full)), np.empty((q, full))
+    ts, roots, left, moves = np.zeros(full), np.empty(full), np.empty(full), np.empty((p, full))
     for i in range(diagonal.shape[0]):
-        _factorise(diagonal[i], beside[i], floor, t[i], inverses, factors, determinant[i])
+        ts[:strengths] = t[i]
+        _factorise(diagonal[i], beside[i], floor, ts, inverses, factors, roots)
         _solve(inverses, factors, along[i], x)
-        _weighted(along[i], x, residual[i])
+        _weighted(along[i], x, left)
         if not dual:
-            for g in range(strengths):
-                residual[i, g] = total[i] - floor * t[i, g] * residual[i, g]
+            for g in range(full):
+                left[g] = total[i] - floor * ts[g] * left[g]
         for c in range(q):
-            _solve(inverses, factors, onto[i, :, c], Z[c])
+            for j in range(p):
+                columns[c, j] = onto[i, j, c]
+            _solve(inverses, factors, columns[c], Z[c])
             if not dual:
                 _multiply(diagonal[i], beside[i], Z[c])
-            _weighted(onto[i, :, c], x, u[c])
+            _weighted(columns[c], x, u[c])
             for e in range(c + 1):
-                _weighted(onto[i, :, e], Z[c], M[c, e])
-                for g in range(strengths):
-                    M[c, e, g] = t[i, g] * M[c, e, g] + (1.0 if c == e else 0.0)
-        _solve_small(M, u, solved, determinant[i])
-        _subtract_directions(x, Z, u, solved, t[i], residual[i], steps[i])
+                _weighted(columns[e], Z[c], M[c, e])
+                for g in range(full):
+                    M[c, e, g] = ts[g] * M[c, e, g] + (1.0 if c == e else 0.0)
+        _solve_small(M, u, solved, roots)
+        _subtract_directions(x, Z, u, solved, ts, left, moves)
+        determinant[i], residual[i], steps[i] = roots[:strengths], left[:strengths], moves[:, :strengths]
 
 
 @njit(**INNER)
@@ -192,17 +201,8 @@ def _factorise(diagonal, beside, floor, t, inverses, factors, log_roots):  # pra
 @njit(**INNER)
 def _solve(inverses, factors, right, x):  # pragma: no cover
     """x (p, strengths) with L diag(1 / inverses) L' x = right (p,)."""
-    p, strengths = x.shape
-    for g in range(strengths):
-        x[0, g] = right[0]
-    for j in range(1, p):
-        for g in range(strengths):
-            x[j, g] = right[j] - factors[j, g] * x[j - 1, g]
-    for g in range(strengths):
-        x[p - 1, g] *= inverses[p - 1, g]
-    for j in range(p - 2, -1, -1):
-        for g in range(strengths):
-            x[j, g] = x[j, g] * inverses[j, g] - factors[j + 1, g] * x[j + 1, g]
+    for g in range(0, x.shape[1], LANES):
+        solve(inverses, factors, right, x, g)
 
 
 @njit(**INNER)
@@ -222,10 +222,8 @@ def _multiply(diagonal, beside, x):  # pragma: no cover
 @njit(**INNER)
 def _weighted(weights, x, out):  # pragma: no cover
     """out (strengths) = weights' x."""
-    out[:] = 0.0
-    for j in range(weights.size):
-        for g in range(out.size):
-            out[g] += weights[j] * x[j, g]
+    for g in range(0, out.size, LANES):
+        weigh(weights, x, g, out)
 
 
 @njit(**INNER)
