@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -160,24 +161,19 @@ def _same_schema(urls: list[str]) -> Any:
     return first
 
 
-class _opened:
+@contextmanager
+def _opened(url: str) -> Iterator[Any]:
     """A Parquet file by its address, with our errors."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def __init__(self, url: str):
-        self.url = url
-
-    def __enter__(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            self.file = _fsspec().open(self.url, "rb").open()
-            return pq.ParquetFile(self.file)
-        except (pa.ArrowException, OSError, ValueError):
-            raise DataError(f"{_name(self.url)} is damaged, truncated or not a Parquet file; write it again") from None
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
+    try:
+        stored = _fsspec().open(url, "rb").open()
+        file = pq.ParquetFile(stored)
+    except (pa.ArrowException, OSError, ValueError):
+        raise DataError(f"{_name(url)} is damaged, truncated or not a Parquet file; write it again") from None
+    with stored:
+        yield file
 
 
 def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
