@@ -23,7 +23,6 @@ from taskveil.runtime.dask.partitions import Partitions, read_partitions, same
 from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
 from taskveil.tasks.lazy.tasks import LazyTasks
-from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 
 
@@ -54,6 +53,8 @@ def lazy_tasks(estimator: Any, X: Any, given: tuple[Any, ...]) -> LazyTasks | No
         raise OptionError("tasks loaded with lazy=True are trained with runtime='dask'; or load them into memory")
     if any(value is not None for value in given):
         raise OptionError("fit(tasks) takes lazy tasks alone: they hold targets and tasks, and rows have no weights of their own")
+    if estimator.strict:
+        raise OptionError("strict=True looks into the rows of every task, and those of lazy tasks are elsewhere; leave it out")
     if estimator.bounds is not None:
         raise OptionError("declare bounds where lazy tasks are loaded: load_tasks(..., bounds=..., lazy=True)")
     if X.kind != estimator._kind:
@@ -121,19 +122,13 @@ def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: 
     estimator.task_names_, estimator.feature_names_ = shell.task_names, shell.feature_names
     estimator.n_features_in_, estimator.classes_, estimator.bounds_ = shell.n_features, shell.classes, shell.bounds
     estimator.method_, estimator.record_, estimator.models_ = method, record, models
-    estimator.scaling_ = common_scaling(models)
+    estimator.scaling_ = models.on_part(worker.common_scaling, 0)
     estimator.n_iter_, estimator._training, estimator._gain_summary = record.rounds, None, None
     scaling = estimator.scaling_
     prepared = estimator.preparation_
     estimator.preparation_ = replace(prepared, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
     estimator.certificate_ = certify.certificate(method, record, estimator.preparation_)
     set_coefficients(estimator, models)
-
-
-def common_scaling(models: PartitionedModels) -> Scaling:
-    """Which units there are; their numbers where all tasks have the same, none where they are each task's own."""
-    first = models.take(np.asarray([0]))[0].scaling
-    return first.take([]) if first.data_dependent else first
 
 
 def set_coefficients(estimator: Any, models: PartitionedModels) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.errors import TaskveilError, unexpected
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.local import alone_models
 from taskveil.privacy.partial_sums import Partial, joined
@@ -78,6 +79,19 @@ def at_work(block: TaskBlock) -> Iterator[None]:
     keep_freed_memory()
     with small_matrix_threads(block.n_features):
         yield
+
+
+def guarded(work: Callable[..., Any], *given: Any) -> Any:
+    """work(*given). Dask writes what goes wrong into logs: of what is a defect of ours only where it struck, for its words may
+    quote rows."""
+    try:
+        return work(*given)
+    except (TaskveilError, ImportError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get("TASKVEIL_DEBUG"):
+            raise
+        raise TaskveilError(unexpected(error)) from None
 
 
 def read_piece(piece: Any, layout: Any) -> Any:
