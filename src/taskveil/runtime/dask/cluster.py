@@ -28,6 +28,9 @@ LEAST = 2**29  # bytes a worker must be allowed: half of it goes into Python and
 WAIT = "taskveil.wait-for-workers"
 USUAL_WAIT = 60.0
 LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and at most, whether results are
+UNSTOPPED = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"  # a terminal interrupts workers too; the driver ends them
+)
 GOES_ON = "What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
 _local: list[Any] = []  # the client of this process's own cluster
 
@@ -180,7 +183,7 @@ def _own_cluster(distributed: Any) -> Any:
         with dask.config.set({"distributed.scheduler.allowed-failures": FAILURES}):
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
             cluster = distributed.LocalCluster(
-                n_workers=cores, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+                n_workers=cores, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL, preload=UNSTOPPED
             )  # what goes wrong is told in one line, here; a cluster that ends with the program has lost nothing
         _local[:] = [distributed.Client(cluster)]
     return _local[0]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import TaskveilError, unexpected
+from taskveil.errors import DataError, TaskveilError, unexpected
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.local import alone_models
 from taskveil.privacy.partial_sums import Partial, joined
@@ -29,7 +29,7 @@ from taskveil.privacy.randomness import NoiseSource
 from taskveil.runtime.checkpoint import fingerprint
 from taskveil.runtime.round import bounded, task_step
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.lazy.tasks import Reader
+from taskveil.tasks.lazy.tasks import CHANGED, Reader
 from taskveil.tasks.task import TaskSet
 from taskveil.threads import small_matrix_threads
 
@@ -107,6 +107,8 @@ def split(table: Any, column: str, names: np.ndarray, owners: np.ndarray) -> dic
     named = table.select([column]).to_pandas()[column]  # as a whole table becomes a frame: a lone column keeps other types
     codes, task_names = factorize(plain(named), what="task")
     of_name = dict(zip(names, owners.tolist(), strict=True))
+    if not of_name.keys() >= set(task_names):
+        raise DataError(CHANGED)
     owner = np.asarray([of_name[name] for name in task_names])[codes]
     return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}
 
