@@ -1,4 +1,4 @@
-"""All methods, one line each. Classes are imported when asked for, so that listing them costs nothing."""
+"""The table of all methods, one line each. A method's class is imported only when it is used."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def best_intercepts(block: TaskBlock, W: np.ndarray, loss: Loss, fit_intercept: 
 
 @dataclass(eq=False, repr=False)
 class Local(Method):
-    """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
+    """Each task learns alone. `penalty` is "l2" or "l1". `strength` fixes it; with None each task chooses it by its own rows."""
 
     name = "local"
     kinds, losses = ANY_TARGET
@@ -93,7 +93,7 @@ class Local(Method):
         return LocalTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return SilentServer()
+        return SilentServer(self, public, plan)
 
 
 class LocalTasks(TaskSide):

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.methods.options import Group, with_groups
 from taskveil.privacy.contributions import VectorSum
@@ -33,7 +33,6 @@ from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.units import Neighbours
-from taskveil.tasks.block import TaskBlock
 
 POISSON = "each round every task takes part independently and in secret from the other tasks (Poisson)"
 STRETCHED = ("alone", *(("symmetrised-kl", 0.3, stretch) for stretch in (1.0, 3.0, 10.0, 30.0)))
@@ -100,8 +99,7 @@ class NeuralMethod(Method):
 
     linear = False
     chooses_locally = True
-    tasks: ClassVar[type[NeuralTasks]] = NeuralTasks
-    server: ClassVar[type[NeuralServer]] = NeuralServer
+    tasks, server = NeuralTasks, NeuralServer
     kinds = ("regression", "classification")
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
     work_start: ClassVar[str] = "own"
@@ -251,12 +249,6 @@ class NeuralMethod(Method):
     def membership(self, public: PublicInfo) -> np.ndarray | None:
         """(all tasks, groups) public mixture of the groups' means; None: one mean for everybody."""
         return None
-
-    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return self.tasks(self, block, public, plan)
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return self.server(self, public, plan)
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.aggregation == "curator" and n_tasks == public.n_tasks

@@ -296,7 +296,7 @@ def _weighed(
     """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, their sum (k,)."""
     small = reduced(rows)
     seen = [posterior(small, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
-    logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
+    logs = np.stack([_log_evidence(s, rows, loss, likely) + np.asarray(s.prior.log_weight)[..., None] for s in seen], axis=1)
     logs += beforehand
     sums = _log_sums(logs)
     return seen, logs - sums, sums[:, 0, 0]

@@ -125,11 +125,13 @@ class Prior:
     floor: float = 1.0
     directions: Array | None = None  # (d, q)
     centre: Array | None = None  # (r, d) in units of the task's own target scale, or (m, r, d), one for each; None is zero
-    log_weight: float = 0.0
+    log_weight: float | Array = 0.0  # or (m,), one for each task
 
     def of(self, tasks: NDArray[np.int64]) -> Prior:
         """For some of the tasks."""
-        return self if self.centre is None or self.centre.ndim == 2 else replace(self, centre=self.centre[tasks])
+        centre = self.centre if self.centre is None or self.centre.ndim == 2 else self.centre[tasks]
+        log_weight = self.log_weight if np.ndim(self.log_weight) == 0 else np.asarray(self.log_weight)[tasks]
+        return replace(self, centre=centre, log_weight=log_weight)
 
     def centre_of(self, output: int, scale: Array) -> Array | None:
         """(k, d) for tasks with target scales (k,)."""

@@ -6,6 +6,7 @@
     offsets  (m + 1,)   task i owns rows offsets[i] to offsets[i + 1]
     weights  None or (N,) 0/1: rows held out have weight 0; means divide by the sum of weights
     constant whether every row ends in a one that is not stored: models then have d + 1 features (stacks and scores know)
+    own_units  whether every task's rows are in units of their own: without some of them they would have others
 
 Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the
 block, so that a block of tasks equals its tasks one by one.
@@ -37,6 +38,7 @@ class TaskBlock:
     weights: np.ndarray | None = None
     kind: str = "regression"
     constant: bool = False
+    own_units: bool = False
 
     def __post_init__(self) -> None:
         if self.y.ndim == 1:

@@ -41,11 +41,6 @@ def measured(estimator: Any) -> list[Any]:
     return list(frames)
 
 
-def leave_rows(estimator: Any) -> None:
-    """Forget where the rows are: the gain is asked for by nobody, and pages are written without it."""
-    estimator._lazy = None
-
-
 def gain_frame(estimator: Any) -> Any:
     """Per task."""
     return lazy_frame(estimator.models_.client, measured(estimator))

@@ -13,6 +13,7 @@ import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.estimators import common_units
+from taskveil.estimators.choice import Evidence, evidence
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.inputs import class_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
@@ -83,11 +84,22 @@ def _record(common: Common, boards: list[Billboard], models: Models, first: int)
     return RunRecord(models, own, common.plan, common.public, [], {})
 
 
-def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Part:
-    """What the tasks of a partition keep."""
+def told(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Evidence:
+    """What held-out rows of a partition's tasks say."""
+    with at_work(own.block):
+        return evidence(common.method, own.block, _record(common, boards, models, first))
+
+
+def sums(said: Evidence) -> np.ndarray:
+    """For all tasks to know."""
+    return said.sums()
+
+
+def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int, *said: Any) -> Part:
+    """What the tasks of a partition keep; `said`: what held-out rows said, of these tasks and in sum of all."""
     record = _record(common, boards, models, first)
     with at_work(own.block):
-        scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
+        scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record, *said)
     return Part(record.models, scaling)
 
 

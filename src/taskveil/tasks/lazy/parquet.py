@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,24 +149,19 @@ def _same_schema(urls: list[str]) -> Any:
     return first
 
 
-class _opened:
+@contextmanager
+def _opened(url: str) -> Iterator[Any]:
     """A Parquet file by its address, with our errors."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def __init__(self, url: str):
-        self.url = url
-
-    def __enter__(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            self.file = fsspec().open(self.url, "rb").open()
-            return pq.ParquetFile(self.file)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(f"{last_name(self.url)} {_unread(error)}") from None
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
+    try:
+        stored = fsspec().open(url, "rb").open()
+        file = pq.ParquetFile(stored)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{last_name(url)} {_unread(error)}") from None
+    with stored:
+        yield file
 
 
 def _unread(error: Exception) -> str:

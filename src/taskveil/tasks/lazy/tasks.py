@@ -54,7 +54,7 @@ class Shell(TaskSet):
 
 @dataclass(frozen=True, eq=False)
 class LazyTasks:
-    """Tasks whose rows stay where they are. Made by `load_tasks(..., lazy=True)`; `fit` needs runtime="dask".
+    """Tasks whose rows stay in their files. `load_tasks(..., lazy=True)` makes them, and `fit` needs runtime="dask".
 
     Attributes
     ----------

@@ -30,9 +30,6 @@ from taskveil.tasks.public_bounds import PublicBounds
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Encoded", "bucket", "encode_features", "encoded_names", "holds_numbers", "is_number", "levels_of", "plain_text",
-]  # fmt: skip
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
