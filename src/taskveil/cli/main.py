@@ -82,7 +82,7 @@ def run(arguments: list[str] | None = None) -> None:
     """Entry point: exit codes by error class, no traceback for what a user can mend."""
     from taskveil.checks import Text
     from taskveil.cli.progress import interruptible
-    from taskveil.errors import TaskveilError
+    from taskveil.errors import TaskveilError, unexpected
 
     try:
         for word in sys.argv[1:] if arguments is None else arguments:
@@ -121,21 +121,6 @@ def help_hint(error: click.ClickException) -> str:
     """Where to read on."""
     context = getattr(error, "ctx", None)
     return f" (see {context.command_path} --help)" if context is not None else ""
-
-
-def unexpected(error: Exception) -> str:
-    """Where a defect of ours struck; not its message, which may quote values of private rows."""
-    place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if "taskveil" in code.co_filename:
-            place = f" in {os.path.basename(code.co_filename)}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return (
-        f"unexpected {type(error).__name__}{place}. This is a defect of taskveil; its text is not shown because it may hold "
-        "values of your rows. TASKVEIL_DEBUG=1 shows it."
-    )
 
 
 def _fail(message: str, code: int) -> None:

@@ -147,6 +147,9 @@ def load_tasks(
         arrow()
         from taskveil.tasks.lazy.parquet import lazy_from_parquet
 
+        if not isinstance(source, (str, Path)):
+            raise OptionError(f"lazy=True reads Parquet files by their address; a {type(source).__name__} is in memory already")
+
         return lazy_from_parquet(str(source), layout, positive, partitions)
     tasks = _from_any(source, layout, seed)
     return tasks if positive is None else make_binary(tasks, positive)

@@ -25,7 +25,6 @@ from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
 from taskveil.tasks.arguments import some
 from taskveil.tasks.lazy.tasks import LazyTasks
-from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 
 
@@ -56,6 +55,8 @@ def lazy_tasks(estimator: Any, X: Any, given: tuple[Any, ...]) -> LazyTasks | No
         raise OptionError("tasks loaded with lazy=True are trained with runtime='dask'; or load them into memory")
     if any(value is not None for value in given):
         raise OptionError("fit(tasks) takes lazy tasks alone: they hold targets and tasks, and rows have no weights of their own")
+    if estimator.strict:
+        raise OptionError("strict=True looks into the rows of every task, and those of lazy tasks are elsewhere; leave it out")
     if estimator.bounds is not None:
         raise OptionError("declare bounds where lazy tasks are loaded: load_tasks(..., bounds=..., lazy=True)")
     if X.kind != estimator._kind:
@@ -124,17 +125,12 @@ class Bar:
 def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: PartitionedModels) -> None:
     """Fitted attributes; arrays over tasks are lazy."""
     estimator.warnings_ += [*record.warnings, *record.notes]
-    estimator._training, estimator._gain_summary, scaling = None, None, common_scaling(models)
+    estimator._training, estimator._gain_summary = None, None
+    scaling = models.on_part(worker.common_scaling, 0)
     prepared = replace(estimator.preparation_, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
     estimator._become(tasks.shell, method, scaling, record, prepared)
     estimator.certificate_ = certify.certificate(method, record, estimator.preparation_)
     set_coefficients(estimator, models)
-
-
-def common_scaling(models: PartitionedModels) -> Scaling:
-    """Which units there are; their numbers where all tasks have the same, none where they are each task's own."""
-    first = models.take(np.asarray([0]))[0].scaling
-    return first.take([]) if first.data_dependent else first
 
 
 def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
