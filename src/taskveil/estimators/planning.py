@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.methods import FEW_TASKS
-from taskveil.methods.base import PublicInfo, record_methods
+from taskveil.methods import FEW_TASKS, record_methods
+from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.privacy.planned import spent_share

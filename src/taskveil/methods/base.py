@@ -174,8 +174,7 @@ def merge_states(old: State, new: State, active: np.ndarray) -> State:
 class ServerSide:
     """What the server makes of noisy sums. It sees releases and public sizes only.
 
-    Most servers publish a part of their state: `first` and `changes` are then all they have to say. Others write `start` and
-    `step`.
+    Most publish a part of their state: `first` and `changes` are then all they say. Others write `start` and `step`.
     """
 
     settled = 1  # rounds after which names, shapes and types on the billboard stay the same
@@ -249,9 +248,8 @@ class Disclosure:
     observers: tuple[str, ...] = ()  # covered beyond those of the aggregation, because of where the method adds its noise
 
 
-ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
-ANY_KIND = ("regression", "classification", "survival")
-ANY_TARGET = ANY_KIND, ANY_LOSS
+# Kinds and losses of methods that work by least squares on working responses.
+ANY_TARGET = ("regression", "classification", "survival"), ("squared", "logistic", "poisson", "huber", "cox")
 
 
 class Method(WithOptions):
@@ -300,6 +298,8 @@ class Method(WithOptions):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
+        from taskveil import methods
+
         check_options(self)
         if budget.variant not in self.variants:
             variants = [v for v in VARIANTS if v in self.variants or v in self.forms]
@@ -307,13 +307,15 @@ class Method(WithOptions):
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
-                f"Methods that protect records: {', '.join(record_methods())}."
+                f"Methods that protect records: {', '.join(methods.record_methods())}."
             )
         if public.kind not in self.kinds:
-            raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}; {instead(public)}")
+            raise OptionError(
+                f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}; {methods.instead(public)}"
+            )
         if public.loss not in self.losses:
             raise OptionError(
-                f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {instead(public)}"
+                f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {methods.instead(public)}"
             )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
             raise OptionError(f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}")
@@ -396,18 +398,3 @@ class Asynchronous(Method):
     budgets: Sequence[float] | None = None  # epsilon of each node where they differ
     delays: tuple[str, float] | None = None  # (kind, scale in seconds) of the virtual clock
     tol: float = 0.0  # without privacy: stop when no message moves its column by more than this
-
-
-def instead(public: PublicInfo) -> str:
-    """Which methods do what another one cannot."""
-    from taskveil import methods
-
-    fit = [m.name for m in map(methods.get, methods.names()) if public.kind in m.kinds and public.loss in m.losses]
-    return f"use {', '.join(fit)}"
-
-
-def record_methods() -> list[str]:
-    """Names of the methods that can protect single rows; `local`, which sends nothing, aside."""
-    from taskveil import methods
-
-    return [name for name in methods.names() if name != "local" and "record" in methods.get(name).units]

@@ -22,7 +22,7 @@ like any other; tasks weigh the same whatever they hold; wbar starts at zero. Ob
 Where the server sees who takes part, its statement has no amplification. Unit record: see mean_records.py.
 Personal models come after the last release and never leave.
 
-Neural models behind the same name: methods/neural_mean.py.
+Neural models behind the same name: methods/neural.py.
 """
 
 from __future__ import annotations

@@ -13,6 +13,12 @@ message whatever it depends on, and Renyi and hockey-stick divergences are quasi
 `curator` aggregation, and it sees who takes part, so no amplification is claimed against it under any aggregation: with `local`
 or `secure` every round is charged in full, or, with `participations=B`, the B rounds that no task exceeds
 (docs/theory/mean-regularised.md#cohorts).
+
+`NeuralMean` is Algorithm 1 of Hu, Wu, Smith 2023: task k walks E local steps from its own last w_k and sends g_k = w_k - wbar,
+
+    min sum_k [ l_k(w_k) + (lambda/2) |w_k - wbar|^2 ],   wbar the mean of all w_k          (eq. 2, 3)
+
+lambda = 0 is learning alone, lambda to infinity one model for all.
 """
 
 from __future__ import annotations
@@ -274,3 +280,10 @@ class NeuralMethod(Method):
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
         return Disclosure(tuple(assumptions))
+
+
+class NeuralMean(NeuralMethod):
+    __doc__ = "Mean-regularised personal models. " + (NeuralMethod.__doc__ or "")
+
+    name = "mean"  # of linear models: mean.py
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:Mean"}

@@ -130,7 +130,8 @@ class RelationshipServer(ServerSide):
         """Wiener filter over tasks: E[w | all noisy models] for models with task covariance C and noise s^2."""
         m = self.public.n_tasks
         flat = noisy.reshape(m, -1)
-        variance = self._noise_variance(t)
+        planned = self.planned[t, MODELS]
+        variance = planned.mechanism.coordinate_deviation(planned.contribution) ** 2
         gram = flat @ flat.T / flat.shape[1] - variance * np.eye(m)
         L, U = np.linalg.eigh((gram + gram.T) / 2.0)
         edge = variance * (2 * np.sqrt(m / flat.shape[1]) + m / flat.shape[1])  # where pure noise ends
@@ -138,10 +139,6 @@ class RelationshipServer(ServerSide):
         centre = ((U * (L / (L + variance + 1e-300))) @ U.T @ flat).reshape(noisy.shape)
         omega = Structure().covariance((U * L) @ U.T)
         return {"centre": centre, "omega": omega, "noisy_models": noisy}
-
-    def _noise_variance(self, t: int) -> float:
-        planned = self.planned[t, MODELS]
-        return planned.mechanism.coordinate_deviation(planned.contribution) ** 2
 
 
 class PlainRelatedTasks(TaskSide):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.structures.base import Array, Structure, shrinkage
+from taskveil.structures.base import Array, Structure
 
 
 class L12(Structure):
@@ -22,10 +22,7 @@ class L12(Structure):
         return float(np.sqrt(column_squares(W)).sum())
 
     def prox(self, W: Array, step: float | Array) -> Array:
-        squares = column_squares(W)
-        if np.ndim(step) == 0:
-            return W * shrinkage(squares, float(step))
-        norms = np.sqrt(squares)
+        norms = np.sqrt(column_squares(W))
         return W * np.divide(norms - step, norms, out=np.zeros_like(norms), where=norms > step)
 
 

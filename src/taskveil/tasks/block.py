@@ -128,11 +128,14 @@ class TaskBlock:
         of = self.task_of_row
         d, common = self.X.shape[1], len(W) == 1
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
-        for r in row_chunks(self.n_rows):
+
+        def some(r: slice) -> None:
             V = W if common else W[of[r]]
             out[r] = np.einsum("nd,kd->nk", self.X[r], V[0, :, :d]) if common else np.einsum("nd,nkd->nk", self.X[r], V[:, :, :d])
             if self.constant:
                 out[r] += V[:, :, d]
+
+        each(some, row_chunks(self.n_rows))
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:

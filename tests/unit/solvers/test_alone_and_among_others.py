@@ -58,9 +58,9 @@ def test_padding_with_rows_of_others_is_seen(monkeypatch):
     """The twin: weight zero does not keep a row out of a decomposition in row space."""
     real = padding._stack
 
-    def borrowed(block, tasks, sizes, width):
-        stack = real(block, tasks, sizes, width)
-        stack.X[np.arange(width) >= sizes[tasks][:, None]] = block.X[0]
+    def borrowed(block, tasks, width):
+        stack = real(block, tasks, width)
+        stack.X[np.arange(width) >= block.sizes[tasks][:, None]] = block.X[0]
         return stack
 
     monkeypatch.setattr(padding, "_stack", borrowed)

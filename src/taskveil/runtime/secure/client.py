@@ -48,6 +48,7 @@ class SecureClient:
         self._stage = 0
         self._round = b""
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}  # site -> (sealing key, mask key)
+        self._seed = b""  # of its own mask
         self._fingerprint = b""  # of the list of keys it was shown
         self._masked: tuple[int, ...] = ()  # neighbours it shares masks with
         self._held: dict[int, tuple[bytes, bytes]] = {}  # site -> (share of its mask key, share of its seed)

@@ -174,7 +174,11 @@ def noisy_totals(releases: Sequence[PlannedRelease], integers: np.ndarray) -> di
 
 
 def dump(client: SecureClient) -> bytes:
-    """Everything a round needs to go on, except the identity and the roster, which the site has anyway."""
+    """Everything a round needs to go on, for sites that start a new process for every message.
+
+    Without the identity and the roster, which the site has anyway. It holds the round's secrets and the site's integers: it
+    belongs into the site's own files (mode 0600) and is emptied as soon as the round is over.
+    """
     about: dict[str, Any] = {
         "index": client.index,
         "settings": asdict(client.settings),
@@ -186,12 +190,11 @@ def dump(client: SecureClient) -> bytes:
         "cohort": list(client._cohort),
         "masked": list(client._masked),
         "fingerprint": _text(client._fingerprint),
+        "_seed": _text(client._seed),
     }
     for name in ("_sealing", "_masking"):
         if hasattr(client, name):
             about[name] = _text(getattr(client, name).private_bytes())
-    if hasattr(client, "_seed"):
-        about["_seed"] = _text(client._seed)
     return json.dumps(about).encode()
 
 
@@ -203,13 +206,12 @@ def load(data: bytes, identity: keys.Signer, roster: Mapping[int, bytes]) -> Sec
     client = SecureClient(about["index"], settings, identity, roster, settings.ring.centre(residues))
     client._stage, client._round, client._fingerprint = about["stage"], _bytes(about["round"]), _bytes(about["fingerprint"])
     client._cohort, client._masked = tuple(about["cohort"]), tuple(about["masked"])
+    client._seed = _bytes(about.get("_seed", ""))
     client._neighbours = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["neighbours"].items()}
     client._held = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["held"].items()}
     for name in ("_sealing", "_masking"):
         if name in about:
             setattr(client, name, keys.AgreementKey(_bytes(about[name])))
-    if "_seed" in about:
-        client._seed = _bytes(about["_seed"])
     return client
 
 

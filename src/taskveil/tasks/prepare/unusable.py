@@ -23,6 +23,7 @@ from taskveil.tasks.arguments import some
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import row_chunks
 from taskveil.tasks.prepare.facts import Fact
+from taskveil.threads import each
 
 if TYPE_CHECKING:
     from taskveil.tasks.prepare.encode import Encoded
@@ -65,8 +66,7 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
     """Refuses missing, infinite and huge values, and names their columns."""
     bad = np.zeros(X.shape[1], dtype=bool)
     huge = np.zeros(X.shape[1], dtype=bool)
-    for rows in row_chunks(X.shape[0]):
-        largest = np.abs(X[rows]).max(axis=0)
+    for largest in each(lambda rows: np.abs(X[rows]).max(axis=0), row_chunks(X.shape[0])):
         bad |= ~np.isfinite(largest)
         huge |= largest.astype(np.float64) > HUGE
     for flag, what in ((bad, "missing or infinite values"), (huge, f"values beyond {HUGE:g} in magnitude")):
