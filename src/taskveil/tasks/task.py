@@ -135,7 +135,8 @@ class TaskSet:
         given, labels = survival_target(y, silent) if kind == "survival" else y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
-        groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
+        carried = groups or {}
+        groups, lost = usable_exposure(carried, EXPOSURE, lost, silent)
         feature_names = _feature_names(feature_names, X.shape[1])
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), _declared_target(y, kind, bounds)
@@ -143,8 +144,9 @@ class TaskSet:
         usable = rows_to_keep(X, y, codes, len(names), lost, others=unusable == "set-aside-all") if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
-            y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
-            check_values(X, y, feature_names)
+            if lost.any():  # nobody is left to be set aside from
+                y, _ = as_target(given, kind), usable_exposure(carried, EXPOSURE, lost, silent=False)
+            check_values(X, y, feature_names, kind)
         order, offsets = group_rows(codes, len(names))
         all_facts += [Fact("labels", target_name)] if kind == "classification" and classes is None else []
         y, classes = label_set(y, classes) if kind == "classification" else (y, None)

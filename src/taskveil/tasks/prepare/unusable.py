@@ -29,6 +29,10 @@ SET_ASIDE = (
     "not above zero, or no label at all, and was set aside: it sends nothing and gets the shared or a constant model. Correct "
     "its rows, or fill missing cells with missing= (--missing)"
 )
+IMPOSSIBLE = {
+    "survival": "every row needs a time that is a finite number and not negative, and an event that is 0 or 1 (true or false): 1 "
+    "where it was seen."
+}
 NO_TARGET = "{rows} of its rows have no target and were left out"
 
 
@@ -54,7 +58,7 @@ def missing_targets(y: np.ndarray) -> np.ndarray:
     return missing if missing.ndim == 1 else missing.any(axis=1)
 
 
-def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
+def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None, kind: str = "") -> None:
     """Refuses missing, infinite and huge values, and names their columns."""
     bad = np.zeros(X.shape[1], dtype=bool)
     huge = np.zeros(X.shape[1], dtype=bool)
@@ -71,7 +75,7 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
                 f"missing= (--missing) fill empty cells"
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
-        raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
+        raise DataError(IMPOSSIBLE.get(kind, "the target has missing, infinite or huge values; every row needs a finite target."))
 
 
 def rows_to_keep(
