@@ -15,7 +15,7 @@ import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.tasks.grouping import row_chunks
-from taskveil.tasks.prepare.encode import Encoded
+from taskveil.tasks.prepare.encode import Encoded, left_out
 from taskveil.tasks.prepare.facts import Fact
 
 __all__ = ["MISSING", "dropped_rows", "fill_facts", "fill_missing", "gaps", "named"]
@@ -63,7 +63,8 @@ def fill_missing(
         return X, None
     shown = named([names[j] for j in holes])
     if missing == "error":
-        raise DataError(gaps(shown))
+        empty = [names[j] for j in holes if np.isnan(X[:, j]).all()]
+        raise DataError(f"column {empty[0]!r} is empty; {left_out(empty[0])}." if empty else gaps(shown))
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)
         if not kept.any():
