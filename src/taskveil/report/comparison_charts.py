@@ -38,7 +38,7 @@ def curves(run: Run) -> list[Chart]:
         Chart(
             "curves",
             "Privacy against error" if better == "lower" else "Privacy against score",
-            f"{METRICS.get(metric, metric).capitalize()} on held-out rows: {len(lines)} private method(s), "
+            f"{_sentence(METRICS.get(metric, metric))} on held-out rows: {len(lines)} private method(s), "
             f"{len(epsilons)} budget(s); {better} is better."
             + "".join(f" A constant for each task ({number(r['mean'])}) is too far off to be drawn." for r in far),
             traces,
@@ -55,6 +55,11 @@ def curves(run: Run) -> list[Chart]:
             True,
         )
     ]
+
+
+def _sentence(words: str) -> str:
+    """With a capital at its start, and the capitals it has: AUC stays AUC."""
+    return words[:1].upper() + words[1:]
 
 
 def _short(metric: str) -> str:
