@@ -61,14 +61,14 @@ def fill_missing(
     holes = np.flatnonzero(hole)
     if not holes.size or missing == "keep":
         return X, None
-    shown = named([names[j] for j in holes])
     if missing == "error":
-        empty = [names[j] for j in holes if np.isnan(X[:, j]).all()]
-        raise DataError(f"column {empty[0]!r} is empty; {left_out(empty[0])}." if empty else gaps(shown))
+        raise DataError(_refused(X, names, holes))
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)
         if not kept.any():
-            raise DataError(f"every row has a missing value in column {shown}. Use missing='impute-own'.")
+            raise DataError(
+                f"every row has a missing value in column {named([names[j] for j in holes])}. Use missing='impute-own'."
+            )
         return X[kept], kept
     for j in map(int, holes):
         middle = None if encoded.bounds is None else encoded.bounds.midpoint(names[j])
@@ -79,6 +79,12 @@ def fill_missing(
         else:
             _fill_own_median(X, j, middle, offsets)
     return X, None
+
+
+def _refused(X: np.ndarray, names: Sequence[str], holes: np.ndarray) -> str:
+    """What is said of columns with holes: one in which there is nothing else cannot be filled, whatever is chosen."""
+    empty = [names[j] for j in holes if np.isnan(X[:, j]).all()]
+    return f"column {empty[0]!r} is empty; {left_out(empty[0])}." if empty else gaps(named([names[j] for j in holes]))
 
 
 def _fill_middle(X: np.ndarray, j: int, name: str, middle: float | None) -> None:
