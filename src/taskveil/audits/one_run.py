@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.audits.both_worlds import Ratios, log_ratios, squared_distances, with_other_worlds
+from taskveil.audits.both_worlds import SUMS, Ratios, log_ratios, squared_distances, with_other_worlds
 from taskveil.audits.canary_tasks import AXES, FEW, PAIRS, SIGNS, Canaries, null_tasks, parts_apart, without_canaries
 from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
@@ -40,7 +40,7 @@ from taskveil.audits.result import CONSISTENT, REFUTED, SIMULATION, AuditResult
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
 from taskveil.estimators.certify import CANARIES_SHOW
-from taskveil.privacy.contributions import DiagonalSum, MomentSum, OuterSum, TaskStack, VectorSum
+from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Plan
 from taskveil.privacy.profile import Curve
 from taskveil.runtime.run import Run
@@ -50,7 +50,6 @@ ALARM = 0.05  # of a rehearsal, which can be repeated
 NEARLY = 1e-3  # of a right angle
 HARDLY = 0.05  # more power, or share of the claim: no reason for shorter canaries
 ALARM_OF_A_RUN = 1e-3  # of a run that is kept: its certificate fails if the audit refutes it
-TOLD_APART = (VectorSum, MomentSum, OuterSum, DiagonalSum, TaskStack)  # sums in which one task's summand is known
 REHEARSAL = "a rehearsal on your table: nothing was charged to a ledger, and no canary is in a released model"
 REAL_RUN = "the real run: canary tasks took part, were charged and noised like the others, and left no model"
 
@@ -161,7 +160,7 @@ def canaries_for(est: Any, count: int, rng: np.random.Generator | None) -> Canar
 def _tasks(est: Any, data: Any) -> TaskSet:
     if not (isinstance(data, tuple) and len(data) == 3):
         raise OptionError("one-run audits take data as a TaskSet (tv.load_tasks reads a file into one) or as (X, y, task)")
-    return inputs.tasks_of(*data, est.task_column, est._kind, est.bounds, est.person, est._rules().unusable)
+    return inputs.tasks_of(*data, est.task_column, inputs.Reading(est._kind, est.bounds, est.person, est._rules().unusable))
 
 
 class _Prepared(Exception):
@@ -234,7 +233,7 @@ def check_method(method: Any, plan: Plan) -> None:
         raise OptionError("canaries are told apart in every planned release; use spending='fixed' for an audit in one run")
     if any(p.rate is not None for p in plan.releases):
         raise OptionError(f"rounds with sampled tasks hide which canaries took part, so guesses show next to nothing. {many}")
-    odd = [p.name for p in plan.releases if not isinstance(p.contribution, TOLD_APART)]
+    odd = [p.name for p in plan.releases if not isinstance(p.contribution, SUMS)]
     if odd or not plan.releases:
         what = f"the release {odd[0]!r} is no sum of what single tasks send" if odd else f"method {method.name!r} shares nothing"
         raise OptionError(f"{what}, so canaries cannot be told apart. {many}")

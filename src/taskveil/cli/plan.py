@@ -9,13 +9,13 @@ import rich_click as click
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import (
+    answer,
     asked_method,
     json_option,
     loss_option,
     method_option,
     methods_with,
     parse_settings,
-    print_json,
     privacy_options,
 )
 from taskveil.cli.progress import progress_bar
@@ -29,8 +29,8 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
 @click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
 @method_option
-@click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
-@click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
+@click.option("--rounds", type=flag("--rounds"), help="Number of rounds; default: the method's own.")
+@click.option("--rows", type=flag("--rows"), help="Rows of each task: for unit record, and for the papers' theorems.")
 @choice("--kind", ["regression", "classification", "survival"])
 @loss_option
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
@@ -50,7 +50,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """What a run would release, how much noise that takes, and whether it can be worth it."""
+    """Show what a run would release, how much noise that needs, and whether it is likely to help. No rows are read."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
     from taskveil.methods.options import check_options
@@ -74,10 +74,7 @@ def command(
         run = assemble(chosen, public, budget, best_units=True)
         result = {**describe_plan(run), "spending": spending(run.plan)}
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(words(result, n_tasks, n_features))
+    answer(as_json, result, words(result, n_tasks, n_features))
 
 
 def calculations(

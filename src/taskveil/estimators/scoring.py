@@ -14,8 +14,7 @@ from taskveil.estimators import inputs, newcomers
 from taskveil.estimators.inputs import given_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
 from taskveil.runtime.run import RunRecord
-from taskveil.tasks.arguments import as_array, row_count
-from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.arguments import as_array, as_pandas, row_count
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.labels import declared_labels
 from taskveil.tasks.prepare.scaling import Scaling
@@ -32,7 +31,7 @@ class Scoring:
     method_: Any
     scaling_: Scaling
     record_: RunRecord
-    classes_: np.ndarray  # of classifiers
+    classes_: Any  # of classifiers
     _kind: str
     models_: Any  # Models, or models in partitions
     coef_: np.ndarray

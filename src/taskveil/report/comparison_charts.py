@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from taskveil.estimators.metrics import LOWER_IS_BETTER
 from taskveil.report.chart import COLOURS, Chart, axis, level, line, lying, number
 from taskveil.report.records import Run
-from taskveil.report.words import LOWER_IS_BETTER, METRICS
+from taskveil.report.words import METRICS
 
 LONGEST_TITLE = 34  # letters
 DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot")

@@ -8,7 +8,6 @@ import pytest
 
 from taskveil.errors import DataError, EnvironmentMissing, InputError, OptionError, UnknownName
 from taskveil.tasks import PublicBounds, TaskSet, load_rows, load_tasks, split_rows
-from taskveil.tasks.person import limit_tasks_per_person
 
 SECRET = 8675309.25
 
@@ -137,12 +136,6 @@ CASES = {
     "split fraction": (lambda: split_rows(long(frame()), 1.0, 0), OptionError, "between 0 and 1"),
     "split group": (lambda: split_rows(long(frame()), 0.5, 0, group="run"), DataError, "no column 'run'"),
     "group length": (lambda: split_rows(long(frame()), 0.5, 0, group=np.zeros(3)), DataError, "one per row"),
-    "no person": (lambda: limit_tasks_per_person(long(frame()), 1, 0), DataError, "no person column"),
-    "person limit": (
-        lambda: limit_tasks_per_person(long(frame(p=list("uvuv")), person="p"), 0, 0),
-        OptionError,
-        "at least 1 task",
-    ),
     "unknown task": (lambda: long(frame()).index_of("z"), DataError, "unknown task 'z'"),
     "mask": (lambda: long(frame()).select(np.ones(3, dtype=bool)), DataError, "row mask"),
     "codes": (lambda: long(frame()).codes(), DataError, "no classes"),

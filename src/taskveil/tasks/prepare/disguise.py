@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from taskveil.tasks.arguments import as_number
 from taskveil.tasks.files import COMMA_DECIMAL, TRUTH, mostly_numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DAYS", "disguise"]
 
 DAYS = "dates or times; turn it into a number (days, age)"
 SAMPLE = 100
@@ -71,8 +71,4 @@ def _stray(cells: Sequence[str]) -> bool:
 
 
 def _plain(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return as_number(cell) is not None

@@ -24,15 +24,12 @@ from taskveil.errors import DataError
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import CHUNK_ROWS, folded, row_chunks, task_label
 from taskveil.tasks.prepare.disguise import DAYS, disguise
-from taskveil.tasks.prepare.facts import BUCKETS, Fact
+from taskveil.tasks.prepare.facts import BUCKETS, Fact, left_out
 from taskveil.tasks.public_bounds import PublicBounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Encoded", "bucket", "encode_features", "encoded_names", "holds_numbers", "is_number", "left_out", "levels_of", "plain_text",
-]  # fmt: skip
 
 MISSING_LEVEL, OTHER_LEVEL = "(missing)", "(other)"
 MANY_VALUES = 100
@@ -170,11 +167,6 @@ def _check_text(column: pd.Series, name: str) -> None:
     meant = DAYS if times else disguise(column, unique)
     if meant is not None:
         raise DataError(f"column {name!r} holds {meant}, or {left_out(name)}.")
-
-
-def left_out(name: str) -> str:
-    """What to do with a column that nothing can be learned from."""
-    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
 
 
 def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:
