@@ -10,7 +10,6 @@ TABLES: dict[str, Any] = {}
 FEW = "add or remove a task; printed settings from a dozen: they are shown somewhat worse, ours somewhat better, than they are"
 LONG = f"{FEW}; rows not of length one"
 OLDER = {
-    "fig4": "nothing: the same setting, fitted one by one instead of together",
     "fig8": f"{FEW}; no reference line",
     "fig9": LONG,
     "fig9b": LONG,

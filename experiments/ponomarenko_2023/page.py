@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 
 PREFIX = "svm"
-FEW = "constants from fewer pairs, the largest C2 chosen most often"
-SAME = "nothing: the same rounds with the same constants"
-OLDER = dict.fromkeys(("har30", "light"), FEW) | {"fig5": f"{FEW}; the picture shows one split, without bands", "masks": SAME}
 
 HEAD = """
 # Federated MTL-SVM (Ponomarenko-Timofeev et al. 2023)

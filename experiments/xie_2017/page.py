@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 PREFIX = "async"
-OLDER = {"time": "nothing: a run without noise or tuning, whose rounds have not changed"}
 
 HEAD = """
 # Asynchronous private multi-task learning (Xie et al. 2017)
