@@ -66,9 +66,8 @@ def _sentence(words: str) -> str:
 def _short(metric: str) -> str:
     """A name that fits beside an axis: on a telephone a longer one is cut off."""
     words = METRICS.get(metric, metric)
-    if len(words) <= LONGEST_TITLE:
-        return words
-    return words.rpartition("(")[2].removesuffix(")") if words.endswith(")") else metric
+    head, _, inside = words.removesuffix(")").partition(" (")
+    return next(name for name in (words, head, inside, metric) if name and (len(name) <= LONGEST_TITLE or name == metric))
 
 
 def _reach(rows: list[dict[str, Any]]) -> list[float]:

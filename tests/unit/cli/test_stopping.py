@@ -86,21 +86,21 @@ def releases(books: str) -> int:
 
 @pytest.mark.kills
 def test_one_interrupt_late_in_an_asynchronous_run_ends_it_and_keeps_the_books(tmp_path):
-    """Stopped when half of its messages are charged; the ledger verifies afterwards, with all that was spent."""
-    books, half = f"sqlite:///{tmp_path}/books.db", 75
+    """Stopped amid its messages, far from the end on any machine; the ledger verifies afterwards, with all that was spent."""
+    books, some = f"sqlite:///{tmp_path}/books.db", 75
     Book(books).set_limit(Key("a", "task", "replace-one", "other-tasks"), 10.0, 1e-5)
-    words = f"fit synthetic:hospitals?n_tasks=20 --method async --set rounds=150 --epsilon 4 --ledger {books} --account a".split()
+    words = f"fit synthetic:hospitals?n_tasks=20 --method async --set rounds=600 --epsilon 4 --ledger {books} --account a".split()
     code = "import sys, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += "from taskveil.cli.main import run; run(sys.argv[1:])"
     started = subprocess.Popen([sys.executable, "-c", code, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while started.poll() is None and releases(books) < half:
+    while started.poll() is None and releases(books) < some:
         time.sleep(0.2)
     assert started.poll() is None, started.stderr.read()
     started.send_signal(signal.SIGINT)
     _, said = started.communicate(timeout=60)
     assert started.returncode == 130 and "stopped" in said and "Traceback" not in said
     check = subprocess.run([sys.executable, "-c", code, "ledger", "verify", "--ledger", books], cwd=tmp_path, check=False)
-    assert check.returncode == 0 and releases(books) >= half
+    assert check.returncode == 0 and releases(books) >= some
 
 
 def test_an_interrupt_while_the_command_is_loaded_is_one_line(monkeypatch, capsys):
