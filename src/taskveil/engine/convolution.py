@@ -19,6 +19,8 @@ import jax.numpy as jnp
 
 from taskveil.engine.pooling import pool
 
+FEWEST_IMAGES = 4  # of a step: with fewer, what lies next to each other is short
+
 
 def patches(images: Any, side: int = 3) -> Any:
     """Zero-padded neighbourhoods: (n, h, w, c) -> (n, h, w, side * side * c)."""
@@ -55,7 +57,7 @@ def convolution_layers(images: Any, layers: list[Any], activations: str = "float
 
     `activations="float16"` (between the layers and after the last: see lift.py) is for the kernels; all else stays in float32.
     """
-    if jax.default_backend() == "cpu":
+    if jax.default_backend() == "cpu" and images.shape[0] >= FEWEST_IMAGES:
         turned = images.transpose(1, 2, 0, 3)
         for layer in layers:
             turned = convolve_and_halve(turned, layer["weights"], layer["bias"])

@@ -41,6 +41,7 @@ OF_ONE_WIDTH_ON_CPU = 8
 MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
 SPARE_ON_ACCELERATOR = 2  # standard deviations of a cohort's size that its arrays leave room for; one round in 40 takes two
 SPARE_ON_CPU = 6
+IN_CACHE = 2**20  # numbers of all messages of a piece; fewer are clipped and added up all at once, with fewer calls
 AT_ONCE_ON_CPU = 2  # clients whose local steps run together on a CPU: the activations of more do not stay in its cache
 
 
@@ -109,13 +110,13 @@ def each_client(function: Any, arguments: tuple[Any, ...], accelerator: bool) ->
     return jax.lax.map(lambda a: function(*a), arguments, batch_size=min(AT_ONCE_ON_CPU, count))
 
 
-def in_parts(function: Any, arrays: tuple[Any, ...], accelerator: bool) -> tuple[Any, Any]:
+def in_parts(function: Any, arrays: tuple[Any, ...], at_once: bool) -> tuple[Any, Any]:
     """function(a part of the arrays) -> (of each client, to be added up): of all clients, and added up.
 
-    On a CPU a few clients at a time: all that is done with a model is done while it is in the cache.
+    A few clients at a time, unless `at_once`: all that is done with a model is done while it is in the cache of a CPU.
     """
     count = arrays[0].shape[0]
-    if accelerator or count <= AT_ONCE_ON_CPU:
+    if at_once or count <= AT_ONCE_ON_CPU:
         return function(arrays)
     whole = count - count % AT_ONCE_ON_CPU
     parts = tuple(a[:whole].reshape(-1, AT_ONCE_ON_CPU, *a.shape[1:]) for a in arrays)
@@ -203,7 +204,8 @@ class Round:
                 clipped = jnp.concatenate([clipped, bit[:, None]], axis=1)
             return new, self._sum(clipped, part[2], knobs[4], among=cohort[4].shape[0])
 
-        return in_parts(some, cohort[1:], self.accelerator)
+        small = cohort[4].shape[0] * self.model.n_parameters <= IN_CACHE
+        return in_parts(some, cohort[1:], at_once=self.accelerator or small)
 
     def _each(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         new, message = self._raw(cohort, X, y, knobs)

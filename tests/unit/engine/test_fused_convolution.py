@@ -13,7 +13,7 @@ from taskveil.engine import fused_convolution as fused  # noqa: E402
 from taskveil.engine.convolution import convolution_layers, convolve, halve  # noqa: E402
 from taskveil.engine.lift import leave  # noqa: E402
 
-SIDE, CLIENTS, IMAGES = 8, 2, 2
+SIDE, CLIENTS, IMAGES = 8, 2, 4
 
 
 def plain(images, layers):
@@ -107,10 +107,10 @@ def test_a_cpus_operation_has_the_plain_values_and_gradients_ties_included(ties)
 
 
 def test_a_cpus_operation_takes_any_channels_and_gives_the_images_their_gradient():
-    """Three and five channels, one image: sizes no kernel takes; and one channel, whose neighbourhoods lie the other way."""
+    """Three and five channels: sizes no kernel takes; and one channel, whose neighbourhoods lie the other way."""
     rng = np.random.default_rng(2)
     for channels in (1, 3):
-        images, target = rng.normal(size=(1, 8, 12, channels)), rng.normal(size=(1, 4, 6, 5))
+        images, target = rng.normal(size=(4, 8, 12, channels)), rng.normal(size=(4, 4, 6, 5))
         layers = [(rng.normal(size=(9 * channels, 5)), rng.normal(size=5))]
         drawn = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (images, layers, target))
         assert worst(gradients_of_everything(of_the_backend, *drawn), gradients_of_everything(plain, *drawn)) < 1e-5
@@ -118,7 +118,7 @@ def test_a_cpus_operation_takes_any_channels_and_gives_the_images_their_gradient
 
 def test_a_cpus_operation_that_gives_a_tie_to_another_corner_is_noticed(monkeypatch):
     images, layers, target = case(ties=True)
-    images, layers, target = images[:, :1], layers[:1], np.tile(target[:, :1, :, :, :16], (1, 1, 2, 2, 1))
+    layers, target = layers[:1], np.tile(target[..., :16], (1, 1, 2, 2, 1))
     honest = convolution.pool
     monkeypatch.setattr(convolution, "pool", lambda a, b, c, d: mirrored(*honest(b, a, d, c)))
     found = value_and_gradients(of_the_backend, images, layers, target)

@@ -9,7 +9,7 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from taskveil.engine import store  # noqa: E402
+from taskveil.engine import rounds, store  # noqa: E402
 from taskveil.engine.clients import Clients  # noqa: E402
 from taskveil.engine.features import FeatureMap  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
@@ -86,6 +86,12 @@ def test_the_sum_does_not_depend_on_order_or_pieces(compiled, model):
     pieces = sum_of(compiled, model, block, range(40), rate=0.05)  # capacity 11: four pieces
     np.testing.assert_array_equal(straight, pieces)
     assert (straight / grid_of(0.2) == np.round(straight / grid_of(0.2))).all()
+
+
+def test_the_sum_is_the_same_to_the_last_bit_however_many_are_clipped_at_a_time(compiled, model, monkeypatch):
+    at_once = sum_of(compiled, model, ragged(), range(9))
+    monkeypatch.setattr(rounds, "IN_CACHE", 0)
+    np.testing.assert_array_equal(sum_of(Round(model, WORK), model, ragged(), range(9)), at_once)
 
 
 @pytest.mark.parametrize("accelerator", [False, True])
