@@ -13,7 +13,7 @@ from tests.support import proximal_gradient as pg
 from benchmarks.timing import measured, take_turns, take_turns_with_processor, unavailable
 from taskveil.losses import LOSSES
 from taskveil.solvers.block_gradient import mean_gradients
-from taskveil.solvers.centred import EVERY, WAIT, SmoothPart
+from taskveil.solvers.centred import EVERY, SmoothPart
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks, thread_count
@@ -53,7 +53,7 @@ def default_penalty(block: TaskBlock) -> float:
 def iteration(block: TaskBlock, structure: str = "trace_norm", penalty: float | None = None, from_rows: bool = False):
     """A call that runs one accelerated proximal round, state in and state out.
 
-    As in a long fit: the first rounds, after which the curvature of the tasks is packed, have been run, unless `from_rows`
+    As in a long fit: the first round, before which the curvature of the tasks is packed, has been run, unless `from_rows`
     asks for the rows in every round.
     """
     penalty = default_penalty(block) if penalty is None else penalty
@@ -65,8 +65,7 @@ def iteration(block: TaskBlock, structure: str = "trace_norm", penalty: float | 
         state = holder[0]
         holder[0] = pg.step(problem, state, pg.momentum("accelerated", state.since_restart + 1))
 
-    for _ in range(WAIT):
-        once()
+    once()
     return once
 
 
@@ -140,7 +139,7 @@ def _packing(block: TaskBlock) -> dict:
     """What packing the curvature takes once, in milliseconds, and what a round reads on average, over the bytes of X."""
     smooth = SmoothPart(block, LOSSES.get("squared"))
     start = time.perf_counter()
-    smooth.curvature.pack()
+    smooth.curvature.pack_missing()
     seconds = time.perf_counter() - start
     share = smooth.curvature.numbers.nbytes / block.X.nbytes
     return {"packing_ms": round(1e3 * seconds, 1), "read_of_X": round((1 + (EVERY - 1) * share) / EVERY, 3)}

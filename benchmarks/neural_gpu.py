@@ -181,7 +181,7 @@ def many_clients(clients: int, rounds: int, cohort: int = 512, activations: str 
     import jax
 
     from taskveil.methods.base import PublicInfo
-    from taskveil.methods.neural_mean import NeuralMean
+    from taskveil.methods.neural import NeuralMean
     from taskveil.methods.neural_sides import RELEASE
     from taskveil.methods.shared_representation import SharedRepresentation
     from taskveil.privacy.contributions import VectorSum

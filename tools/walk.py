@@ -38,7 +38,7 @@ STAGES = {  # title: the call with which it begins
     "reserve the budget": ("estimators/base.py", "TaskEstimator._run"),
     "task step": ("runtime/round.py", "task_step"),
     "clip, charge, add noise": ("runtime/round.py", "released"),
-    "server step": ("methods/subspace.py", "SubspaceServer.step"),
+    "server step": ("methods/base.py", "ServerSide.step"),
     "each task finishes alone": ("methods/shared_prior.py", "WeighingTasks.finish"),
     "certify": ("estimators/base.py", "TaskEstimator._keep"),
 }

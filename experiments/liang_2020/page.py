@@ -23,43 +23,42 @@ HEAD = """
 
 Written by `python -m experiments.paper_page liang_2020` from `results/`; do not edit.
 
-"As printed" is `variant="paper"`: the noise of the journal version, whose guarantee does not hold (`docs/theory/model-protected.md`). Its rounds,
-penalties, momentum and allocation are chosen by cross-validation on all tasks' rows, as in section 5.2, and so are the step, which the theorems set to 1/L,
-and the clip: among settings that did well before and 200 random ones that reach beyond them on every side, then around the best of these, generation by
-generation with new noise, until a cycle of them brings less than a hundredth, four cycles at most (squared loss; without generations where fits are one by
-one). It is done on a draw of the data that no replication uses. In the headline only low-rank went through these generations, and only its scores are new;
-all others there are of an earlier state of this version, on the same draws (`subspace` is a little better on them by now, and learning alone a little
-worse, so the shares would rise). Penalties without privacy are chosen likewise (`tuned.json`). Neighbours are those of Definition 6: one task's data are
-replaced. The printed noise does not depend on them; ours is twice that of adding or removing a task, which is shown beside it at epsilon 1. Items marked as
-older were not run again; the last table of the page says what is different there.
+"As printed" is `variant="paper"`: the noise of the journal version, whose guarantee does not hold (`docs/theory/model-protected.md`). Its rounds, penalties,
+momentum and allocation are chosen by cross-validation on all tasks' rows, as in section 5.2. So are the clip and the step, which the theorems set to 1/L.
+The search starts with settings that did well before and 200 random ones that reach beyond them on every side. It goes on around the best of these, generation
+by generation with new noise, until a cycle of generations gains less than a hundredth, for at most four cycles (squared loss only; without generations if
+fits are made one by one). It uses a draw of the data that no replication uses. In the headline only low-rank went through these generations, and only its
+scores are new. All others there are from an earlier state of this version, on the same draws. (`subspace` is now a little better on them, and learning alone
+a little worse, so the shares would rise.) Penalties without privacy are chosen in the same way (`tuned.json`). Neighbours are those of Definition 6: one
+task's data are replaced. The printed noise does not depend on them. Ours is twice that for adding or removing a task, which is shown beside it at epsilon 1.
+Items marked as older were not run again; the last table of the page says what is different there.
 
-The paper shows the covariance Sigma of its low-rank data as a picture only. Ours has four blocks of tasks with correlation 0.99 and variance 70: the noise
-in the targets alone then leaves an nMSE of 1/71 = 0.0141, so no method can reach the printed 0.0140. `sigma` tries others: a picture does not fix the
-variance, and several pairs of variance and correlation give that number. Our Sigma leaves each task something of its own, which is what personal models are
-for; with a larger variance every method's errors shrink alike.
+The paper shows the covariance Sigma of its low-rank data only as a picture. Ours has four blocks of tasks with correlation 0.99 and variance 70. The noise in
+the targets alone then leaves an nMSE of 1/71 = 0.0141, so no method can reach the printed 0.0140. A picture does not fix the variance, and several pairs of
+variance and correlation give that number; `sigma` tries others. With our Sigma each task has something of its own, which is the purpose of personal models.
+With a larger variance the errors of all methods shrink alike.
 
-LSOA II is not available. HAR (sitting or not, 40 of 561 features) stands in: 30 tasks instead of 41, 40 features instead of 295, and more rows a task, so
-epsilon buys more there than on LSOA II. Rows of both real sets have length one, as in section 5.5.1.
+LSOA II is not available. HAR (sitting or not, 40 of 561 features) stands in for it. It has 30 tasks instead of 41, 40 features instead of 295, and more rows
+for each task, so accuracy at a given epsilon is better there than on LSOA II. Rows of both real sets have length one, as in section 5.5.1.
 
-DP-MTRL and DP-AGGR are Gupta et al.'s and Pathak et al.'s methods as section 5.1 changes them: the constants that turn a record's epsilon into a task's
-(Prop. 3) are Liang et al.'s, and what is said here about their noise is not about the original papers. A printed limit ("above 0.16") counts as met only by
-a model better than predicting the mean, which meets any such limit. No reading of section 5.1 that we found gives DP-MTRL the printed ratio of noise to
-signal (`fig5` says why); with the noise we find it predicts no better than the mean, so little follows from being better than it.
+DP-MTRL and DP-AGGR are the methods of Gupta et al. and Pathak et al. as section 5.1 changes them. The constants that turn a record's epsilon into a task's
+(Prop. 3) are Liang et al.'s, so what is said here about their noise is not about the original papers. A printed limit ("above 0.16") counts as met only if the
+model is also better than predicting the mean. No reading of section 5.1 that we found gives DP-MTRL the printed ratio of noise to signal (`fig5` says why).
+With the noise that we find it predicts no better than the mean, so it means little to be better than DP-MTRL.
 
-What the paper has and this page has not, and why:
+The paper has the following, but this page or the library does not:
 
-* Two budgets at once as an option of the library: epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The
-  paper has no experiment with it; `two-budgets` is one. Its second noise has length 2 d K / epsilon_dp on every message (the printed density is upside
-  down; this is its proof's), and 2K bounds any change of a model, so what it protects is a task, not only a row. That is why no epsilon_dp up to ten
-  thousand leaves models clearly better than learning alone (there a first, smaller search of settings ended one per cent better, the larger one shown is
-  worse). The library has that noise at one epsilon (`aggregation="local-model"`), and a secure sum (`aggregation="secure"`), which holds the curator to
-  epsilon_mp itself with about the noise of one release, under the assumptions its certificate lists.
-* A figure with Frank-Wolfe steps: section 1 names them and gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).
-* Tasks with different losses in one fit (eq. 1 allows a loss per task; all experiments of the paper use one). No proof stands in the way: a message is a
-  model, or a direction, clipped to one length whatever loss made it, so every guarantee would hold. But a fit here has one kind of outcome from reading to
-  scoring (units of the target, base rates, metrics, saved models), and models of different losses differ in length, so one clip would suit one of them. A
-  task with two classes can join a regression with targets 0 and 1. Tasks with different features share one list, with a constant where a task has none: its
-  message is zero there (docs/choosing-a-method.md).
+* Two budgets at once as an option of the library: epsilon_mp against the other tasks and epsilon_dp against the curator (Appendix B, Algorithm 5). The paper
+  has no experiment with it; `two-budgets` is one. Its second noise has length 2 d K / epsilon_dp on every message (this is the density of the proof; the
+  printed one is inverted). 2K bounds any change of a model, so this noise protects a whole task, not only a row. Therefore no epsilon_dp up to ten thousand
+  gives models clearly better than learning alone. (A first, smaller search of settings ended one per cent better; the larger one shown is worse.) The library
+  has that noise at one epsilon (`aggregation="local-model"`). It also has a secure sum (`aggregation="secure"`), which protects against the curator at
+  epsilon_mp itself, with about the noise of one release, under the assumptions that its certificate lists.
+* A figure with Frank-Wolfe steps: section 1 names them but gives no algorithm. The library has one (`frank-wolfe`, docs/theory/model-protected.md).
+* Tasks with different losses in one fit. (Eq. 1 allows a loss per task; all experiments of the paper use one.) The proofs would allow it: a message is a model
+  or a direction, clipped to one length whatever its loss, so every guarantee would hold. But a fit here has one kind of outcome throughout (units of the target,
+  base rates, metrics, saved models). And models of different losses differ in length, so one clip cannot suit all. A task with two classes can join a regression
+  with targets 0 and 1. Tasks with different features share one list, with a constant if a task lacks one: its message is zero there (docs/choosing-a-method.md).
 """
 
 

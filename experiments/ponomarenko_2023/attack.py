@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from experiments.ponomarenko_2023.data import har_split
-from taskveil.audits.svm_updates import membership, row_recovery, watched_updates
+from experiments.ponomarenko_2023.membership import membership
+from taskveil.audits.row_reconstruction import row_recovery, watched_updates
 from taskveil.methods.svm.method import Svm
 from taskveil.privacy.plan import Budget
 from taskveil.tasks.block import TaskBlock
@@ -38,10 +39,10 @@ def attack_table(quick: bool) -> list[dict[str, Any]]:
             members, others = split.train.X[split.train.rows(k)], split.test.X[split.test.rows(k)]
             updates = watched_updates(method, block, k, budget, max(lengths), seed=k)
             for t, figures in found.items():
-                seen = membership(updates[:t], members, others)
+                auc, tpr = membership(updates[:t], members, others)
                 some = range(0, len(members), 12)
                 exact = np.mean([row_recovery(updates[:t], members, i) > 0.99 for i in some])
-                figures.append((seen.auc, seen.tpr_at_1_percent, float(exact)))
+                figures.append((auc, tpr, float(exact)))
         for t, figures in found.items():
             auc, tpr, exact = np.mean(figures, axis=0)
             table.append(

@@ -16,16 +16,16 @@ HEAD = """
 
 Written by `python -m experiments.paper_page ponomarenko_2023` from `results/`; do not edit. HAR must be in `$TASKVEIL_DATA`.
 
-"As printed" is `variant="paper"`: Algorithm 1 as boxed (eq. 32, all rows at once, line 15). It diverges, and so do the other readings of the paper,
-sequential rows and a coordinator that keeps its w, for every C2 tried (`equations`). What the authors ran must differ from what is printed, so the printed
-figures cannot be drawn from it; the straggler and mask figures use the corrected rounds, the reading most favourable to the paper, and their claims are
-judged on those. "Sound" is what `svm` runs. Times in the straggler figures are virtual: Gaussian epochs whose mean and spread follow rows and features, as
-in section 7.1. The mathematics is in the docstrings of `taskveil.methods.svm`; `complexity` has the operation counts of eq. 15 and 29, `benchmarks/svm.py`
-the time against liblinear. The attack's "rows read exactly" are read by an adversary who knows all other rows, that of differential privacy;
-`reconstruction` is the paper's own adversary (section 6.1), who knows none. The paper prints no constants: every method, MOCHA and the models alone too,
-chooses its own on inner splits of the training recordings, from lists that were too short in the items marked as older. Those of light HAR were checked
-against random constants (`starved`): MOCHA's are the furthest behind; those of Fig. 5 and har30 were not. `time` has 64 timed runs, as in section 7. Regression
-data are made, as in the paper, which does not say how alike its tasks are.
+"As printed" is `variant="paper"`: Algorithm 1 as boxed (eq. 32, all rows at once, line 15). It diverges for every C2 tried. So do the other readings of the
+paper: sequential rows, and a coordinator that keeps its w (`equations`). What the authors ran must therefore differ from what is printed, and the printed
+figures cannot be reproduced from it. The straggler and mask figures use the corrected rounds, which is the reading most favourable to the paper, and claims
+are judged on those. "Sound" is what `svm` runs. Times in the straggler figures are virtual: epochs are Gaussian, with mean and spread that follow rows and
+features, as in section 7.1. The docstrings of `taskveil.methods.svm` have the mathematics, `complexity` the operation counts of eq. 15 and 29, and
+`benchmarks/svm.py` the time compared with liblinear. In the attack, "rows read exactly" are read by an adversary who knows all other rows, as in differential
+privacy. `reconstruction` has the paper's own adversary (section 6.1), who knows none. The paper prints no constants. Every method, also MOCHA and the models
+alone, chooses its own on inner splits of the training recordings; in items marked as older, from lists that were too short. The constants of light HAR were
+checked against random ones (`starved`), and MOCHA's are the furthest behind. Those of Fig. 5 and har30 were not checked. `time` has 64 timed runs, as in
+section 7. Regression data are synthetic, as in the paper, which does not say how similar its tasks are.
 """
 
 

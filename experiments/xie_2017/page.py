@@ -14,21 +14,21 @@ HEAD = """
 
 Written by `python -m experiments.paper_page xie_2017` from `results/`; do not edit.
 
-ADNI is not public: the ADNI-like set has its sizes (20 tasks of 15-27 rows, 248 features), five common factors and made-up models of rank 3; real regions
-of interest may be more alike. The paper does not say how its synthetic set is made, nor how long its rows are: ours have length one at most, and the noise
-is drawn for that. As in the paper 30 % of the rows train, and the figures of errors show the first five tasks.
+ADNI is not public. The ADNI-like set has its sizes (20 tasks of 15-27 rows, 248 features), five common factors and made-up models of rank 3. Real regions of
+interest may be more alike. The paper does not say how its synthetic set is made, nor how long its rows are. Ours have length one at most, and the noise is
+drawn for that. As in the paper, 30 % of the rows are for training, and the figures of errors show the first five tasks.
 
-"As printed" is Algorithm 1 with the constants of section 4.1: mu is the threshold of the proximal map (eq. 5), which gives P the paper's rank 3 without
-noise in classification (in regression P stays at zero: q already fits); q takes the printed gradient step. Its epsilon is that of one message. Its
-sensitivity does not hold (a node's own part is private state), and nothing is composed; section 3.4 says itself that the cumulative loss can become
-meaningless, and proposes to draw rows (`composition`). Full runs send 300 messages a node where the paper sends 10,000: noise keeps adding up, so more
-messages do not help the noisy curves; without noise the objective falls on slowly (over 1,000 messages from 6.42 to 5.88 on the first draw, 6.1 at 300).
-"Tuned" takes the best of 40 random steps, penalties and numbers of messages, of 200 where 200 fresh ones did better (the end of this paper's page). "Sound"
+"As printed" is Algorithm 1 with the constants of section 4.1. mu is the threshold of the proximal map (eq. 5), which gives P the paper's rank 3 without noise
+in classification. (In regression P stays at zero, because q already fits.) q takes the printed gradient step. The epsilon is that of one message. Its
+sensitivity does not hold, because a node's own part is private state, and nothing is composed. Section 3.4 itself says that the cumulative loss can become
+meaningless, and proposes to draw rows (`composition`). Full runs send 300 messages for each node; the paper sends 10,000. With noise, more messages do not
+help, because noise keeps adding up. Without noise the objective falls slowly: on the first draw from 6.42 to 5.88 over 1,000 messages, 6.1 at 300. "Tuned"
+takes the best of 40 random steps, penalties and numbers of messages, or of 200 if 200 fresh ones did better (see the end of this paper's page). "Sound"
 spends the same stated epsilon on all messages of a node together, per record, one record replaced, against everybody, delta 1e-6, with its defaults.
 
-Three models are compared, like with like. The *published* one is p + q as a run ends; the printed one contains a q that was never noised, ours does not,
-and ours is the worse model for it at the same number. The *refined* one is fitted again on the owner's rows, the *chosen* one is kept only where held-out
-rows prefer it to learning alone: with 5 to 60 training rows a record's privacy leaves little to share, and most owners do well to keep their own.
+Three models are compared, each with its own kind. The *published* model is p + q at the end of a run. The printed one contains a q that was never noised; ours
+does not, and is therefore worse at the same number. The *refined* model is fitted again on the owner's rows. The *chosen* one is kept only if held-out rows
+prefer it to learning alone. With 5 to 60 training rows, record privacy leaves little to share, and most owners do well to keep their own model.
 """
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.xie_2017.algorithm1 import Algorithm1, Runs, State
 from experiments.xie_2017.data import SETTINGS, SHOWN_TASKS, TASKS, Setting, make_data, objective, task_errors
-from taskveil.estimators.gain import keep_the_better
+from taskveil.estimators.choice import keep_the_better
 from taskveil.methods.async_mtl import AsyncMTL
 from taskveil.methods.base import Billboard, PublicInfo
 from taskveil.privacy.accountants import best_epsilon

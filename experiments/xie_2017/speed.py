@@ -65,7 +65,8 @@ class Watch:
 
 def objective(method: AsyncMTL, block: TaskBlock, P, Q, b) -> float:
     _, _, values = mean_gradients(block, P + Q, b, LOSSES.get("squared"))
-    return float(values.sum()) + method.penalties().value(P, Q, method.shared_penalty, method.own_penalty)
+    r, g = (STRUCTURES.get(name) for name in (method.penalties().shared, method.penalties().own))
+    return float(values.sum()) + method.shared_penalty * r.value(r.matrix(P)) + method.own_penalty * g.value(g.matrix(Q))
 
 
 def setting(preset: str, delays: tuple[str, float], seed: int, relaxation: str | float):

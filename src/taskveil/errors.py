@@ -18,6 +18,8 @@ private data.
 
 from __future__ import annotations
 
+import os
+
 LONGEST = 800  # characters of a message
 
 
@@ -82,3 +84,18 @@ class EnvironmentMissing(TaskveilError):
 
 class LedgerUnavailable(EnvironmentMissing):
     """The ledger of privacy spending cannot be reached, locked or read."""
+
+
+def unexpected(error: Exception) -> str:
+    """Where a defect of ours struck; not its message, which may quote values of private rows."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if "taskveil" in code.co_filename:
+            place = f" in {os.path.basename(code.co_filename)}, line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return (
+        f"unexpected {type(error).__name__}{place}. This is a defect of taskveil; its text is not shown because it may hold "
+        "values of your rows. TASKVEIL_DEBUG=1 shows it."
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -87,6 +87,11 @@ def read_described(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if not isinstance(about, dict):
         raise DataError(f"{path} is damaged: a table is expected under 'about'")
     return about, arrays
+
+
+def under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """The arrays whose names begin so, without that beginning."""
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 @contextmanager

@@ -60,9 +60,10 @@ def in_parts(work: Callable[[slice], Any], n_rows: int, parts: int = 4) -> list[
 
 
 def each(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """[work(item) for item in items] on all threads; items are made as they are needed, a few ahead."""
+    """[work(item) for item in items] on all threads; but for a list, items are made as they are needed, a few ahead."""
     threads, waiting, results = thread_count(), iter(items), list[Any]()
-    while batch := list(islice(waiting, 2 * threads)):
+    ahead = len(items) if isinstance(items, list) else 2 * threads
+    while batch := list(islice(waiting, ahead)):
         results += _shared([partial(work, item) for item in batch], threads)
     return results
 

@@ -1,4 +1,4 @@
-"""What every registered loss must do: derivatives, bounds and conjugate agree with its value."""
+"""What every registered loss must do: derivatives and bounds agree with its value."""
 
 from __future__ import annotations
 
@@ -54,27 +54,13 @@ def test_the_loss_is_convex_and_non_negative(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_stated_constants_bound_the_slopes_and_are_nearly_reached(name):
+def test_the_stated_smoothness_bounds_the_curvature_and_is_nearly_reached(name):
     loss = LOSSES.get(name)
     s = np.linspace(-40.0, 40.0, 20_001)
     for y in targets(name):
-        if np.isfinite(loss.lipschitz):
-            steepest = np.abs(loss.derivative(s, y)).max()
-            assert 0.95 * loss.lipschitz <= steepest <= loss.lipschitz * (1 + 1e-12)
         if np.isfinite(loss.smoothness):
             bend = np.abs(np.diff(loss.derivative(s, y)) / np.diff(s)).max()
             assert 0.95 * loss.smoothness <= bend <= loss.smoothness * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_fenchel_young_holds_everywhere_with_equality_at_the_slope(name):
-    loss = LOSSES.get(name)
-    s = np.linspace(-6.0, 6.0, 61) + 0.003
-    for y in targets(name):
-        u = loss.derivative(s, y)
-        pairs = loss.value(s[:, None], y) + loss.conjugate(u[None, :], y) - s[:, None] * u[None, :]
-        assert np.all(pairs >= -1e-10)
-        np.testing.assert_allclose(np.diagonal(pairs), 0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,7 +9,7 @@ from tests.support.small import related_tasks
 
 from taskveil import methods
 from taskveil.estimators import TaskClassifier, TaskRegressor
-from taskveil.estimators.gain import keep_the_better
+from taskveil.estimators.choice import keep_the_better
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.runtime import virtual_clock
 from taskveil.runtime.federation import threads as thread_grid

@@ -16,6 +16,7 @@ from tools.walk_picture import draw
 pytestmark = pytest.mark.docs
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+MOST = {"fit": 55, "fit --ledger": 81, "one site message": 28, "one neural round": 49}  # files
 AGAIN = "the code took another way: run  python -m tools.walk --write"
 
 
@@ -35,11 +36,12 @@ def test_the_picture_shows_the_files_a_fit_passes(trace):
 
 
 def test_the_four_walks_are_counted(trace, capsys):
-    """The figures are printed, not judged; a walk through no file would be a broken trace."""
+    """What was reached is a bound; a walk through no file would be a broken trace."""
     with capsys.disabled():
         for name, numbers in trace["counts"].items():
             print(f"\n{name:18} {numbers['files']:4} files {numbers['functions']:5} functions", end="")
-    assert len(trace["counts"]) == 4 and all(numbers["files"] > 10 for numbers in trace["counts"].values())
+    assert {name: numbers["files"] for name, numbers in trace["counts"].items() if not 10 < numbers["files"] <= MOST[name]} == {}
+    assert trace["counts"].keys() == MOST.keys()
 
 
 def test_the_picture_is_drawn_from_its_list():

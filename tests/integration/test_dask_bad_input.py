@@ -62,9 +62,23 @@ def corrupt_row_group(folder):
     path.write_bytes(bytes(content))
 
 
+def _with_dates(path):
+    pd.read_parquet(path).assign(when=pd.Timestamp("2020-01-01")).to_parquet(path, index=False)
+
+
+def _made(folder):
+    folder.mkdir()
+    return folder
+
+
 BAD = {
     "other columns": (rewritten(lambda f: f.rename(columns={"x1": "z"})), "other columns"),
     "other types": (rewritten(lambda f: f.astype({"x1": str})), "another type"),
+    "words in one file": (rewritten(lambda f: f.assign(x1="many")), "another type"),
+    "dates": (lambda f: [_with_dates(p) for p in f.glob("*.parquet")], "dates or times"),
+    "a file of zero bytes": (lambda f: (f / "part-1.parquet").write_bytes(b""), "is damaged"),
+    "tables further down": (lambda f: (f / "part-1.parquet").rename(_made(f / "year=2020") / "part-1.parquet"), "year=2020"),
+    "no files": (lambda f: [p.unlink() for p in f.glob("*.parquet")], "no Parquet file"),
     "an empty file": (rewritten(lambda f: f.iloc[:0]), "holds no rows"),
     "a corrupt row group": (corrupt_row_group, "is damaged"),
     "a truncated file": (lambda f: (f / "part-1.parquet").write_bytes(b"PAR1" + bytes(50)), "is damaged"),
@@ -82,6 +96,14 @@ def test_a_bad_table_is_one_line_and_costs_nothing(fault, scheduler, book, tmp_p
     assert code == 2 and said in last, words
     one_line(last)
     assert "Traceback" not in words and nothing_charged(book)
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:1/visits", "s3://me:s3cret@bucket/visits?key=s3cret"])
+def test_a_store_that_is_not_there_is_one_line_and_costs_nothing(place, scheduler, book, tmp_path, capfd):
+    code, words = fit(place, scheduler, tmp_path, capfd)
+    assert code == 4 and "cannot reach" in words and "s3cret" not in words and "Traceback" not in words
+    one_line(words.strip().splitlines()[-1])
+    assert nothing_charged(book)
 
 
 def test_a_scheduler_that_is_not_there_is_one_line_and_costs_nothing(book, tmp_path, capfd, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from tests.support.wrong import one_line
 import taskveil as tv
 from taskveil import methods
 from taskveil.cli.main import run
-from taskveil.errors import DataError
+from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.privacy.ledger import Book, Key
 from taskveil.report import report_folder, write_report
 from taskveil.report.audience import Audience
@@ -208,3 +209,78 @@ def _hang_once(marker: str) -> None:
         time.sleep(600)
 
     os.fsync = hang
+
+
+# ----------------------------------------------------------------- places
+
+
+@pytest.fixture
+def working_elsewhere(client, tmp_path, monkeypatch):
+    """Workers whose folder is another than the driver's, as those of `dask worker` are."""
+    from taskveil.estimators.partitioned import worker
+
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    real = worker.write_part
+
+    def write_part(*given):
+        os.chdir(tmp_path / "elsewhere")
+        try:
+            return real(*given)
+        finally:
+            os.chdir(tmp_path)
+
+    monkeypatch.setattr(worker, "write_part", write_part)
+    return tmp_path
+
+
+def test_a_folder_is_named_from_where_the_driver_works(working_elsewhere, client, folder, monkeypatch):
+    """Models that were written beside a worker would be missed; so would those of a folder whose name was relative."""
+    there = fitted(client, folder)
+    assert str(there.save("model")) == "model"
+    again = tv.load("model")
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(again.coef_.compute(), there.coef_.compute())
+    assert not list((working_elsewhere / "elsewhere").iterdir())
+
+
+def _to_a_disk_of_its_own(part, names, url) -> str:
+    from taskveil.estimators.partitioned import worker
+
+    return hashlib.sha256(worker.part_bytes(part, names)).hexdigest()
+
+
+def _to_a_folder_that_is_not_there(part, names, url) -> str:
+    from taskveil.estimators.partitioned import worker
+
+    worker.put(url.replace("/parts/", "/of-another-machine/"), worker.part_bytes(part, names))
+    return ""
+
+
+@pytest.mark.parametrize("write", [_to_a_disk_of_its_own, _to_a_folder_that_is_not_there])
+def test_models_on_disks_of_other_machines_are_missed_at_once(write, client, folder, tmp_path, monkeypatch):
+    from taskveil.estimators.partitioned import worker
+
+    there = fitted(client, folder)
+    monkeypatch.setattr(worker, "write_part", write)
+    with pytest.raises(EnvironmentMissing, match="not the same place for all machines"):
+        there.save(tmp_path / "model")
+    assert not (tmp_path / "model" / "model.json").exists()
+
+
+def test_parts_of_an_older_run_do_not_stay_beside_new_ones(client, folder, tmp_path):
+    fitted(client, folder).save(tmp_path / "model")
+    few = tv.load_tasks(folder, **COLUMNS, lazy=True, partitions=2)
+    tv.TaskRegressor("mean", runtime="dask", client=client, **OPTIONS).fit(few).save(tmp_path / "model")
+    assert sorted(path.name for path in (tmp_path / "model" / "parts").iterdir()) == ["part-00000.parquet", "part-00001.parquet"]
+    assert tv.load(tmp_path / "model").coef_.compute().shape == (23, 5)
+
+
+def test_an_address_that_cannot_be_written_is_shown_without_its_keys(client, folder):
+    there = fitted(client, folder)
+    for do in (there.save, tv.load):
+        with pytest.raises((EnvironmentMissing, DataError)) as caught:
+            do("nowhere://me:s3cret@bucket/models?key=s3cret")
+        assert "s3cret" not in str(caught.value)
+    with pytest.raises(DataError, match="memory://bucket/none is not a saved model"):
+        tv.load("memory://me:s3cret@bucket/none")

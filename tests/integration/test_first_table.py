@@ -77,7 +77,7 @@ def test_the_few_tasks_of_a_small_consortium_are_advised_to_protect_rows(visits,
     table[table["hospital"].isin(["h10", "h11", "h12", "h13"])].to_csv(tmp_path / "four.csv", index=False)
     assert call("fit", str(tmp_path / "four.csv"), *TABLE, "--method", "auto") == 0
     out, err = capsys.readouterr()
-    assert "4 tasks are few to hide one in: consider unit='record'" in out and "'mean'" in err
+    assert "4 tasks are too few to hide one: consider unit='record'" in out and "'mean'" in err
     assert call("fit", str(tmp_path / "four.csv"), *TABLE, "--method", "auto", "--unit", "record", "--json") == 0
     out, err = capsys.readouterr()
     assert "which protects single rows" in err

@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.preparation import check_record_law, check_task_law
+from tests.support.preparation import check_record_law, check_task_law, prepare
 
 from taskveil.errors import OptionError
+from taskveil.tasks import load_tasks
 from taskveil.tasks import task as task_module
-from taskveil.tasks.prepare import encode, fills, step
-from taskveil.tasks.prepare.step import prepare
+from taskveil.tasks.prepare import encode, step, unusable
 
 few = settings(max_examples=40, deadline=None)
 WARDS = ["icu", "er", None, "HIV", "NA", "a new level"]
@@ -173,14 +173,14 @@ def test_a_fill_by_everybody_s_median_is_seen_by_the_law(visits, monkeypatch):
     def pooled(X, j, middle, offsets):
         X[np.isnan(X[:, j]), j] = np.nanmedian(X[:, j])
 
-    monkeypatch.setattr(fills, "_fill_own_median", pooled)
+    monkeypatch.setattr(unusable, "_fill_own_median", pooled)
     with pytest.raises(AssertionError):
         check_task_law(*(prepare(d, **options) for d in (holes, changed)), "t2")
 
 
 def test_units_chosen_by_somebody_else_obey_the_law_of_records_too(visits):
     rules = step.PrepareRules(unit="record")
-    tasks = step.load_tasks(visits.drop(columns="ward"), task="site", target="days", bounds=BOUNDS, kind="regression")
+    tasks = load_tasks(visits.drop(columns="ward"), task="site", target="days", bounds=BOUNDS, kind="regression")
     own = step.fit_scaling(tasks, "own")
     with pytest.raises(OptionError, match="cannot scale by a task's own statistics"):
         step.prepare_tasks(tasks, rules, scaling=own)

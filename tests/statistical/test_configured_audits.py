@@ -11,7 +11,7 @@ import pytest
 import sklearn
 
 import taskveil as tv
-from taskveil.methods.base import record_methods
+from taskveil.methods import record_methods
 
 pytestmark = [pytest.mark.statistical, pytest.mark.audit, pytest.mark.timeout(1800)]
 

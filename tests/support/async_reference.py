@@ -49,7 +49,8 @@ def run(method: AsyncMTL, block: TaskBlock, plan: Plan, seed=1, public=None, acc
 def objective(method: AsyncMTL, block: TaskBlock, P, Q, b) -> float:
     loss = LOSSES.get("squared" if block.kind == "regression" else "logistic")
     _, _, values = mean_gradients_numpy(block, P + Q, b, loss)
-    return float(values.sum()) + method.penalties().value(P, Q, method.shared_penalty, method.own_penalty)
+    r, g = (STRUCTURES.get(name) for name in (method.penalties().shared, method.penalties().own))
+    return float(values.sum()) + method.shared_penalty * r.value(r.matrix(P)) + method.own_penalty * g.value(g.matrix(Q))
 
 
 def synchronous_optimum(method: AsyncMTL, block: TaskBlock, iterations: int = 20_000) -> float:

@@ -8,9 +8,16 @@ import dask.array
 import distributed  # imported before the process is split off
 
 import taskveil as tv
+from taskveil.cli.main import run
 from taskveil.estimators.partitioned import fit, storage
 
-__all__ = ["dask", "distributed", "fit", "storage", "train"]
+__all__ = ["command_line", "dask", "distributed", "fit", "storage", "train"]
+
+
+def command_line(words: list[str], env: dict[str, str]) -> None:
+    """A command of taskveil; ends the process with its exit code."""
+    os.environ.update(env)
+    run(words)
 
 
 def train(folder: str, table: str, scheduler: str, env: dict[str, str]) -> None:

@@ -76,7 +76,7 @@ def _specs(data: bytes, rng: np.random.Generator, corpus: list[bytes]) -> bytes:
     """An array described wrongly: names that are no names, shapes of nothing that are huge, types that are none."""
     head, tail = _split(data)
     content = _json(head)
-    if not isinstance(content, dict) or not content.get("arrays"):
+    if not isinstance(content, dict) or not isinstance(content.get("arrays"), list) or not content["arrays"]:
         return data
     wrong = {
         "name": [[1], {}, None, "", "a" * 99, "../x", 7],

@@ -30,13 +30,13 @@ def written(frame: pd.DataFrame, folder: Path, files=3, rows=40) -> Path:
 
 
 @contextmanager
-def cluster(n_workers=2, processes=True, **options):
-    """A client of a LocalCluster."""
+def cluster(n_workers=2, processes=True, failures=1000, **options):
+    """A client of a LocalCluster; `failures`: deaths of workers that a piece of work survives."""
     import dask
     from distributed import Client, LocalCluster
 
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": 1000, "distributed.comm.timeouts.connect": "120s"}),
+        dask.config.set({"distributed.scheduler.allowed-failures": failures, "distributed.comm.timeouts.connect": "120s"}),
         LocalCluster(n_workers=n_workers, threads_per_worker=1, processes=processes, dashboard_address=None, **options) as local,
         Client(local, set_as_default=True) as client,
     ):

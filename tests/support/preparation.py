@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import numpy as np
 
-from taskveil.tasks.prepare.step import Prepared
+from taskveil.tasks.load import load_tasks
+from taskveil.tasks.prepare.step import Prepared, PrepareRules, prepare_tasks
 
 UNITS = ("shift", "scale", "y_shift", "y_scale")
+
+
+def prepare(source: Any, declared: Any = None, **options: Any) -> Prepared:
+    """A raw table, all the way: `options` are fields of `PrepareRules` and options of `load_tasks`."""
+    rules = PrepareRules(**{f.name: options.pop(f.name) for f in fields(PrepareRules) if f.name in options})
+    return prepare_tasks(load_tasks(source, bounds=declared, unusable=rules.unusable, **options), rules)
 
 
 def check_record_law(before: Prepared, after: Prepared) -> None:
@@ -38,7 +48,7 @@ def check_task_law(before: Prepared, after: Prepared, replaced: str) -> None:
 def _same_public(before: Prepared, after: Prepared) -> None:
     for name in before.public.__dataclass_fields__:
         assert getattr(before.public, name) == getattr(after.public, name), f"the public {name} depends on rows"
-    assert before.released is None and after.released is None
+    assert {f.name for f in fields(Prepared)} == {"public", "own"}, "preparation released something"
 
 
 def _bits(values: np.ndarray) -> np.ndarray:

@@ -26,6 +26,7 @@ from taskveil.solvers.centred import Evaluation, SmoothPart
 from taskveil.structures.base import Structure
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import in_parts
+from tests.support.conjugates import SEPARABLE, conjugate, dual_norm
 
 Array = NDArray[np.floating]
 Part = tuple[Structure, float]
@@ -77,7 +78,7 @@ class Problem:
 
     def __init__(self, smooth: SmoothPart, parts: Sequence[Part], lipschitz: Array | float | None = None) -> None:
         self.smooth, self.parts = smooth, tuple(parts)
-        separable = all(structure.separable for structure, _ in self.parts)
+        separable = all(structure.name in SEPARABLE for structure, _ in self.parts)
         L = smooth.lipschitz() if lipschitz is None else np.asarray(lipschitz, dtype=float)
         L = np.broadcast_to(L, smooth.shape[:1])
         if not separable:  # one proximal map over all tasks needs one metric
@@ -112,7 +113,7 @@ class Problem:
         structure, penalty = self.parts[j]
         if not penalty:
             return part
-        if structure.separable:
+        if structure.name in SEPARABLE:
             columns = 1 if structure.column == "task" else part.shape[1]
             step: Array | float = np.repeat(self.step, columns) * penalty
         else:
@@ -167,14 +168,14 @@ def duality_gap(problem: Problem, state: State, at: Evaluation) -> float:
     W = _total(state.parts)
     if any(penalty <= 0.0 for _, penalty in problem.parts):
         return float("inf")
-    duals = [structure.dual_norm(structure.matrix(at.grad_W)) for structure, _ in problem.parts]
+    duals = [dual_norm(structure, structure.matrix(at.grad_W)) for structure, _ in problem.parts]
     ratios = [penalty / norm for (_, penalty), norm in zip(problem.parts, duals, strict=True) if norm]
     a = min([1.0, *ratios])
-    conjugate = float(np.sum(at.grad_W * W) + np.sum(at.grad_c * state.intercepts)) - at.value
-    dual = -a * conjugate
+    inner = float(np.sum(at.grad_W * W) + np.sum(at.grad_c * state.intercepts)) - at.value
+    dual = -a * inner
     for (structure, penalty), norm in zip(problem.parts, duals, strict=True):
         if norm is None:
-            dual -= penalty * structure.conjugate(structure.matrix(at.grad_W) * (-a / penalty))
+            dual -= penalty * conjugate(structure, structure.matrix(at.grad_W) * (-a / penalty))
     slack = float(np.sum(np.abs(at.grad_c) * (1.0 + np.abs(state.intercepts))))
     return problem.objective(state, at) - dual + slack
 

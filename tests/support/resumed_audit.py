@@ -14,7 +14,7 @@ import numpy as np
 
 from taskveil import methods
 from taskveil.audits import statistics
-from taskveil.audits.result import AuditResult, Progress, search, verdict
+from taskveil.audits.result import AuditResult, Progress, search
 from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import VectorSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease, Request, make_plan
@@ -50,8 +50,7 @@ def audit_resume(
 
     found = search(sampler, scores, epsilon, delta, trials, progress=progress)
     return AuditResult(
-        "resume", epsilon, delta, found.lower_bound, 0.95, found.attack(), found.trials,
-        verdict(found.refutation_bound, epsilon), found.refutation_bound, "add-remove", seed=key,
+        target="resume", delta=delta, **found.fields(epsilon), neighbours="add-remove", seed=key,
     )  # fmt: skip
 
 

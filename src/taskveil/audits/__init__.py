@@ -21,30 +21,32 @@ __all__ = ["AuditResult", "audit", "audit_configured", "audit_estimator", "audit
 
 
 def audit(estimator: Any, data: Any = None, trials: int | None = None, seed: int | None = None, **options: Any) -> AuditResult:
-    """Attack this estimator as it is configured, and set the result beside its certificate.
+    """Attack this estimator as it is configured, and compare the result with its certificate.
 
-    A canary unit is written into the raw cells and everything is run as `fit` runs it. It is a rehearsal: an account in memory,
-    noise of its own, no ledger, no folder, and no canary enters the fitted models. An audit can refute a claim; it proves none.
+    One unit of the raw table is replaced by a canary, made for the attack, and everything runs as `fit` runs it. This is a
+    rehearsal: it uses noise of its own and an account in memory. It touches no ledger and no folder, and no canary enters the
+    fitted models. An audit can refute a claim, but it cannot prove one.
 
     Parameters
     ----------
     estimator : TaskRegressor or TaskClassifier
-        Fitted or not. Where it is fitted, its certificate gets the result.
+        Fitted or not. If it is fitted, the result is added to its certificate.
     data : (X, y, task), TaskSet, DataFrame, path or None, default=None
         The raw table it trains on. `None` makes one up.
     trials : int or None, default=None
-        Runs of each neighbour. `None` takes what the claim needs.
+        The number of runs with each of the two neighbouring tables. `None` chooses it from the claim.
     seed : int or None, default=None
-        Of the rehearsal.
+        Seed of the rehearsal.
     **options
-        For a DataFrame or a file those of `load_tasks` (task=, target=, missing=, bounds=, ...). Also jobs, view="releases" and
-        progress. `one_run=True` rehearses one run with canary tasks instead of many runs (canaries, tasks, features, alarm):
-        cheap, and weak at small epsilon. `taskveil fit --audit-canaries K` does it in the run that counts.
+        For a DataFrame or a file, the options of `load_tasks` (task=, target=, missing=, bounds=, ...). Also jobs,
+        view="releases" and progress. `one_run=True` rehearses a single run with canary tasks instead of many runs (options
+        canaries, tasks, features, alarm). This is cheap, but weak at small epsilon. `taskveil fit --audit-canaries K` does the
+        same in the real run.
 
     Returns
     -------
     AuditResult
-        Claimed epsilon and lower bound side by side; `verdict` is "consistent" or "refuted".
+        The claimed epsilon and the lower bound side by side. `verdict` is "consistent" or "refuted".
 
     Examples
     --------

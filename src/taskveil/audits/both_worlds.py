@@ -32,6 +32,7 @@ import numpy as np
 
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.lower_bound import CONFIDENCE, mu_bound
+from taskveil.audits.parallel import noise_seed
 from taskveil.audits.spies import ServerSpy, TaskSpy, spied_on
 from taskveil.errors import OptionError
 from taskveil.methods.base import Billboard, Message, Method, ServerSide, State, TaskSide, View
@@ -48,7 +49,7 @@ CELLS = 4_000_000  # numbers of summands that are held at once
 OnRelease = Callable[[PlannedRelease, np.ndarray, np.ndarray, np.ndarray], None]  # planned, noisy, messages here and there
 SCORES = 4000  # of each neighbour: more tell little more
 ALARM = 1e-7  # of the verdict's 1e-6
-SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)
+SUMS = (VectorSum, OuterSum, MomentSum, DiagonalSum, TaskStack)  # in which one task's summand is known
 
 
 def with_other_worlds(method: Method, others: TaskBlock, on_release: OnRelease) -> Method:
@@ -189,7 +190,7 @@ def _scores(worlds: Sequence[Any], world: int, runs: int, key: int) -> np.ndarra
     estimator = worlds[world].estimator
     method = with_other_worlds(here.method, there.block, on_release)
     for number in range(runs):
-        estimator.insecure_noise_seed = 2 * (key * 1_000_003 + number) + world
+        estimator.insecure_noise_seed = noise_seed(key, world, number)
         estimator._run(Run(method, here.public, here.plan), here.block)
     return np.asarray(seen).reshape(runs, -1)
 

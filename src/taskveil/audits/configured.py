@@ -21,21 +21,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from taskveil.audits.both_worlds import ALARM as STEPS_ALARM
-from taskveil.audits.both_worlds import steps_in_sight
 from taskveil.audits.canaries import CANARY
 from taskveil.audits.configuration import configuration, differences
 from taskveil.audits.isolation import leaks
-from taskveil.audits.lower_bound import FALSE_ALARM, Test
-from taskveil.audits.methods import SELECTION, TRIALS, claim_of, claims_mu, scores
+from taskveil.audits.methods import SELECTION, TRIALS, Looks, claim_of, told_apart
 from taskveil.audits.neighbours import RawCanary, Runs, furthest, opener, raw_canaries, repeated
-from taskveil.audits.parallel import spread
 from taskveil.audits.raw_table import Load, RawTable, made_up_table, raw_table
 from taskveil.audits.rehearsal import Trained, train
-from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Finding, Progress, power, search
+from taskveil.audits.result import CONSISTENT, NOTHING, REFUTED, AuditResult, Finding, Progress, power
 from taskveil.checks import shown
 from taskveil.errors import OptionError
-from taskveil.privacy.plan import Plan
 from taskveil.tasks.load import load_tasks
 
 SECONDS = 40.0  # of computing that the default number of runs should cost, per process
@@ -49,8 +44,6 @@ MADE_UP = (
     "was charged to a ledger, and no canary is in a released model"
 )
 
-NO_TEST = Test("none", np.inf, True, 1, 0.0)
-
 
 @dataclass
 class Evidence:
@@ -62,17 +55,6 @@ class Evidence:
     finding: Finding | None = None
     steps: dict[str, Any] | None = None  # what single releases show, to those who see them all
     neighbours: str = "none"
-
-
-@dataclass(frozen=True)
-class Looks:
-    """Who looks, how often, and with what."""
-
-    observer: str
-    trials: int | None
-    key: int
-    jobs: int
-    progress: Progress | None
 
 
 def audit_configured(
@@ -122,11 +104,8 @@ def _attack(est: Any, table: RawTable, first: Trained, claim: dict[str, Any], ev
         evidence.neighbours = pair.name
         runs = repeated(est, table, pair, looks.observer, looks.key)
         looks = replace(looks, trials=looks.trials or affordable(runs, looks.key, looks.jobs))
-        if runs.worlds is not None:
-            evidence.steps = steps_in_sight(runs.worlds, looks.observer, looks.trials or 0, looks.key, claim["delta"])
-        alarm = FALSE_ALARM - (STEPS_ALARM if evidence.steps else 0.0)
-        gaussian = claims_mu(first.estimator.certificate_)
-        evidence.finding = _statistics(runs, first.logs[0].plan, claim, looks, gaussian, alarm)
+        seen = (runs.vector, runs.worlds, runs.layout)
+        evidence.finding, evidence.steps = told_apart(*seen, first.logs[0].plan, claim, first.estimator.certificate_, looks)
 
 
 def rehearsal_of(estimator: Any) -> Any:
@@ -148,7 +127,7 @@ def _check_fitted_likewise(estimator: Any, about: dict[str, Any]) -> None:
         differ = differences({"configuration": about}, configuration(estimator))
     if differ:
         raise OptionError(
-            f"this estimator was fitted on, or with, something else than what would be audited (different: {', '.join(differ)}); "
+            f"this estimator was fitted on other data or with other options than the audit would use ({', '.join(differ)}); "
             "give data= the table it was fitted on, or audit an unfitted copy: tv.audit(sklearn.base.clone(est), ...)"
         )
 
@@ -189,30 +168,17 @@ def affordable(runs: Runs, key: int, jobs: int) -> int:
     return int(np.clip(SECONDS * jobs / max(each, 1e-6), FEWEST, TRIALS))
 
 
-def _statistics(runs: Runs, plan: Plan, claim: dict[str, Any], looks: Looks, gaussian: bool, alarm: float) -> Finding:
-    def sampler(world: int, begin: int, count: int) -> np.ndarray:
-        numbers = [2 * (looks.key * 1_000_003 + i) + world for i in range(begin, begin + count)]
-        return np.stack(spread(lambda n: runs.vector(world, n), numbers, looks.jobs))
-
-    assert looks.trials is not None
-    return search(
-        sampler, scores(runs.layout, plan), claim["epsilon"], claim["delta"], looks.trials, selection=SELECTION,
-        progress=looks.progress, gaussian=gaussian, alarm=alarm,
-    )  # fmt: skip
-
-
 def _result(first: Trained, claim: dict[str, Any] | None, evidence: Evidence, about: dict[str, Any], key: int) -> AuditResult:
     base = getattr(first.estimator, "estimator", first.estimator)
     stated = claim or {"epsilon": 0.0, "delta": 0.0}
-    best = evidence.finding or Finding(0.0, 0.0, NO_TEST, 0)
-    by_release = evidence.steps is not None and evidence.steps["refutation_bound"] > stated["epsilon"]
-    verdict = REFUTED if evidence.leaks or by_release else best.verdict(stated["epsilon"])
+    best, refused = evidence.finding or NOTHING, evidence.refused
+    found = best.fields(stated["epsilon"], evidence.steps)
+    if claim is None or evidence.leaks:
+        found["verdict"] = CONSISTENT if claim is None else REFUTED
     return AuditResult(
-        first.estimator.certificate_.method, stated["epsilon"], stated["delta"], best.lower_bound, 0.95, best.attack(),
-        best.trials, verdict if claim is not None else CONSISTENT, best.refutation_bound, str(base.neighbours), str(base.unit),
-        str(base.observer), base.variant, key,
-        {"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": evidence.refused},
-        ON_TABLE if about["table"] == "given" else MADE_UP, evidence.leaks,
-        power(best.trials, SELECTION, stated["delta"]) if best.trials else None, about, best.gaussian_bound,
-        best.gaussian_refutation_bound, evidence.steps,
+        target=first.estimator.certificate_.method, delta=stated["delta"], **found, neighbours=str(base.neighbours),
+        unit=str(base.unit), observer=str(base.observer), variant=base.variant, seed=key,
+        details={"neighbours": evidence.neighbours, "canaries": evidence.compared, "refused before any release": refused},
+        note=ON_TABLE if about["table"] == "given" else MADE_UP, leaks=evidence.leaks,
+        power=power(best.trials, SELECTION, stated["delta"]) if best.trials else None, configuration=about,
     )  # fmt: skip

@@ -10,12 +10,12 @@ An entry is one line in ATTACKS, `module:function`, and one function in a module
     def my_attack(seed: int = 0) -> Attack:
         '''What the attacker sees, what he computes, against which claim.'''
         ...runs the real code path, in seconds, with all randomness from `seed`...
-        return Attack(name, sentence, data, draw)
+        return Attack(name, sentence, data, figure)
 
     name       file name of its page: letters and hyphens, unique
     sentence   one sentence a privacy officer reads: what was found without protection, and what with it
     data       plain JSON: the numbers behind the sentence, so that a test can check what the sentence says
-    draw       () -> a figure in Plotly's JSON (data and layout), made from `data` alone; report/gallery_page.py makes the page
+    figure     () -> a figure in Plotly's JSON (data and layout), made from `data` alone; report/gallery_page.py makes the page
 
 Attacks that need a network or other extras import them inside the function and raise EnvironmentMissing where they are not
 installed; such an entry is left out of the gallery.
@@ -34,16 +34,12 @@ from taskveil.errors import EnvironmentMissing
 
 @dataclass(frozen=True)
 class Attack:
-    """What an attack found, in numbers and in a sentence; `figure()` draws it."""
+    """What an attack found, in numbers and in a sentence; `figure()` is the picture, in Plotly's JSON."""
 
     name: str
     sentence: str
     data: dict[str, Any]
-    draw: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
-
-    def figure(self) -> dict[str, Any]:
-        """The picture, in Plotly's JSON."""
-        return self.draw()
+    figure: Callable[[], dict[str, Any]] = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values, for the page."""

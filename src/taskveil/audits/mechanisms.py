@@ -105,9 +105,7 @@ def setting(
     make, defaults, _ = TARGETS[name]
     what = make(dimension or defaults[neighbours != "add-remove"])
     paper = name == "paper-wishart"
-    variant = variant if variant is not None and (paper or variant == "sound") else ("paper" if paper else "sound")
-    if paper and variant == "sound":
-        variant = "paper"
+    variant = ("preprint" if variant == "preprint" else "paper") if paper else "sound"
     law = "gaussian" if name == "moments" else name
     budget = Budget(epsilon, delta, neighbours=Neighbours(neighbours), mechanism=law, variant=variant)
     (planned,) = make_plan([Request("audited", 1, what)], budget).releases
@@ -146,9 +144,9 @@ def scores(case: Setting) -> Statistics:
     (t0, t1), mechanism, what = case.totals, case.planned.mechanism, case.planned.contribution
     listed = {"projection on the shift": statistics.projection(t1 - t0)}
     if isinstance(mechanism, L2Laplace):
-        listed = {"likelihood ratio": statistics.norm_ratio(t0, t1)}
+        listed = {"likelihood ratio": statistics.distance_ratio(t0, t1, 2)}
     elif isinstance(mechanism, Laplace) or what.total_shape == (1, 1):
-        listed = {"likelihood ratio": statistics.laplace_ratio(t0, t1)}
+        listed = {"likelihood ratio": statistics.distance_ratio(t0, t1, 1)}
         if isinstance(mechanism, PaperWishart):
             listed = {"support violation": statistics.support(t1)}
     elif isinstance(mechanism, Gaussian):
@@ -191,11 +189,9 @@ def audit_mechanism(
     gaussian = isinstance(case.planned.event, GaussianEvent)
     finding = search(sampler, scores(case), epsilon, delta, runs, progress=progress, gaussian=gaussian)
     return AuditResult(
-        name, epsilon, delta, finding.lower_bound, 0.95, finding.attack(), finding.trials,
-        finding.verdict(epsilon), finding.refutation_bound, relation, seed=seed,
+        target=name, delta=delta, **finding.fields(epsilon), neighbours=relation, seed=seed,
         variant="paper" if name == "paper-wishart" else "sound", observer="whoever sees the release",
         details={"total_shape": list(case.planned.contribution.total_shape), "scale": case.planned.mechanism.scale},
-        gaussian_bound=finding.gaussian_bound, gaussian_refutation_bound=finding.gaussian_refutation_bound,
     )  # fmt: skip
 
 

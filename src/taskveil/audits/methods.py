@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,9 @@ from taskveil.audits.both_worlds import steps_in_sight
 from taskveil.audits.canaries import CANARY, LARGE, Canary, needs_company, worst_neighbour
 from taskveil.audits.lower_bound import FALSE_ALARM
 from taskveil.audits.observe import Layout, Transcript, watched
-from taskveil.audits.parallel import spread
+from taskveil.audits.parallel import repeated
 from taskveil.audits.rehearsal import RunLog, Trained, train, without_canary
-from taskveil.audits.result import CONSISTENT, REFUTED, AuditResult, Progress, search
+from taskveil.audits.result import NOTHING, AuditResult, Finding, Progress, search
 from taskveil.errors import OptionError
 from taskveil.estimators.base import TaskEstimator
 from taskveil.privacy.certificate import Certificate
@@ -67,6 +67,32 @@ class World:
         return self.transcript.vector()
 
 
+@dataclass(frozen=True)
+class Looks:
+    """Who looks, how often, and with what."""
+
+    observer: str
+    trials: int | None
+    key: int
+    jobs: int
+    progress: Progress | None
+
+
+def told_apart(
+    run: Callable[[int, int], np.ndarray], worlds: Sequence[World] | None, layout: Layout, plan: Plan, claim: Mapping[str, Any],
+    certificate: Certificate, looks: Looks,
+) -> tuple[Finding, dict[str, Any] | None]:  # fmt: skip
+    """What many runs of two worlds show of a claim; and single releases, to those who see them all (None: nobody does)."""
+    trials = looks.trials or TRIALS
+    steps = None if worlds is None else steps_in_sight(worlds, looks.observer, trials, looks.key, claim["delta"])
+    finding = search(
+        repeated(run, looks.key, looks.jobs), scores(layout, plan), claim["epsilon"], claim["delta"], trials,
+        selection=SELECTION, progress=looks.progress, gaussian=claims_mu(certificate),
+        alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
+    )  # fmt: skip
+    return finding, steps
+
+
 def audit_estimator(
     estimator: TaskEstimator,
     *,
@@ -87,27 +113,16 @@ def audit_estimator(
     claim, plan = claim_of(worlds[1].trained), worlds[1].log.plan
     if claim is None or not plan.releases:
         return _nothing_shared(est, key)
-    layout = _layout(worlds[1], key)
-
-    def sampler(world: int, begin: int, count: int) -> np.ndarray:
-        numbers = [2 * (key * 1_000_003 + i) + world for i in range(begin, begin + count)]
-        return np.stack(spread(worlds[world].run, numbers, jobs))
-
-    observer = "server" if view == "releases" else str(est.observer)
-    steps = steps_in_sight(worlds, observer, trials or TRIALS, key, claim["delta"])
-    finding = search(
-        sampler, scores(layout, plan), claim["epsilon"], claim["delta"],
-        trials or TRIALS, selection=SELECTION, progress=progress, gaussian=claims_mu(worlds[1].trained.certificate_),
-        alarm=FALSE_ALARM - (STEPS_ALARM if steps else 0.0),
+    worlds[1].run(key)
+    looks = Looks("server" if view == "releases" else str(est.observer), trials, key, jobs, progress)
+    finding, steps = told_apart(
+        lambda world, seed: worlds[world].run(seed), worlds, Layout.of(worlds[1].transcript), plan, claim,
+        worlds[1].trained.certificate_, looks,
     )  # fmt: skip
-    verdict = finding.verdict(claim["epsilon"])
-    if steps is not None and steps["refutation_bound"] > claim["epsilon"]:
-        verdict = REFUTED
     return AuditResult(
-        str(est._method().name), claim["epsilon"], claim["delta"], finding.lower_bound, 0.95, finding.attack(), finding.trials,
-        verdict, finding.refutation_bound, claim["neighbours"], claim["unit"],
-        claim["observer"], est.variant, key, {"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
-        gaussian_bound=finding.gaussian_bound, gaussian_refutation_bound=finding.gaussian_refutation_bound, every_release=steps,
+        target=str(est._method().name), delta=claim["delta"], **finding.fields(claim["epsilon"], steps),
+        neighbours=claim["neighbours"], unit=claim["unit"], observer=claim["observer"], variant=est.variant, seed=key,
+        details={"canary": shape.kind, "against": shape.against, "tasks": shape.n_tasks},
     )  # fmt: skip
 
 
@@ -162,15 +177,10 @@ def claim_of(fitted: Any) -> dict[str, Any] | None:
     return fitting[0] if fitting else None
 
 
-def _layout(world: World, key: int) -> Layout:
-    world.run(key)
-    return Layout.of(world.transcript)
-
-
 def _nothing_shared(est: Any, key: int) -> AuditResult:
     return AuditResult(
-        str(est._method().name), 0.0, 0.0, 0.0, 0.95, "none: nothing is shared", 0, CONSISTENT, 0.0, str(est.neighbours),
-        str(est.unit), str(est.observer), est.variant, key,
+        target=str(est._method().name), delta=0.0, **{**NOTHING.fields(0.0), "attack": "none: nothing is shared"},
+        neighbours=str(est.neighbours), unit=str(est.unit), observer=str(est.observer), variant=est.variant, seed=key,
     )  # fmt: skip
 
 

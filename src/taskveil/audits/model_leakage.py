@@ -16,7 +16,7 @@ import numpy as np
 
 from taskveil.audits.gallery import Attack, beside
 from taskveil.privacy.contributions import OuterSum
-from taskveil.privacy.plan import Budget, Plan, Request, make_plan
+from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.release import MemoryAccount, release
 from taskveil.structures import STRUCTURES
@@ -46,18 +46,13 @@ def _after(W: np.ndarray, how: tuple[str, float], seed: int) -> np.ndarray:
     """One round of Algorithm 2, from models to M w."""
     variant, epsilon = how
     what = OuterSum(FEATURES, FACTOR * float(np.sqrt(FEATURES)))
-    budget = Budget(epsilon, 1e-5, variant=variant)
-    plan = make_plan([Request("second-moment", 1, what)], budget) if epsilon < 1e9 else _unlimited(what)
+    budget = Budget(epsilon, 1e-5, variant=variant) if epsilon < 1e9 else Budget(None, 1e-5)  # 1e40 stands for no noise
+    plan = make_plan([Request("second-moment", 1, what)], budget)
     account = MemoryAccount()
     account.reserve(plan)
     noisy = release(plan.releases[0], what.clip(W), account, insecure_seeded_noise(seed)).value
     M = STRUCTURES.get("trace_norm").map_from_covariance(noisy, PENALTY, 0.0)
     return W @ M.T
-
-
-def _unlimited(what: OuterSum) -> Plan:
-    """epsilon = 1e40 stands for no noise."""
-    return make_plan([Request("second-moment", 1, what)], Budget(None, 1e-5))
 
 
 def _unit_columns(W: np.ndarray) -> np.ndarray:

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from taskveil.audits.canaries import CANARY
-from taskveil.audits.spies import ServerSpy, spied_on
-from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.audits.spies import ServerSpy, TaskSpy, spied_on
+from taskveil.methods.base import Billboard, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.tasks.block import TaskBlock
 
@@ -75,20 +75,15 @@ def watched(method: Method, transcript: Transcript, observer: str) -> Method:
     return spied_on(method, task_side, server_side)
 
 
-class _WithoutEnd(TaskSide):
+class _WithoutEnd(TaskSpy):
     """A task side that remembers its start and skips the last local fit, which no other party sees."""
 
-    def __init__(self, inner: TaskSide):
-        self.inner, self.merges_inactive = inner, inner.merges_inactive
-        self.first: State | None = None
+    first: State | None = None
 
     def start(self) -> State:
         if self.first is None:
             self.first = self.inner.start()
         return {name: np.array(value) for name, value in self.first.items()}
-
-    def step(self, state: State, view: View) -> tuple[State, Message]:
-        return self.inner.step(state, view)
 
     def finish(self, state: State, view: View) -> Models:
         return Models(np.zeros((0, 1, 1)), np.zeros((0, 1)))

@@ -33,7 +33,25 @@ Statistics = Callable[[np.ndarray, np.ndarray], dict[str, Callable[[np.ndarray],
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Claimed epsilon and the lower bound an attack found, side by side."""
+    """The claimed epsilon and the lower bound that an attack found, side by side.
+
+    Attributes
+    ----------
+    claimed_epsilon, delta : float
+        What the certificate claims.
+    lower_bound : float
+        Epsilon is at least this, with the given `confidence`.
+    verdict : {"consistent", "refuted"}
+        "refuted" if the attack contradicts the claim.
+    refutation_bound : float
+        The lower bound with confidence 1 - 1e-6, on which the verdict rests.
+    leaks : list of str
+        Differences outside of releases, which no noise covers. Any leak refutes the claim.
+    power : float or None
+        The largest epsilon that this number of runs could have shown.
+    trials : int
+        Runs under each of the two neighbouring tables.
+    """
 
     target: str
     claimed_epsilon: float
@@ -109,13 +127,27 @@ class Finding:
     gaussian_refutation_bound: float | None = None
 
     def verdict(self, claimed: float) -> str:
-        """Either bound may refute; the error probability is shared between them."""
-        return verdict(max(self.refutation_bound, self.gaussian_refutation_bound or 0.0), claimed)
+        """Either bound may refute, at a confidence of 1 - 1e-6; the error probability is shared between them."""
+        sure = max(self.refutation_bound, self.gaussian_refutation_bound or 0.0)
+        return REFUTED if sure > claimed and math.isfinite(claimed) else CONSISTENT
+
+    def fields(self, claimed: float, steps: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What a result says of it against a claim; `steps`: what single releases show (both_worlds.py)."""
+        by_step = steps is not None and steps["refutation_bound"] > claimed
+        return {
+            "claimed_epsilon": claimed, "lower_bound": self.lower_bound, "confidence": CONFIDENCE, "attack": self.attack(),
+            "trials": self.trials, "verdict": REFUTED if by_step else self.verdict(claimed),
+            "refutation_bound": self.refutation_bound, "gaussian_bound": self.gaussian_bound,
+            "gaussian_refutation_bound": self.gaussian_refutation_bound, "every_release": steps,
+        }  # fmt: skip
 
     def attack(self) -> str:
         """The test in words: which score, above or below which threshold."""
         side = "above" if self.test.above else "at or below"
         return f"{self.test.score} {side} {self.test.threshold:.4g}" if self.test.score != "none" else "none"
+
+
+NOTHING = Finding(0.0, 0.0, Test("none", math.inf, True, 1, 0.0), 0)  # where nothing was counted
 
 
 def search(
@@ -183,8 +215,3 @@ def _look(
         return Finding(stated, sure, test, len(first))
     curves = [gaussian_epsilon(delta, look(alpha, mu_bound)[1]) for alpha in alphas]
     return Finding(stated, sure, test, len(first), *curves)
-
-
-def verdict(refutation_bound: float, claimed: float) -> str:
-    """`refuted` only where the bound with confidence 1 - 1e-6 lies above the claim."""
-    return REFUTED if refutation_bound > claimed and math.isfinite(claimed) else CONSISTENT

@@ -3,8 +3,7 @@
 Every function takes outputs, one per row or matrix, and returns one number each; larger speaks for world 1.
 
     projection            <output, shift>: the likelihood ratio of Gaussian noise
-    laplace_ratio         sum_j |z_j - t0_j| - |z_j - t1_j|: that of independent Laplace noise
-    norm_ratio            |z - t0| - |z - t1|: that of exp(-|z|/b) in any norm, here l2
+    distance_ratio        |z - t0| - |z - t1|: that of exp(-|z|/b), in l1 (independent Laplace noise) or l2
     support               smallest eigenvalue of Z - T1: below zero it is impossible for one-sided noise on T1
     trace, extreme eigenvalues
     learned               linear discriminants fitted on the selection runs, full and coordinate by coordinate
@@ -26,24 +25,16 @@ def projection(shift: np.ndarray) -> Score:
     return lambda outputs: outputs.reshape(len(outputs), -1) @ flat
 
 
-def laplace_ratio(first: np.ndarray, second: np.ndarray) -> Score:
-    """A score: the log likelihood ratio of two centres under Laplace noise, up to a factor."""
+def distance_ratio(first: np.ndarray, second: np.ndarray, order: int) -> Score:
+    """A score: how much further from the first centre than from the second, in l1 or l2.
 
-    def score(outputs: np.ndarray) -> np.ndarray:
-        flat = outputs.reshape(len(outputs), -1)
-        return (np.abs(flat - first.ravel()) - np.abs(flat - second.ravel())).sum(axis=1)
+    Under independent Laplace noise (1), or noise exp(-|z|_2 / b) (2), it is the log likelihood ratio up to a factor.
+    """
 
-    return score
+    def far(outputs: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(outputs.reshape(len(outputs), -1) - centre.ravel(), order, axis=1)
 
-
-def norm_ratio(first: np.ndarray, second: np.ndarray) -> Score:
-    """A score: the distance to the first centre less the distance to the second."""
-
-    def score(outputs: np.ndarray) -> np.ndarray:
-        flat = outputs.reshape(len(outputs), -1)
-        return np.linalg.norm(flat - first.ravel(), axis=1) - np.linalg.norm(flat - second.ravel(), axis=1)
-
-    return score
+    return lambda outputs: far(outputs, first) - far(outputs, second)
 
 
 def support(present: np.ndarray) -> Score:

@@ -12,13 +12,10 @@ eq. 29 is partly illegible; its orders are taken from the last line of its proof
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
-from typing import Any
 
 from taskveil.calculators.base import Calculation, positive, probability
-from taskveil.errors import OptionError, UnknownName
+from taskveil.errors import OptionError
 
 TITLES = {
     "1": "Client-level privacy of the noisy mean",
@@ -41,20 +38,6 @@ def names() -> dict[str, str]:
     return dict(TITLES)
 
 
-def theorem(number: int, **sizes: Any) -> Calculation:
-    """Evaluate Theorem 1, 3 or 5; each function below says what it needs."""
-    theorems: dict[int, Callable[..., Calculation]] = {1: privacy, 3: nonconvex, 5: strongly_convex}
-    if number not in theorems:
-        raise UnknownName(f"no theorem {number}: expected one of {', '.join(TITLES)}.")
-    accepted = inspect.signature(theorems[number]).parameters
-    unknown = sorted(set(sizes) - set(accepted))
-    lost = [n for n, p in accepted.items() if p.default is p.empty and n not in sizes]
-    if unknown or lost:
-        what = f"does not take {', '.join(unknown)}" if unknown else f"needs {', '.join(lost)}"
-        raise OptionError(f"PMTL Theorem {number} {what}; it takes {', '.join(accepted)}.")
-    return theorems[number](**sizes)
-
-
 def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:
     """sigma = 4 gamma sqrt(T log(1/delta))/(eps m).
 
@@ -63,14 +46,6 @@ def noise_for_all(n_tasks: int, n_rounds: int, epsilon: float, delta: float, cli
     positive(n_tasks=n_tasks, n_rounds=n_rounds, epsilon=epsilon, clip_norm=clip_norm)
     probability(delta=delta)
     return 4 * clip_norm * math.sqrt(n_rounds * math.log(1 / delta)) / (epsilon * n_tasks)
-
-
-def noise_for_cohorts(n_tasks: int, n_rounds: int, epsilon: float, delta: float, clip_norm: float = 1.0) -> float:
-    """sigma >= c2 gamma sqrt(T log(1/delta))/(eps m) with c2 = 1.
-
-    The cohort size enters only its condition.
-    """
-    return noise_for_all(n_tasks, n_rounds, epsilon, delta, clip_norm) / 4
 
 
 def privacy(
@@ -94,7 +69,7 @@ def privacy(
         limit = 2 * math.log(1 / delta)
         formula = "sigma = 4 gamma sqrt(T log(1/delta))/(epsilon m)"
     else:
-        sigma = c2 * noise_for_cohorts(n_tasks, n_rounds, epsilon, delta, clip_norm)
+        sigma = c2 * noise_for_all(n_tasks, n_rounds, epsilon, delta, clip_norm) / 4  # the cohort enters the condition only
         limit = c1 * (q / n_tasks) ** 2 * n_rounds
         formula = "sigma >= c2 gamma sqrt(T log(1/delta))/(epsilon m), epsilon < c1 (q/m)^2 T"
     values = {

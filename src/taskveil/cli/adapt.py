@@ -9,7 +9,7 @@ import rich_click as click
 
 from taskveil.cli import command_file
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option
 from taskveil.cli.out_folder import overwrite_option, prepare_folder
 from taskveil.cli.predict import as_in_fit
 from taskveil.errors import DataError, OptionError
@@ -24,21 +24,21 @@ READ_AS_IN_FIT = ("task", "target", "event", "positive", "missing", "bad_rows")
     "--task-name",
     type=flag("--task-name"),
     required=True,
-    help="Name of the new task; of a table of several tasks, its rows are used.",
+    help="Name of the new task. If the table has several tasks, only the rows of this one are used.",
 )
 @click.option(
     "--task",
     type=flag("a column"),
-    help="Column that says which task a row belongs to; default: as in `fit`, where the table has it.",
+    help="Column that says which task a row belongs to; default: as in `fit`, if the table has that column.",
 )
 @click.option("--target", type=flag("a column"), help="Column to predict; default: as in `fit`.")
 @click.option("-o", "--out", type=Given(), required=True, help="Folder for the new task's model.")
 @overwrite_option
 @json_option
 def command(directory: str, data: str, task_name: str, out: str, overwrite: bool, as_json: bool, **given: Any) -> None:
-    """Train a model for a new task from the rows of DATA and what the models in DIRECTORY made public.
+    """Train a model for a new task, from the rows of DATA and what the run in DIRECTORY published.
 
-    Nothing is sent and nothing is charged. The folder knows the new task alone: no other task's model goes with it.
+    Nothing is sent and nothing is charged. The folder holds only the new task, and no model of another task.
     """
     from taskveil.estimators.storage import load
 
@@ -51,17 +51,15 @@ def command(directory: str, data: str, task_name: str, out: str, overwrite: bool
     (Path(out) / "run").mkdir()
     command_file.write(Path(out) / "run" / "command.json", data, {k: v for k, v in reading.items() if v is not None})
     (gain,) = adapted.gain_.to_dict().values()
-    if as_json:
-        print_json({"task": task_name, "gain": gain, "out": out})
-    else:
-        error, measure = "error", adapted.gain_.metric
-        if "typical_error_shared" in gain:
-            error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
-        shared, alone = gain[f"{error}_shared"], gain[f"{error}_alone"]
-        click.echo(
-            f"{task_name}: estimated error {shared:.3g} with what is public, {alone:.3g} alone ({measure}). "
-            f"Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
-        )
+    error, measure = "error", adapted.gain_.metric
+    if "typical_error_shared" in gain:
+        error, measure = "typical_error", f"typical error of {adapted.preparation_.target_name!r}, in its own units"
+    shared, alone = gain[f"{error}_shared"], gain[f"{error}_alone"]
+    words = (
+        f"{task_name}: estimated error {shared:.3g} with what is public, {alone:.3g} alone ({measure}). "
+        f"Nothing was sent or charged. Predict with: taskveil predict {out} NEW.csv"
+    )
+    answer(as_json, {"task": task_name, "gain": gain, "out": out}, words)
 
 
 def rows_of_newcomer(data: str, name: str, estimator: Any, reading: dict[str, Any], told: str | None) -> tuple[Any, Any]:

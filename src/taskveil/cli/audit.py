@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given, choice, flag
-from taskveil.cli.options import json_option, methods_with, parse_settings, print_json
+from taskveil.cli.options import answer, json_option, methods_with, parse_settings
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
 
@@ -32,9 +32,9 @@ class AuditCommand(click.RichCommand):
     "taskveil audit fit visits.csv --task hospital --target days --epsilon 1  (your own configuration: audit fit --help)",
 )
 @click.argument("target", shell_complete=lambda *asked: complete_targets(*asked))
-@click.option("--epsilon", type=flag("--epsilon"), default=1.0, show_default=True, help="The claim under attack.")
-@click.option("--delta", type=flag("--delta"), default=None, help="Default: 1e-5.")
-@click.option("--trials", type=flag("--trials"), default=None, help="Runs of each of the two neighbours; default: by target.")
+@click.option("--epsilon", type=flag("--epsilon"), default=1.0, show_default=True, help="The claimed epsilon, which is attacked.")
+@click.option("--delta", type=flag("--delta"), default=None, help="Claimed delta; default: 1e-5.")
+@click.option("--trials", type=flag("--trials"), default=None, help="Runs with each of two tables; default: by target.")
 @click.option("--seed", type=flag("--seed"), default=None, help="Seeds the whole simulation, noise included.")
 @choice("--variant", ["sound", "paper", "preprint"])
 @click.option(
@@ -52,15 +52,15 @@ class AuditCommand(click.RichCommand):
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="A method's own option; for mechanisms: dimension, low_bits. Repeatable.",
+    help="Option of the method; for mechanisms: dimension, low_bits. Repeatable.",
 )
-@choice("--canary", ["largest", "changing", "one-run"], help="What is planted; one-run: many canaries in a single run.")
-@choice("--view", ["billboard", "releases"], help="What the attacker reads: the billboard, or the noisy sums behind it.")
-@click.option("--jobs", type=flag("--jobs"), default=None, help="Processes; default: one per core.")
-@click.option("--gallery", type=Given(file_okay=False), default=None, help="Also write the pictures of known attacks here.")
+@choice("--canary", ["largest", "changing", "one-run"], help="What canary is planted; one-run: many in a single run.")
+@choice("--view", ["billboard", "releases"], help="What the attacker sees: the billboard, or the noisy sums behind it.")
+@click.option("--jobs", type=flag("--jobs"), default=None, help="Number of processes; default: one per core.")
+@click.option("--gallery", type=Given(file_okay=False), default=None, help="Folder for the pictures of known attacks.")
 @json_option
 def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json: bool, **given: Any) -> int:
-    """Attack TARGET, a mechanism or a method calibrated to a claim; exit 1 when the claim is refuted.
+    """Attack TARGET, a mechanism or a method calibrated to a claim. Exit with 1 if the claim is refuted.
 
     `taskveil audit fit DATA ...`, with the options of `fit`, attacks what you run, from the raw table on. With another TARGET:
     a simulation on made-up tasks: no data is read and no ledger is touched. A verdict of `refuted` is wrong with probability
@@ -74,10 +74,7 @@ def command(target: str, settings: tuple[str, ...], gallery: str | None, as_json
 
         for page in write_gallery(Path(gallery), seed=given["seed"] or 0):
             click.echo(f"wrote {page}", err=True)
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        click.echo(str(result))
+    answer(as_json, result.to_dict(), str(result))
     return 1 if result.refuted else 0
 
 

@@ -14,18 +14,18 @@ import rich_click as click
 
 from taskveil.cli import fit
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import LISTS, READING, print_json
+from taskveil.cli.options import LISTS, READING, answer
 from taskveil.cli.progress import progress_bar
 from taskveil.errors import OptionError
 
 NOT_IN_A_REHEARSAL = ("ledger", "account", "insecure_noise_seed")  # accepted, so that a `fit` command can be pasted; not used
 OWN_OPTIONS = (
     click.Option(["--observer"], type=click.Choice(["other-tasks", "server", "public"]), default="other-tasks",
-                 show_default=True, help="Who attacks."),
-    click.Option(["--trials"], type=flag("--trials"), help="Runs of each of two neighbours; default: about a minute of them."),
-    click.Option(["--jobs"], type=flag("--jobs"), help="Processes; default: one per core."),
+                 show_default=True, help="The attacker."),
+    click.Option(["--trials"], type=flag("--trials"), help="Runs with each of the two tables; default: about a minute of them."),
+    click.Option(["--jobs"], type=flag("--jobs"), help="Number of processes; default: one per core."),
     click.Option(["--view"], type=click.Choice(["billboard", "releases"]), default="billboard", show_default=True,
-                 help="What the attacker reads: the billboard, or the noisy sums behind it."),
+                 help="What the attacker sees: the billboard, or the noisy sums behind it."),
     click.Option(["--canaries"], type=flag("--audit-canaries"), help="Rehearse one run with so many canary tasks, not many runs; "
                  "what that can show, and what it would cost a real run (fit --audit-canaries), is said first."),
 )  # fmt: skip
@@ -46,10 +46,7 @@ def audit_fit(data: str, out: str | None, as_json: bool, **given: Any) -> int:
     attacked = _many_runs(estimator, data, given, looks) if many else _one_run(estimator, tasks, given, looks)
     if out is not None:
         keep(attacked.to_dict(), Path(out))
-    if as_json:
-        print_json(attacked.to_dict())
-    else:
-        click.echo(str(attacked))
+    answer(as_json, attacked.to_dict(), str(attacked))
     return 1 if attacked.refuted else 0
 
 
@@ -99,7 +96,7 @@ def _command() -> click.RichCommand:
     of_fit_alone = signature(fit.command.callback).parameters  # folders, resuming, printing; what is left makes the estimator
     shared = [p for p in fit.command.params if p.name not in of_fit_alone]
     last = [
-        click.Option(["-o", "--out"], type=Given(file_okay=False), help="Write audit.json here, beside the model."),
+        click.Option(["-o", "--out"], type=Given(file_okay=False), help="Folder of the model, for audit.json."),
         next(p for p in fit.command.params if p.name == "as_json"),
     ]
     return click.RichCommand(

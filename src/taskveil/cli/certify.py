@@ -11,7 +11,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option, print_json, put_out
 from taskveil.errors import CheckFailed, DataError, OptionError
 from taskveil.privacy.fingerprint import same_code, short_code
 
@@ -26,11 +26,11 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 
 @click.command("certify", epilog="Example: taskveil certify model/ --key hospital.pub --ledger sqlite:///budget.db")
 @click.argument("directory", type=Given(exists=True), required=False)
-@click.option("--key", type=Given(exists=True, dir_okay=False), help="Public key that must have signed the folder.")
-@click.option("--ledger", help="Compare with the books too, for example sqlite:///budget.db.")
-@click.option("--make-key", type=Given(), metavar="NAME", help="Write NAME.key (keep it) and NAME.pub (give it away), and stop.")
+@click.option("--key", type=Given(exists=True, dir_okay=False), help="Public key that the folder's signature must match.")
+@click.option("--ledger", help="Also compare with this ledger, for example sqlite:///budget.db.")
+@click.option("--make-key", type=Given(), metavar="NAME", help="Only write keys: NAME.key (keep it), NAME.pub (give it away).")
 @click.option("--at-delta", type=flag("--at-delta"), metavar="D", help="Restate every guarantee at this delta, to compare runs.")
-@click.option("--code", help="The short code of a printed page: is it this certificate's?")
+@click.option("--code", help="Short code of a printed page: check that it belongs to this certificate.")
 @click.option(
     "--export",
     "form",
@@ -41,7 +41,7 @@ ALONE = "a certificate by itself: consistent with its own events; no run, signat
 @click.option(
     "--with-figures",
     is_flag=True,
-    help="In the nist export: errors and bias too. Statistics of rows that no epsilon covers: not to pass on.",
+    help="In the nist export: also errors and bias. No epsilon covers these statistics of rows, so do not pass them on.",
 )
 @click.option(
     "--groups",
@@ -54,7 +54,7 @@ def command(
     directory: str | None, key: str | None, ledger: str | None, make_key: str | None, at_delta: float | None, code: str | None,
     form: str | None, out: str | None, with_figures: bool, groups: str | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Make the certificate in DIRECTORY again from its run and compare; exit 1 when it does not hold."""
+    """Recompute the certificate in DIRECTORY from the recorded run and compare. Exit with 1 if it does not hold."""
     if make_key is not None and any((directory, key, ledger, at_delta, code, form, out, with_figures, groups)):
         raise OptionError("--make-key NAME makes a key and checks nothing: leave out all else but --json")
     if make_key is not None:
@@ -76,7 +76,9 @@ def command(
         other = f"the code {code} is not this certificate's, which is {own_code}"
         checked = replace(checked, problems=(*checked.problems, other))
     holds, problems = not checked.problems, list(checked.problems)
-    restated = at_delta_of(checked.certificate, at_delta) if at_delta is not None else None
+    from taskveil.privacy import profile
+
+    restated = profile.at_delta(checked.certificate, at_delta) if at_delta is not None else None
     if form is not None:
         rows = {"figures": with_figures, "groups": Path(groups) if groups else None}
         _export(form, path, out, checked, ledger, signer, as_json, rows)
@@ -123,12 +125,6 @@ def curves(certificate: Any) -> list[dict[str, Any]]:
     return [{k: [p for p in v if isfinite(p[1])] if k == "epsilons" else v for k, v in c.items()} for c in made]
 
 
-def at_delta_of(certificate: Any, delta: float) -> list[dict[str, Any]]:
-    from taskveil.privacy.profile import at_delta
-
-    return at_delta(certificate, delta)
-
-
 def _restated(r: dict[str, Any]) -> str:
     from taskveil.privacy.statement import up
 
@@ -151,21 +147,10 @@ def _export(
         raise OptionError("--export prints a document of its own; give -o FILE beside --json")
     if out is not None and Path(out).exists() and Path(out).resolve().parent == path.resolve():
         raise OptionError(f"{Path(out).name} is a file of the run that the export is about: write it somewhere else (-o FILE)")
-    accounts = None
-    if ledger is not None:
-        from taskveil.privacy.ledger import Book
-        from taskveil.privacy.ledger.overview import describe
-
-        book = Book(ledger)
-        accounts = [describe(book, row) for row in book.accounts()]
-    text = EXPORTS[form](gather(path, checked.certificate, checked.problems, accounts, signer, **rows))
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    Path(out).write_text(text, encoding="utf-8")
+    put_out(EXPORTS[form](gather(path, checked.certificate, checked.problems, ledger, signer, **rows)), out)
     if as_json:
         print_json({"export": form, "file": out, "holds": not checked.problems})
-    else:
+    elif out is not None:
         click.echo(f"wrote {out} ({form})" + ("" if not checked.problems else ": DOES NOT HOLD"))
 
 
@@ -184,8 +169,7 @@ def _make_key(name: str, as_json: bool) -> int:
     from taskveil.privacy.signing import fingerprint, make_key, public_key
 
     private, public = make_key(name)
-    if as_json:
-        print_json({"private": str(private), "public": str(public), "fingerprint": fingerprint(public_key(public))})
-    else:
-        click.echo(f"wrote {private}, which signs and stays here, and {public} ({fingerprint(public_key(public))}) to give away")
+    digits = fingerprint(public_key(public))
+    made = {"private": str(private), "public": str(public), "fingerprint": digits}
+    answer(as_json, made, f"wrote {private}, which signs and stays here, and {public} ({digits}) to give away")
     return 0

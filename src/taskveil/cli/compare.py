@@ -14,6 +14,7 @@ from taskveil.cli.options import (
     DATA_PANEL,
     PRIVACY_PANEL,
     READING,
+    answer,
     complete_methods,
     data_options,
     help_panels,
@@ -23,7 +24,6 @@ from taskveil.cli.options import (
     methods_with,
     parse_epsilons,
     parse_settings,
-    print_json,
     privacy_options,
     scaling_options,
     written_page,
@@ -48,7 +48,7 @@ from taskveil.cli.progress import progress_bar
     "names",
     type=flag("--methods"),
     shell_complete=complete_methods,
-    help="Comma-separated names; default: those of local,pooled,mean,subspace,together that fit the unit and the kind.",
+    help="Comma-separated names; default: all of local,pooled,mean,subspace,together that suit the unit and the kind.",
 )
 @click.option(
     "--epsilons", type=flag("--epsilons"), default="0.1,1,10", show_default=True, help="Numbers and 'none', comma-separated."
@@ -58,15 +58,15 @@ from taskveil.cli.progress import progress_bar
     type=flag("--train-fraction"),
     default=0.5,
     show_default=True,
-    help="Share of each task's rows to train on.",
+    help="Share of each task's rows that are used for training.",
 )
-@click.option("--split-by", type=flag("a column"), help="Column whose groups of rows stay together.")
+@click.option("--split-by", type=flag("a column"), help="Column with groups; rows of one group stay together.")
 @click.option("--repeats", type=flag("--repeats"), default=3, show_default=True)
 @click.option("--metric", help="nmse mse rmse r2 median-error, log-loss auc accuracy balanced-accuracy error-rate, concordance.")
 @loss_option
 @privacy_options
 @scaling_options
-@click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seeds everything: a comparison is a simulation.")
+@click.option("--seed", type=flag("--seed"), default=0, show_default=True, help="Seed of everything, noise included.")
 @click.option("-o", "--out", type=Given(), help="Folder for results.json and a report page.")
 @overwrite_option
 @json_option
@@ -104,10 +104,7 @@ def command(
     if out:
         write(result, Path(out), as_json)
     click.echo(result["note"], err=True)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(table(result))
+    answer(as_json, result, table(result))
 
 
 def usual(unit: str, kind: str) -> list[str]:
@@ -166,7 +163,8 @@ def table(result: dict[str, Any]) -> str:
 
 def explained(result: dict[str, Any]) -> str:
     """What the columns mean."""
-    from taskveil.report.words import LOWER_IS_BETTER, METRICS
+    from taskveil.estimators.metrics import LOWER_IS_BETTER
+    from taskveil.report.words import METRICS
 
     metric = result["metric"]
     better = "lower" if metric in LOWER_IS_BETTER else "higher"

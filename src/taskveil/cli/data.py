@@ -5,29 +5,25 @@ from __future__ import annotations
 import click
 import rich_click
 
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option, print_json
 from taskveil.cli.progress import progress_bar
 
 
 @click.group("data", cls=rich_click.RichGroup)
 def command() -> None:
-    """Data sets by name. No data comes with the package; names are looked up in $TASKVEIL_DATA, then in the user's cache."""
+    """Public data sets by name. The package contains no data; it looks in $TASKVEIL_DATA, then in the user's cache."""
 
 
 @command.command("list", epilog="Example: taskveil data list --json")
 @json_option
 def list_(as_json: bool) -> None:
-    """All names, what they are, and whether they are on this machine."""
+    """List all names, what they are, and whether they are on this machine."""
     from taskveil.tasks import catalogue, synthetic
 
     sets = [catalogue.describe(name) for name in catalogue.names()]
-    if as_json:
-        print_json({"data": sets, "synthetic": synthetic.names()})
-        return
-    for d in sets:
-        click.echo(f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}")
-    click.echo("")
-    click.echo(f"made up when asked for: {', '.join(synthetic.names())}")
+    lines = [f"{d['name']:<15}{'here' if d['path'] else 'not here':<10}{d['kind']:<16}{d['title']}" for d in sets]
+    lines += ["", f"made up when asked for: {', '.join(synthetic.names())}"]
+    answer(as_json, {"data": sets, "synthetic": synthetic.names()}, "\n".join(lines))
 
 
 @command.command("fetch", epilog="Example: taskveil data fetch heart")
@@ -35,7 +31,7 @@ def list_(as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Download again even if it is in the cache.")
 @json_option
 def fetch(name: str, force: bool, as_json: bool) -> None:
-    """Download the public original of NAME, check it, keep it in the user's cache. The only command that uses the internet."""
+    """Download the public original of NAME, check it, and keep it in the user's cache. No other command uses the internet."""
     from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 
@@ -56,19 +52,16 @@ def fetch(name: str, force: bool, as_json: bool) -> None:
 
 @command.command("path", epilog="Example: taskveil data path school")
 @click.argument("name")
-@click.option("--verify", is_flag=True, help="Also check its content; exit 1 when it is not the published one.")
+@click.option("--verify", is_flag=True, help="Also check its content. Exit with 1 if it is not the published one.")
 @json_option
 def path(name: str, verify: bool, as_json: bool) -> int:
-    """Where the file of NAME lies; exit 4 when it is not on this machine."""
+    """Print where the file of NAME is. Exit with 4 if it is not on this machine."""
     from taskveil.tasks import catalogue
     from taskveil.tasks import fetch as fetching
 
     place = catalogue.find(name)
     good = fetching.verify(name) if verify else None
-    if as_json:
-        print_json({**catalogue.describe(name), "verified": good})
-    else:
-        click.echo(str(place))
+    answer(as_json, {**catalogue.describe(name), "verified": good}, str(place))
     if good is not None:
         click.echo("its content is the published one" if good else "this is NOT the published content", err=True)
     return 1 if good is False else 0

@@ -7,31 +7,21 @@ from typing import Any
 
 import rich_click as click
 
-from taskveil.cli.flags import Given, check_output, flag
-from taskveil.cli.options import LISTS
+from taskveil.cli.flags import Given, check_output
+from taskveil.cli.options import LISTS, layout_options, put_out
 from taskveil.errors import OptionError
 
 
 @click.command("declare", epilog="Example: taskveil declare visits.csv --task hospital --target days -o bounds.toml")
 @click.argument("data", type=Given())
-@click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to.")
-@click.option("--target", type=flag("a column"), help="Column to predict.")
-@click.option("--targets", type=flag("columns"), help="Several target columns of a wide table, comma-separated.")
-@click.option("--person", type=flag("a column"), help="Column that names rows of one person; not a feature.")
-@click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others.")
-@click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text).")
-@click.option("--event", type=flag("a column"), help="Survival: column that is 1 where the event was seen; --target is the time.")
-@click.option("--exposure", type=flag("a column"), help="Counts: column with what every count is per.")
-@click.option(
-    "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: by the type of the target column."
-)
-@click.option("--look", is_flag=True, help="Fill the blanks from values. Each such entry is marked, and certificates list it.")
+@layout_options
+@click.option("--look", is_flag=True, help="Fill in the blanks from values; certificates list each such entry.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of -o.")
 @click.option("-o", "--out", type=Given(dir_okay=False), help="TOML file to write; default: stdout.")
 def command(data: str, look: bool, overwrite: bool, out: str | None, **given: Any) -> None:
-    """Draft the declaration of a table: ranges, levels and labels as blanks to fill, for `fit --bounds`.
+    """Draft the declaration of a table for `fit --bounds`: ranges, levels and labels as blanks to fill in.
 
-    Reads names and types of columns. Only --look reads values into the draft.
+    Only names and types of columns are read, unless --look is given.
     """
     from taskveil.tasks.files import TABLES, holds_table, read_table
     from taskveil.tasks.prepare.declare import draft
@@ -47,9 +37,7 @@ def command(data: str, look: bool, overwrite: bool, out: str | None, **given: An
     given["kind"] = "survival" if given["event"] else given["kind"]
     layout = Layout(**{**given, **lists, "leave_out": lists["leave_out"] or ()})
     text = draft(read_table(path, bad_rows="skip").frame, layout, look)
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    Path(out).write_text(text, encoding="utf-8")
+    put_out(text, out)
     filled = "filled from values, each entry marked" if look else "fill the blanks from what the columns mean"
-    click.echo(f"{out}: {filled}; then fit ... --bounds {out}", err=True)
+    if out is not None:
+        click.echo(f"{out}: {filled}; then fit ... --bounds {out}", err=True)

@@ -9,7 +9,7 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given, flag
-from taskveil.cli.options import json_option, print_json, written_page
+from taskveil.cli.options import answer, json_option, written_page
 from taskveil.cli.progress import progress_bar
 
 EPSILONS = (0.3, 1.0, 3.0, None)
@@ -26,7 +26,7 @@ TRIALS = 300  # of each neighbour, for the audit of the saved run
 @click.option("--repeats", type=flag("--repeats"), default=5, show_default=True)
 @json_option
 def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
-    """A hundred made-up hospitals predict the length of a stay: alone, pooled, and together in private."""
+    """Predict the length of stay in a hundred made-up hospitals: alone, pooled, and together in private."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     result = run(seed, repeats)
@@ -36,20 +36,10 @@ def command(out: str, seed: int, repeats: int, as_json: bool) -> None:
     certificate = estimator.certificate_
     page = written_page(lambda report: report.write_comparison(result, folder, estimator))
     result["certificate"] = json.loads(certificate.to_json())
-    if as_json:
-        print_json(result)
-        return
-    click.echo(words(result))
-    click.echo("")
-    click.echo(table(result))
-    click.echo("")
-    click.echo("One run with real randomness was saved in full. Its certificate:")
-    click.echo(str(certificate))
-    click.echo("")
-    for line in (f"page:         {page}" if page else "", f"certificate:  {folder / 'model' / 'certificate.json'}"):
-        if line:
-            click.echo(line)
-    click.echo(f"check it:     taskveil certify {folder / 'model'}")
+    lines = [words(result), "", table(result), "", "One run with real randomness was saved in full. Its certificate:"]
+    lines += [str(certificate), "", *([f"page:         {page}"] if page else [])]
+    lines += [f"certificate:  {folder / 'model' / 'certificate.json'}", f"check it:     taskveil certify {folder / 'model'}"]
+    answer(as_json, result, "\n".join(lines))
 
 
 def run(seed: int, repeats: int) -> dict[str, Any]:

@@ -64,28 +64,28 @@ NOT_NOTED = ("data", "out", "overwrite", "sign", "resume", "audit_canaries", "as
     "--epsilon-file",
     type=Given(exists=True, dir_okay=False),
     metavar="FILE",
-    help='A budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, "*": all others}.',
+    help='File with a budget for each task, instead of --epsilon: JSON or TOML with {task: epsilon, "*": all others}.',
 )
 @click.option(
     "--prior",
     type=Given(exists=True),
     metavar="PATH",
-    help="Public knowledge: a model folder (its billboard), or a .json or .npz file with coef and origin.",
+    help="Public knowledge to start from: a model folder (its billboard), or a .json or .npz file with coef and origin.",
 )
 @privacy_options
 @scaling_options
 @ledger_options
 @seed_option
 @click.option(
-    "--insecure-noise-seed", type=flag("--insecure-noise-seed"), help="Reproducible noise for tests. Voids the certificate."
+    "--insecure-noise-seed", type=flag("--insecure-noise-seed"), help="Reproducible noise, for tests; it voids the certificate."
 )
 @click.option(
     "--audit-canaries",
     type=flag("--audit-canaries"),
     metavar="K",
-    help="Add K canary tasks and attack this very run with them; says beforehand what that can show and costs.",
+    help="Add K canary tasks to this run and attack it with them; says beforehand what that can show and costs.",
 )
-@click.option("--strict", is_flag=True, help="Refuse one-row, one-class and constant-column tasks.")
+@click.option("--strict", is_flag=True, help="Refuse tasks with one row, one class or a constant column.")
 @click.option("-o", "--out", type=Given(), help="Folder for models, certificate and report.")
 @overwrite_option
 @click.option(
@@ -94,22 +94,20 @@ NOT_NOTED = ("data", "out", "overwrite", "sign", "resume", "audit_canaries", "as
     metavar="KEY",
     help="Sign every file of the folder with this private key (`taskveil certify --make-key NAME` makes one).",
 )
-@click.option("--resume", type=Given(exists=True, file_okay=False), help="Go on with the stopped run in this folder.")
+@click.option("--resume", type=Given(exists=True, file_okay=False), help="Continue the stopped run in this folder.")
 @click.option(
     "--engine",
     type=flag("--engine"),
     metavar="dask[:ADDRESS]",
-    help="Train over partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.",
+    help="Train on partitions of a folder of Parquet files: dask (all cores of this machine), or dask:tcp://HOST:8786.",
 )
 @click.option(
     "--wait-for-workers",
     type=flag("--wait-for-workers"),
     metavar="SECONDS",
-    help="How long --engine waits for a scheduler that has no workers, at the start and later. [default: 60]",
+    help="Seconds to wait if --engine finds no workers, at the start and later. [default: 60]",
 )
-@click.option(
-    "--no-gain", is_flag=True, help="Do not measure what sharing brought each task: with --engine, some three times the fit."
-)
+@click.option("--no-gain", is_flag=True, help="Do not measure what sharing brought (with --engine it takes three times the fit).")
 @json_option
 def command(
     data: str | None,
@@ -166,9 +164,7 @@ def train(data: str, folder: str | None, given: dict[str, Any]) -> Any:
         estimator.set_params(progress=progress).fit(tasks)
     estimator.progress = None
     if given.get("no_gain"):
-        from taskveil.estimators.partitioned.gain import leave_rows
-
-        leave_rows(estimator)
+        estimator._lazy = None  # where the rows are: pages are written without the gain
     return estimator
 
 
@@ -265,7 +261,7 @@ def check_the_same(request: dict[str, Any], begun: dict[str, Any]) -> None:
         told = context.get_parameter_source(name) is ParameterSource.COMMANDLINE and value is not None
         if told and json.dumps(value) != json.dumps(begun.get(name)):
             option = "DATA" if name == "data" else f"--{name.replace('_', '-')}"
-            raise OptionError(f"--resume goes on as the run was begun, and {option} {shown(value)} is not how; leave it out")
+            raise OptionError(f"--resume continues as the run was begun, without {option} {shown(value)}; leave it out")
 
 
 def read_epsilon(given: str | float | None) -> float | None:

@@ -16,11 +16,11 @@ from taskveil.errors import OptionError
 @click.option("--init", "folder", type=Given(file_okay=False), help="Create this site's key pair in this folder.")
 @click.option("--name", type=flag("--name"), help="With --init: the site's name.")
 @click.option("--config", type=Given(exists=True, dir_okay=False), help="The site's own site.toml.")
-@click.option("--data", type=Given(exists=True), help="The site's rows; they stay here.")
+@click.option("--data", type=Given(exists=True), help="The site's table. Its rows stay on this machine.")
 @click.option("--ask", is_flag=True, help="Show the plan and ask before anything is sent.")
 @json_option
 def command(folder: str | None, name: str | None, config: str | None, data: str | None, ask: bool, as_json: bool) -> None:
-    """Join a federation: rows stay on this machine, only bounded messages leave it."""
+    """Join a federation. Rows stay on this machine; only bounded messages leave it."""
     from taskveil.runtime.federation.site import join
 
     def say(text: str) -> None:

@@ -18,22 +18,22 @@ import click.shell_completion
 import rich_click
 
 COMMANDS = {
-    "demo": "Synthetic hospitals: alone, pooled and private, as a table and a page.",
+    "demo": "Try it: made-up hospitals alone, pooled and private, as a table and a page.",
     "fit": "Train a personal model for every task of a table.",
     "declare": "Draft a declaration of ranges, levels and labels.",
     "predict": "Predict with saved models.",
-    "adapt": "A model for a new task, from what is public, at no cost.",
-    "compare": "Methods and epsilons side by side on held-out rows.",
-    "plan": "Noise, noise-to-signal and bounds before any data is read.",
-    "certify": "Recompute a saved guarantee from its recorded events.",
-    "audit": "Attack a mechanism or method: a lower bound on epsilon.",
-    "ledger": "Budgets and spending over all runs.",
+    "adapt": "Train a model for a new task from what is public, at no privacy cost.",
+    "compare": "Compare methods and epsilons on held-out rows.",
+    "plan": "Show how much noise a run needs, before any row is read.",
+    "certify": "Recompute a saved guarantee from its recorded run.",
+    "audit": "Attack a run, a method or a mechanism: find a lower bound on epsilon.",
+    "ledger": "Manage budgets and spending over all runs.",
     "serve": "Run a federation's server.",
     "join": "Join a federation as a site.",
-    "status": "How a server or a site is doing.",
-    "report": "One self-contained page about a run.",
-    "reproduce": "A figure or table of a paper.",
-    "data": "Data sets: list, fetch, path.",
+    "status": "Show the state of a server or a site.",
+    "report": "Write a self-contained page about a run.",
+    "reproduce": "Reproduce a figure or table of a paper.",
+    "data": "List, download and find public data sets.",
 }
 MOST_LETTERS = 10_000_000  # of a word on the command line
 
@@ -44,10 +44,10 @@ class LazyGroup(rich_click.RichGroup):
     listing = False
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for name in COMMANDS if _exists(name)]
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS or not _exists(name):
+        if name not in COMMANDS:
             return None
         if self.listing:
             return click.Command(name, help=COMMANDS[name], short_help=COMMANDS[name])
@@ -65,15 +65,9 @@ class LazyGroup(rich_click.RichGroup):
         return [click.shell_completion.CompletionItem(n, help=COMMANDS[n]) for n in names]
 
 
-def _exists(name: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(f"taskveil.cli.{name}") is not None
-
-
 EPILOG = """Start with: taskveil demo. Then: taskveil fit visits.csv --task hospital --target days -o model/
 
-Exit codes: 0 good, 1 a check said no, 2 bad usage or input, 3 budget refused, 4 something is missing on this machine.
+Exit codes: 0 success, 1 a check failed, 2 wrong usage or input, 3 refused by the budget, 4 something is missing on this machine.
 
 Completion: eval "$(_TASKVEIL_COMPLETE=bash_source taskveil)" (or zsh_source, fish_source)."""
 
@@ -88,7 +82,7 @@ def run(arguments: list[str] | None = None) -> None:
     """Entry point: exit codes by error class, no traceback for what a user can mend."""
     from taskveil.checks import Text
     from taskveil.cli.progress import interruptible
-    from taskveil.errors import TaskveilError
+    from taskveil.errors import TaskveilError, unexpected
 
     try:
         for word in sys.argv[1:] if arguments is None else arguments:
@@ -127,21 +121,6 @@ def help_hint(error: click.ClickException) -> str:
     """Where to read on."""
     context = getattr(error, "ctx", None)
     return f" (see {context.command_path} --help)" if context is not None else ""
-
-
-def unexpected(error: Exception) -> str:
-    """Where a defect of ours struck; not its message, which may quote values of private rows."""
-    place = ""
-    trace = error.__traceback__
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if "taskveil" in code.co_filename:
-            place = f" in {os.path.basename(code.co_filename)}, line {trace.tb_lineno}"
-        trace = trace.tb_next
-    return (
-        f"unexpected {type(error).__name__}{place}. This is a defect of taskveil; its text is not shown because it may hold "
-        "values of your rows. TASKVEIL_DEBUG=1 shows it."
-    )
 
 
 def _fail(message: str, code: int) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,7 +29,7 @@ def stack(*options: Callable) -> Callable:
     return apply
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 seed_option = click.option("--seed", type=flag("--seed"), default=None, help="Seed of splits and initialisation.")
 
 READING = (
@@ -39,32 +40,29 @@ LISTS = ("targets", "features", "leave_out")
 missing_option = choice(
     "--missing",
     ["error", "impute-bounds", "impute-own", "drop"],
-    help="Empty cells: refuse; the middle of the declared range; the median of the task's own rows; leave the row out.",
+    help="Empty cells: refuse them, fill in the middle of the declared range or the task's own median, or drop the row.",
 )
 bad_rows_option = choice(
-    "--bad-rows", ["error", "skip"], help="Rows without task or target, with text in a number column, or too short or long."
+    "--bad-rows", ["error", "skip"], help="Rows without task or target, with text among numbers, or too short or long."
 )
-reading_options = stack(
+layout_options = stack(  # what the columns of a table mean
     click.option("--task", type=flag("a column"), help="Column that says which task a row belongs to."),
     click.option("--target", type=flag("a column"), help="Column to predict."),
+    click.option("--targets", type=flag("columns"), help="Target columns of a wide table, comma-separated; each becomes a task."),
+    click.option("--event", type=flag("a column"), help="Survival: column that is 1 for seen events; --target is the time."),
     click.option(
-        "--targets", type=flag("columns"), help="Several target columns of a wide table, comma-separated: one task each."
+        "--exposure", type=flag("a column"), help="For counts: column that holds the exposure; goes with --loss poisson."
     ),
-    click.option(
-        "--event", type=flag("a column"), help="Survival: column that is 1 where the event was seen; --target is the time."
-    ),
-    click.option(
-        "--exposure", type=flag("a column"), help="Counts: column with what every count is per; goes with --loss poisson."
-    ),
-    click.option("--person", type=flag("a column"), help="Column that names rows of one person across tasks."),
+    click.option("--person", type=flag("a column"), help="Column that identifies the person behind a row; not a feature."),
     click.option("--features", type=flag("columns"), help="Columns to use, comma-separated; default: all others."),
     click.option("--leave-out", type=flag("columns"), help="Columns not to use, comma-separated (identifiers, free text)."),
-    click.option("--positive", help="Label that counts as positive: makes the target binary."),
     click.option(
-        "--kind",
-        type=click.Choice(["regression", "classification", "survival"]),
-        help="Default: by the type of the target column.",
+        "--kind", type=click.Choice(["regression", "classification", "survival"]), help="Default: decided by the target's type."
     ),
+)
+reading_options = stack(
+    layout_options,
+    click.option("--positive", help="Label that counts as positive; all others are negative."),
     click.option("--bounds", type=Given(exists=True), help="File with declared public ranges (JSON or TOML)."),
     missing_option,
     bad_rows_option,
@@ -73,15 +71,15 @@ reading_options = stack(
 data_options = stack(click.argument("data", shell_complete=lambda *asked: complete_data(*asked)), reading_options)
 
 privacy_options = stack(
-    click.option("--delta", type=flag("--delta"), help="Default: min(1e-5, 1/(10 tasks))."),
+    click.option("--delta", type=flag("--delta"), help="Chance that the guarantee fails; default: min(1e-5, 1/(10 tasks))."),
     choice("--unit", ["task", "record"], help="What epsilon protects: all data of a task, or one row."),
-    choice("--neighbours", ["replace-one", "add-remove"], help="What may change: the unit becomes any other, or an empty one."),
+    choice("--neighbours", ["replace-one", "add-remove"], help="What may change: the unit gets other data, or is empty."),
     choice(
         "--variant",
         ["sound", "paper", "preprint"],
-        help="The corrected method, or a paper's as printed (its certificate says what fails).",
+        help="The corrected method, or the method as a paper prints it (the certificate says what fails).",
     ),
-    click.option("--mechanism", help="Noise; default: the best valid one for what is released."),
+    click.option("--mechanism", help="Kind of noise; default: the best valid one."),
     choice(
         "--aggregation",
         ["curator", "local", "secure", "local-model"],
@@ -92,9 +90,9 @@ privacy_options = stack(
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda context, option, given: parse_settings(given) or None,
-        help="What a secure sum withstands: colluders, dropouts, min_cohort, sites, grid_bits, law. Repeatable.",
+        help="Option of a secure sum: colluders, dropouts, min_cohort, sites, grid_bits or law. Repeatable.",
     ),
-    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A method's own option, repeatable."),
+    click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Option of the method. Repeatable."),
 )
 
 method_option = click.option(
@@ -102,14 +100,14 @@ method_option = click.option(
     default="together",
     show_default=True,
     shell_complete=lambda *asked: complete_methods(*asked),
-    help="Name of a method; 'auto' chooses by public sizes and says why, as it does for --unit record where nothing is said.",
+    help="Name of a method. 'auto' chooses from public sizes and says why; it is the default with --unit record.",
 )
 
 
 loss_option = click.option(
     "--loss",
     type=click.Choice(["squared", "poisson", "huber"]),
-    help="Of a regression: squared error (default), counts (poisson, with --exposure), or numbers with outliers (huber).",
+    help="Loss of a regression: squared (default), poisson for counts (with --exposure), huber for numbers with outliers.",
 )
 
 
@@ -137,8 +135,8 @@ scaling_options = stack(
     choice(
         "--scaling",
         ["auto", "own", "declared", "private", "none", "pooled-standard"],
-        help="How columns are scaled; auto: by declared ranges, else by each task's own statistics; private: by a common "
-        "centre and scale, paid for.",
+        help="How columns are scaled. auto: by declared ranges if any, else by each task's own statistics. private: by a "
+        "common centre and scale, which cost budget.",
     ),
     click.option(
         "--scaling-share",
@@ -186,7 +184,7 @@ DATA_PANEL = (
 PRIVACY_PANEL = "--epsilon --epsilons --delta --unit --neighbours --variant --mechanism --aggregation --secure"
 
 ledger_options = stack(
-    click.option("--ledger", help="Where spending is recorded, for example sqlite:///budget.db."),
+    click.option("--ledger", help="Ledger that records spending, for example sqlite:///budget.db."),
     click.option("--account", type=flag("--account"), help="Name of the account in the ledger."),
 )
 
@@ -244,21 +242,23 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
     for name in LISTS:
         if given.get(name):
             given[name] = [t.strip() for t in given[name].split(",")]
+    why = None
     if given.get("kind") is None and is_file(data):
         by_metric = kind_of_metric(metric) if given.get("event") is None else None
         given["kind"] = by_metric if loss is None else "regression"
+        why = given["kind"] and (f"--metric {metric}" if loss is None else f"--loss {loss}")
     tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
-    if any(fact.what == "kind" for fact in tasks.facts):
-        if not given.get("lazy"):  # values of lazy tasks are not looked at
-            ask_kind(tasks.y, tasks.target_name)
-        click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by the type of the column; --kind changes that", err=True)
+    by_type = any(fact.what == "kind" for fact in tasks.facts)
+    if by_type and not given.get("lazy"):  # values of lazy tasks are not looked at
+        ask_kind(tasks.y, tasks.target_name)
+    if by_type or why:
+        by = why or "the type of the column"
+        click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by {by}; --kind changes that", err=True)
     return tasks
 
 
 def is_file(data: str) -> bool:
     """Whether DATA is a table of the user's, not the name of a data set, which declares its kind."""
-    from pathlib import Path
-
     from taskveil.tasks.files import holds_table
 
     return Path(data).is_file() or (Path(data).is_dir() and holds_table(Path(data)))
@@ -268,6 +268,19 @@ def print_json(document: Any) -> None:
     """One document; a list of plain values stands on one line."""
     text = json.dumps(document, indent=2, allow_nan=False)
     click.echo(FLAT_LIST.sub(lambda found: "[" + re.sub(r"\n *", " ", found[0][1:-1]).strip() + "]", text))
+
+
+def answer(as_json: bool, document: Any, words: str) -> None:
+    """What a command found, for programs or for people."""
+    print_json(document) if as_json else click.echo(words)
+
+
+def put_out(text: str, out: str | None) -> None:
+    """A document to its file, or to stdout."""
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        Path(out).write_text(text, encoding="utf-8")
 
 
 def written_page(write: Callable[[Any], Any]) -> Any:

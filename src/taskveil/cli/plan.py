@@ -9,13 +9,13 @@ import rich_click as click
 from taskveil.cli.fit import read_epsilon
 from taskveil.cli.flags import choice, flag
 from taskveil.cli.options import (
+    answer,
     asked_method,
     json_option,
     loss_option,
     method_option,
     methods_with,
     parse_settings,
-    print_json,
     privacy_options,
 )
 from taskveil.cli.progress import progress_bar
@@ -29,8 +29,8 @@ ASSUMED_ROWS = 100  # of a task, where single rows are protected and nothing els
 @click.option("--features", "n_features", type=flag("plan --features"), required=True, help="Number of features.")
 @click.option("--epsilon", type=flag("--epsilon or none"), required=True, help="A number, or 'none'.")
 @method_option
-@click.option("--rounds", type=flag("--rounds"), help="Releases; default: the method's own.")
-@click.option("--rows", type=flag("--rows"), help="Rows of a task: for unit record, and for the papers' theorems.")
+@click.option("--rounds", type=flag("--rounds"), help="Number of rounds; default: the method's own.")
+@click.option("--rows", type=flag("--rows"), help="Rows of each task: for unit record, and for the papers' theorems.")
 @choice("--kind", ["regression", "classification", "survival"])
 @loss_option
 @click.option("--theorem", "theorems", multiple=True, help="Also evaluate a theorem, e.g. 2 or pmtl-1; 'all' for all.")
@@ -50,7 +50,7 @@ def command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """What a run would release, how much noise that takes, and whether it can be worth it."""
+    """Show what a run would release, how much noise that needs, and whether it is likely to help. No rows are read."""
     from taskveil.estimators.planning import describe_plan, spending
     from taskveil.methods.base import PublicInfo
     from taskveil.methods.options import check_options
@@ -74,10 +74,7 @@ def command(
         run = assemble(chosen, public, budget, best_units=True)
         result = {**describe_plan(run), "spending": spending(run.plan)}
     result["theorems"] = calculations(theorems, n_tasks, n_features, budget, rows, result["rounds"] or None)
-    if as_json:
-        print_json(result)
-    else:
-        click.echo(words(result, n_tasks, n_features))
+    answer(as_json, result, words(result, n_tasks, n_features))
 
 
 def calculations(
@@ -94,19 +91,18 @@ def calculations(
 
 
 def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
-    e = "no privacy" if result["epsilon"] is None else f"epsilon {result['epsilon']:g}, delta {result['delta']:.3g}"
+    private = result["epsilon"] is not None
+    who = f"protects one {result['unit']} ({result['neighbours']} neighbours) against {result['observer']}"
     lines = [
         f"{result['method']} ({result['variant']}): {n_tasks} tasks, {n_features} features, {result['rounds']} round(s)",
-        f"{e}; protects one {result['unit']} ({result['neighbours']} neighbours) against {result['observer']}",
+        f"epsilon {result['epsilon']:g}, delta {result['delta']:.3g}; {who}" if private else "no privacy: nothing is protected",
         "",
         f"{'release':<16}{'times':>6}  {'mechanism':<18}{'noise scale':>12}{'noise size':>12}{'signal':>10}{'noise/signal':>14}",
     ]
     for r in result["releases"]:
         ratio = "-" if r["noise_to_signal"] is None else f"{r['noise_to_signal']:.3g}"
-        lines.append(
-            f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}"
-            f"{r['signal']:>10.4g}{ratio:>14}"
-        )
+        signal = f"{r['signal']:>10.4g}{ratio:>14}" if private else f"{'-':>10}{'-':>14}"  # nothing is clipped then
+        lines.append(f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}{signal}")
     if result["total"] is not None:
         lines += [
             "",

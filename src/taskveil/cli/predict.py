@@ -32,14 +32,14 @@ REMEMBERED = ("task", "targets", "missing", "bad_rows", "positive")
     type=click.Choice(["error", "billboard"]),
     default="billboard",
     show_default=True,
-    help="Rows of a task that was not there in `fit`: use the model that is public, where there is one, or refuse.",
+    help="What to do with rows of a task that was not in `fit`: use the public model if there is one, or refuse.",
 )
 @click.option("-o", "--out", type=Given(), help="csv file; default: stdout.")
 @json_option
 def command(directory: str, data: str, unknown: str, out: str | None, as_json: bool, **given: Any) -> None:
     """Predict the rows of DATA with the models in DIRECTORY.
 
-    One line per row with its place in the file (the first row is 0), its task and the prediction; rows that were left out
+    The result has one line per row: its place in the file (the first row is 0), its task and the prediction. Rows left out
     have no line. Models of a wide table (`fit --targets`) predict every target of every row.
     """
     import pandas as pd

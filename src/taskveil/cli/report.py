@@ -8,7 +8,7 @@ import click
 import rich_click
 
 from taskveil.cli.flags import Given
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option
 from taskveil.errors import OptionError
 
 
@@ -36,18 +36,18 @@ class ReportCommand(rich_click.RichCommand):
     "board (one printed side).",
 )  # fmt: skip
 @click.option("--owner-task", hidden=True)
-@click.option("--ledger", help="For the board: what was spent so far of what limit, for example sqlite:///budget.db.")
+@click.option("--ledger", help="For the board: show spending and limits of this ledger, for example sqlite:///budget.db.")
 @click.option(
     "--groups",
     type=Given(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Declared groups of tasks, {task: group} in JSON or TOML: error by group on the full page.",
+    help="File with declared groups of tasks, {task: group} in JSON or TOML. The full page shows errors by group.",
 )
 @json_option
 def command(
     directory: str, audience: str, owner_task: str | None, ledger: str | None, groups: str | None, as_json: bool
 ) -> None:  # fmt: skip
-    """Write one self-contained page about the run in DIRECTORY (from fit, compare, demo or serve)."""
+    """Write a self-contained page about the run in DIRECTORY (from fit, compare, demo or serve)."""
     from taskveil.report import report_folder
     from taskveil.report.audience import Audience
 
@@ -61,7 +61,4 @@ def command(
         page = write_board(Path(directory), ledger)
     else:
         page = report_folder(Path(directory), Audience(audience, owner_task), groups)
-    if as_json:
-        print_json({"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size})
-    else:
-        click.echo(f"page: {page}")
+    answer(as_json, {"page": str(page), "for": audience, "task": owner_task, "bytes": page.stat().st_size}, f"page: {page}")

@@ -24,7 +24,7 @@ from taskveil.saved import read_json, total
 @click.option("--quick", is_flag=True, help="Few repeats, at most about 40 seconds an item.")
 @click.option("--seed", type=flag("--seed"), default=0, show_default=True)
 @click.option("--repeats", type=flag("reproduce --repeats"), help="Replications; default: the paper's number, few with --quick.")
-@click.option("--resume", is_flag=True, help="Leave out items that already have a result of this seed, length and version.")
+@click.option("--resume", is_flag=True, help="Skip items that already have a result of this seed, length and version.")
 @click.option("-o", "--out", type=Given(), help="Folder for results; default: the experiment's own.")
 @json_option
 def command(name: str, quick: bool, seed: int, repeats: int | None, resume: bool, out: str | None, as_json: bool) -> None:

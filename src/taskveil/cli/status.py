@@ -8,29 +8,27 @@ from typing import Any
 import rich_click as click
 
 from taskveil.cli.flags import Given
-from taskveil.cli.options import json_option, print_json
+from taskveil.cli.options import answer, json_option
 
 
 @click.command("status", epilog="Example: taskveil status trial/; taskveil status trial/sites/north")
 @click.argument("directory", type=Given(exists=True, file_okay=False))
 @json_option
 def command(directory: str, as_json: bool) -> int:
-    """Sites, rounds, refusals, budget and versions of the server or site in DIRECTORY; exit 1 when something needs a look.
+    """Show sites, rounds, refusals, budget and versions in DIRECTORY (server or site). Exit with 1 if something needs attention.
 
-    The same as a page that refreshes itself: status.html in the same folder (a site's in its state folder).
+    status.html in the same folder shows the same and refreshes itself; a site has it in its state folder.
     """
     from taskveil.runtime.federation.status import read
 
     content = read(Path(directory))
-    if as_json:
-        print_json(content)
-    else:
-        click.echo(words(content))
+    answer(as_json, content, words(content))
     return 1 if content["alarms"] else 0
 
 
 def words(content: dict[str, Any]) -> str:
     """Plain text, one line per site and account."""
+    from taskveil.privacy.ledger.overview import amount
     from taskveil.runtime.federation.status import seen_as
 
     plan = content["plan"]
@@ -45,9 +43,8 @@ def words(content: dict[str, Any]) -> str:
         why = f"  {s['reason']}" if s.get("reason") else ""
         lines.append(f"  {sign} {s['name']:<20}{state:<22}{s.get('answered', 0)} of {s.get('asked', 0)} answered{why}")
     for a in content["accounts"]:
-        spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
         what = f"  account {a['account']} ({a['unit']}, {a['observer']})"
-        lines.append(f"{what}: {spent} of {a['limit']:.4g}, {a['left']:.4g} left")
+        lines.append(f"{what}: {amount(a['spent'])} of {a['limit']:.4g}, {a['left']:.4g} left")
     lines += [f"ALARM: {text}" for text in content["alarms"]] or ["nothing to look at"]
     lines.append("software: " + ", ".join(f"{k} {v}" for k, v in content["versions"].items()))
     return "\n".join("".join(c for c in line if c.isprintable()) for line in lines)

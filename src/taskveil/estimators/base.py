@@ -29,11 +29,11 @@ from taskveil.privacy.randomness import NoiseSource, insecure_seeded_noise, syst
 from taskveil.privacy.release import Account, MemoryAccount
 from taskveil.runtime import in_process
 from taskveil.runtime.run import Run, RunRecord, assemble, budget_for
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.frames import as_pandas
-from taskveil.tasks.prepare.labels import check_few_labels
+from taskveil.tasks.prepare.facts import check_few_labels
 from taskveil.tasks.prepare.scaling import Scaling
-from taskveil.tasks.prepare.step import PrepareRules, choose_scaling, prepare_tasks
+from taskveil.tasks.prepare.step import PrepareRules, PublicPart, choose_scaling, prepare_tasks
 from taskveil.tasks.task import CLIPPED, TaskSet
 from taskveil.threads import small_matrix_threads
 
@@ -47,7 +47,6 @@ class TaskEstimator(Scoring, BaseEstimator):
 
     _kind = ""
     _losses: tuple[str, ...] = ()  # what loss= may be; the first is the usual one
-    classes_: Any
     _gain: Gain | None
 
     def __init__(
@@ -110,7 +109,7 @@ class TaskEstimator(Scoring, BaseEstimator):
             self.client = client
 
     def set_params(self, **params: Any) -> TaskEstimator:
-        """Set parameters, as in scikit-learn; `method__rounds=...` works also where the method was given by name.
+        """Set parameters, as in scikit-learn. `method__rounds=...` also works if the method was given by name.
 
         Parameters
         ----------
@@ -141,7 +140,7 @@ class TaskEstimator(Scoring, BaseEstimator):
         task : array of shape (n_rows,), default=None
             The task of each row. Not needed for a TaskSet or with `task_column`; needed in private runs.
         sample_weight : array of shape (n_rows,), default=None
-            A weight of 2 is a row that stands there twice (see taskveil.estimators.reading for what privacy allows).
+            A weight of 2 has the effect of a row that occurs twice. Private runs with unit "record" refuse weights.
 
         Returns
         -------
@@ -173,13 +172,18 @@ class TaskEstimator(Scoring, BaseEstimator):
                 self.warnings_ += [*record.warnings, *record.notes]
                 scaling, block = common_units.settle(method, scaling, block, record)
                 self._keep(method, tasks, scaling, block, record)
-        if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        self._see_names(X)
         quiet = {CLIPPED, *(f.note() for f in tasks.facts)}  # taken for granted by every such run; the certificate lists it
         for note in self.warnings_:
             if note not in quiet:
                 warnings.warn(note, UserWarning, stacklevel=2)
         return self
+
+    def _see_names(self, X: Any) -> None:
+        """`feature_names_in_` as scikit-learn has it: of a table whose columns are called by texts, and of nothing else."""
+        self.__dict__.pop("feature_names_in_", None)  # of a fit before
+        if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
     @property
     def _loss(self) -> str:
@@ -278,18 +282,20 @@ class TaskEstimator(Scoring, BaseEstimator):
 
     def _keep(self, method: Method, tasks: TaskSet, scaling: Scaling, block: TaskBlock, record: RunRecord) -> None:
         """Turn a finished run into fitted attributes."""
-        models = record.models
-        self.task_names_, self.feature_names_, self.n_features_in_ = tasks.task_names, tasks.feature_names, tasks.n_features
-        self.classes_ = tasks.classes
-        self.bounds_ = tasks.bounds  # declared and public; a new task scales by them too
-        self.method_, self.scaling_, self.record_, self.models_ = method, scaling, record, models
-        self.n_iter_ = record.rounds
-        self.preparation_ = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
+        prepared = replace(self.preparation_, scaling=scaling.mode, own_target=scaling.own_target)
+        self._become(tasks, method, scaling, record, prepared)
         self.certificate_ = certify.certificate(method, record, self.preparation_)
         self._training, self._tasks, self._gain = block, tasks, None  # for gain_, computed when asked for; never saved
         self._lazy = self._gain_summary = None
-        self._set_coefficients(method, scaling, models)
+        self._set_coefficients(method, scaling, record.models)
         self._keep_own(tasks, block)
+
+    def _become(self, tasks: TaskSet, method: Method, scaling: Scaling, record: RunRecord, prepared: PublicPart) -> None:
+        """The fitted attributes, whatever they are of: this fit, partitions on a cluster, or a newcomer's own rows."""
+        self.task_names_, self.feature_names_, self.n_features_in_ = tasks.task_names, tasks.feature_names, tasks.n_features
+        self.classes_, self.bounds_ = tasks.classes, tasks.bounds  # a new task scales by the bounds too
+        self.method_, self.scaling_, self.record_, self.preparation_ = method, scaling, record, prepared
+        self.models_, self.n_iter_ = record.models, record.rounds
 
     def _keep_own(self, tasks: TaskSet, block: TaskBlock) -> None:
         """What tasks keep of their own rows beside a model; nothing, but for survival."""
@@ -322,28 +328,28 @@ class TaskEstimator(Scoring, BaseEstimator):
         return gain
 
     def summary(self) -> str:
-        """The run in words: outlook, certificate, gain, notes. For someone entitled to all rows."""
+        """The run in words: outlook, certificate, gain, notes. For people who may see all rows."""
         from taskveil.estimators.summary import summary
 
         check_is_fitted(self, "task_names_")
         return summary(self)
 
     def adapt(self, X: Any, y: Any, name: str | None = None) -> TaskEstimator:
-        """A model for a task that was not there at training: from the public billboards and its own rows.
+        """Train a model for a new task, from its own rows and what the run published.
 
-        Nothing is sent, so it costs no privacy. Linear methods only.
+        Nothing is sent, so this costs no privacy. Only for linear methods.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features) or DataFrame
         y : array of shape (n_rows,)
         name : str or None, default=None
-            None: what the task column says where X has one, else "new task".
+            Name of the new task. `None` takes it from the task column of X if there is one, else "new task".
 
         Returns
         -------
         TaskRegressor or TaskClassifier
-            Knows this one task and what is public: no other task's model, state or schedule goes with it.
+            An estimator for this one task. It holds public values, but no model, state or schedule of another task.
         """
         check_is_fitted(self, "task_names_")
         return newcomers.adapt(self, self._table(X), y, name)

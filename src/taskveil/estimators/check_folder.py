@@ -16,6 +16,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,10 @@ def partly_readable(folder: Path) -> bool:
             json.loads(read_bytes(folder / name))
     except (DataError, ValueError, RecursionError):
         return False
-    for name, read in (("certificate.json", Certificate.from_dict), ("model.json", _description)):
+    for name, read in (
+        ("certificate.json", Certificate.from_dict),
+        ("model.json", partial(check_description, where="model.json")),
+    ):
         try:
             with total(name):
                 read(read_json(folder / name))
@@ -120,10 +124,6 @@ def partly_readable(folder: Path) -> bool:
         except DataError:
             continue
     return False
-
-
-def _description(about: Any) -> None:
-    check_description(about, "model.json")
 
 
 def check_folder(folder: Path, ledger: str | None = None) -> Checked:
@@ -178,8 +178,6 @@ def _record_problems(
     except (*UNREADABLE, InputError, ValueError, AssertionError) as problem:
         return [f"model.json is not the record of a run ({type(problem).__name__}): the certificate cannot be made again"]
     if ledger is not None:
-        from taskveil.estimators.check_folder import ledger_problems
-
         problems += ledger_problems(ledger, record, [s.observer for s in derived.statements])
     return problems
 

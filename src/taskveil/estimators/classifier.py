@@ -17,12 +17,12 @@ from taskveil.losses.logistic import shortened_for
 class TaskClassifier(ClassifierMixin, TaskEstimator):
     """A personal classifier for every task, trained jointly, with a privacy certificate.
 
-    Labels may be numbers, text or booleans. The set of labels is taken as public.
+    Labels may be numbers, text or booleans. The set of labels counts as public.
 
     Parameters
     ----------
     method : str or Method, default="together"
-        A name (`taskveil.methods.names()`) or `taskveil.methods.get("low-rank", rounds=50)`.
+        A name from `taskveil.methods.names()`, or a method with options: `taskveil.methods.get("low-rank", rounds=50)`.
     epsilon : float or None, default=1.0
         The budget of this fit. `None` trains without privacy, and the certificate says so.
     delta : float or None, default=None
@@ -35,8 +35,9 @@ class TaskClassifier(ClassifierMixin, TaskEstimator):
     classes_ : ndarray of shape (n_classes,)
         The labels, in the order of `predict_proba`.
     coef_ : ndarray of shape (n_tasks, n_features) or (n_tasks, n_classes, n_features)
-        One model per task; with more than two classes one class against the rest. Only for linear methods.
+        One model per task; with more than two classes, one model per class against the rest. Only for linear methods.
     intercept_ : ndarray of shape (n_tasks,) or (n_tasks, n_classes)
+        The intercepts of these models.
     certificate_ : Certificate
         What is protected, against whom and how well.
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.estimators import certify
-from taskveil.estimators.gain import keep_the_better
+from taskveil.estimators.choice import Evidence, keep_the_better
 from taskveil.methods.base import Method
 from taskveil.methods.common_scale import CommonScale, in_best_units, units_for
 from taskveil.methods.common_units import in_common_units
@@ -108,15 +108,30 @@ def _in_best_units(estimator: Any, method: Method, scaling: Scaling, tasks: Task
     return best, outer if isinstance(best, CommonScale) else scaling, []
 
 
-def settle(method: Method, scaling: Scaling, block: TaskBlock, record: RunRecord) -> tuple[Scaling, TaskBlock]:
-    """The units the record's models are in, and the rows in them; `record.models` becomes what the tasks keep."""
+def settle(
+    method: Method,
+    scaling: Scaling,
+    block: TaskBlock,
+    record: RunRecord,
+    told: Evidence | None = None,
+    of_all: np.ndarray | None = None,
+) -> tuple[Scaling, TaskBlock]:
+    """The units the record's models are in, and the rows in them; `record.models` becomes what the tasks keep.
+
+    `told` and `of_all`: what held-out rows of these tasks and of all said, where that is known (choice.py).
+    """
     if isinstance(method, CommonScale):
         scaling, block = settle_units(block, scaling, record)
-    budget = record.plan.budget
-    private = budget.epsilon is not None and budget.variant == "sound"
-    # for the public nothing but releases may enter a model
-    public = "public" in certify.observers(method, record, scaling.data_dependent)
-    settled = method.chooses(budget) or method.shares_nothing or public or record.rounds == 0
-    if private and method.linear and not settled:
-        record.models = keep_the_better(method, block, record)
+    if weighs(method, record, scaling.data_dependent):
+        record.models = keep_the_better(method, block, record, told, of_all)
     return scaling, block
+
+
+def weighs(method: Method, record: RunRecord, data_dependent: bool) -> bool:
+    """Whether tasks weigh what the method made of them against learning alone, and the method leaves that to them."""
+    budget = record.plan.budget
+    # for the public nothing but releases may enter a model
+    public = "public" in certify.observers(method, record, data_dependent)
+    settled = method.chooses(budget) or method.shares_nothing or public or record.rounds == 0
+    asked_for = budget.epsilon is None and bool(method.changed())
+    return budget.variant == "sound" and method.linear and not settled and not asked_for

@@ -128,7 +128,7 @@ def _row(setting: Setting, options: dict[str, Any]) -> dict[str, Any]:
         "neighbours": options.get("neighbours", "replace-one"),
         **_figures(setting),
         "seconds": float(np.mean(setting.seconds)),
-        "statements": _statements(setting.last),
+        "statements": simulated_statements(setting.last.method_, setting.last.record_, setting.last.preparation_),
     }
 
 
@@ -148,10 +148,6 @@ def _figures(setting: Setting) -> dict[str, Any]:
         "also": {name: value if np.isfinite(value) else None for name, value in also.items()},
         "repeats": int(scores.size),
     }
-
-
-def _statements(est: Any) -> list[dict[str, Any]]:
-    return simulated_statements(est.method_, est.record_, est.preparation_)
 
 
 def _last_gain(settings: list[Setting]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Should I have joined? Each task's own answer, from its own rows.
+"""Should I have joined? Each task's own answer, from its own rows (what tasks make of it: choice.py).
 
 The billboards are public, so a task can replay them with some of its rows held out and compare, on those rows, what it
 would have learnt with and without the others. Nothing is sent: it costs no privacy, and the answer belongs to the task
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from scipy.special import stdtr
 
 from taskveil.errors import OptionError
 from taskveil.estimators.metrics import concordance
 from taskveil.losses import LOSSES
 from taskveil.methods.base import USUAL_LOSS, Method, Models
+from taskveil.methods.common_units import in_common_units
+from taskveil.methods.local import alone_models
 from taskveil.runtime.in_process import replay
 from taskveil.runtime.run import RunRecord
 from taskveil.solvers.solved_once import solved_once
 from taskveil.tasks.block import TaskBlock
+from taskveil.tasks.prepare.scaling import units_of_counted
 from taskveil.tasks.robust import medians
 from taskveil.threads import small_matrix_threads
 
@@ -31,15 +33,13 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 ENOUGH = 2500  # rows over which a task's errors are measured; more of them would tell it nothing new
-CAUTION = 1.0  # standard errors by which sharing must win; favours learning alone where rows are few
 MEASURES = {  # what held-out losses are called, and what they are multiplied by: some losses carry a factor one half
     "squared": ("mean squared error (scaled target)", 2.0), "logistic": ("log loss", 1.0), "cox": ("1 - concordance", 1.0),
     "poisson": ("Poisson deviance (scaled rate)", 2.0), "huber": ("median squared error (scaled target)", 1.0),
 }  # fmt: skip
-LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 Losses = tuple[np.ndarray, np.ndarray, TaskBlock]  # of rows: alone, shared; and the rows they are of
 
-_chosen_by: WeakKeyDictionary[TaskBlock, tuple[RunRecord, np.ndarray, np.ndarray]] = WeakKeyDictionary()
+chosen_by: WeakKeyDictionary[TaskBlock, tuple[RunRecord, np.ndarray, np.ndarray]] = WeakKeyDictionary()
 """Mean losses alone and shared by which tasks have just chosen their models: the figures of that run are the same ones."""
 
 
@@ -47,16 +47,16 @@ _chosen_by: WeakKeyDictionary[TaskBlock, tuple[RunRecord, np.ndarray, np.ndarray
 class Gain:
     """Held-out error of every task, alone and shared, and which model it kept.
 
-    Each entry belongs to its task: it was computed from that task's rows without noise. Counts and means over tasks are private
-    statistics of all of them.
+    Each entry is private to its task, because it was computed from that task's rows without noise. Counts and means over tasks
+    are statistics of everybody's rows, and private as well.
 
     Attributes
     ----------
     task_names : tuple of str, length n_tasks
     error_alone : ndarray of shape (n_tasks,)
-        Error of the model learnt from the task's own rows only.
+        Error of the model learned from the task's own rows only.
     error_shared : ndarray of shape (n_tasks,)
-        Error of the model learnt with the billboard.
+        Error of the model that also uses what the run published.
     kept_shared : ndarray of bool, shape (n_tasks,)
         Whether the task kept the shared model.
     metric : str
@@ -83,11 +83,11 @@ class Gain:
     clipped: np.ndarray | None = None  # (m,) mean share of a message's length that clipping took: how much less a task counts
 
     def to_dict(self) -> dict[str, dict[str, float | str]]:
-        """Errors and choice of every task; of regression the typical error (RMSE) in the target's own units too.
+        """Errors and choice of every task.
 
-        Of regression also `typical_error_alone` and `typical_error_shared`, in the target's own units: the RMSE, or with loss
-        "huber" the median absolute error. `rows` is the
-        task's number of rows, `clipped` the share of its messages that clipping took.
+        `rows` is the task's number of rows. `clipped` is the share of its messages' length that clipping cut off. For
+        regression there are also `typical_error_alone` and `typical_error_shared`, in the target's own units: the RMSE, or with
+        loss "huber" the median absolute error.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Gain:
         return self.to_frame()._repr_html_()
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per task: error alone and shared, change in percent, what it kept."""
+        """One row per task: its error alone and shared, the change in percent, and which model it kept."""
         import pandas as pd
 
         frame = pd.DataFrame.from_dict(self.to_dict(), orient="index")
@@ -139,11 +139,10 @@ def measure_gain(method: Method, block: TaskBlock, record: RunRecord, models: Mo
 def _errors(method: Method, block: TaskBlock, record: RunRecord) -> tuple[np.ndarray, np.ndarray]:
     """Of every task (m,), alone and shared: what is said of its held-out rows."""
     of, over = ROWS_AND_TASKS.get(record.public.loss, (row_losses, _mean))
-    run, *known = _chosen_by.pop(block, (None,))
+    run, *known = chosen_by.pop(block, (None,))
     if run is record and over is _mean:
         return known[0], known[1]
-    with small_matrix_threads(block.n_features):
-        alone, shared, held = held_out(method, block, record, of)
+    alone, shared, held = held_out(method, block, record, of)
     return over(alone, held), over(shared, held)
 
 
@@ -180,72 +179,41 @@ def _recorded_gain(method: Method, block: TaskBlock, models: Models, names: tupl
     return Gain(names, models.extra["error_alone"], models.extra["error_shared"], kept, metric)
 
 
-def keep_the_better(method: Method, block: TaskBlock, record: RunRecord) -> Models:
-    """Each task's own model and the shared one, weighed by how sure held-out rows of its own are that sharing helps.
-
-    The weight of the shared model is the probability (Student's t, one degree of freedom less than rows) that it is better by
-    CAUTION standard errors: with few rows that is little, and a mixture costs less than a wrong choice. A shared model that
-    is not finite, or no better on held-out rows, has none.
-    """
-    alone, shared, held = held_out_losses(method, block, record)
-    _chosen_by[block] = record, held.means_by_task(alone), held.means_by_task(shared)
-    usable = held.means_by_task((np.isfinite(shared) & np.isfinite(alone)).astype(float)) >= 1.0 - 1e-9
-    difference = np.where(usable[held.task_of_row], np.nan_to_num(shared, posinf=0.0) - np.nan_to_num(alone, posinf=0.0), 0.0)
-    difference = np.clip(difference, -LARGEST_LOSS, LARGEST_LOSS)
-    mean = held.means_by_task(difference)
-    spread = np.sqrt(np.maximum(held.means_by_task(difference**2) - mean**2, 0.0))
-    free = np.maximum(held.counts - 1.0, 1.0)
-    ahead = -mean * np.sqrt(free) / np.maximum(spread, 1e-12)
-    models, local = record.models, alone_models(block, record)
-    usable &= np.isfinite(models.coef).all(axis=(1, 2)) & np.isfinite(models.intercept).all(axis=1) & (mean < 0.0)
-    weight = np.where(usable, stdtr(free, ahead - CAUTION), 0.0)
-    return Models(
-        _mixed(weight[:, None, None], models.coef, local.coef),
-        _mixed(weight[:, None], models.intercept, local.intercept),
-        weight > 0.5,
-        models.extra,
-    )
-
-
-def _mixed(weight: np.ndarray, shared: np.ndarray, alone: np.ndarray) -> np.ndarray:
-    """The weighted mean; exactly alone where the weight is zero, whatever the shared model is."""
-    return np.where(weight > 0.0, weight * shared + (1.0 - weight) * alone, alone)
-
-
-def held_out_losses(method: Method, block: TaskBlock, record: RunRecord) -> Losses:
-    """Loss of rows (N,) under models that did not see them, learnt alone and with the billboards; and the rows it is of."""
-    with small_matrix_threads(block.n_features):
-        return held_out(method, block, record, row_losses)
-
-
 def held_out(method: Method, block: TaskBlock, record: RunRecord, of: Callable[[TaskBlock, Models, str], np.ndarray]) -> Losses:
-    """What `of` says of rows (N,) under models that did not see them, as above.
+    """What `of` says of rows (N, ...) under models that did not see them, learnt alone and with the billboards; and the rows.
 
     Every row is held out once, but in tasks of thousands of rows the first folds are enough. How many a task uses depends on
     its own size alone: the figures and the choice of a task must not tell how many rows another one has.
     """
-    folds = block.folds(FOLDS)
+    folds, said = block.folds(FOLDS), np.zeros(0)
     used = np.clip(-(-ENOUGH // np.maximum(block.sizes, 1)), 1, FOLDS)
     counted = folds < used[block.task_of_row]
-    losses = np.zeros((2, block.n_rows))
     for k in range(int(used.max(initial=1))):
         held = folds == k
-        training = block.with_mask(~held)
-        with solved_once():
-            alone = alone_models(training, record)
+        training, back = _without(block, held, record.public.loss)
+        with solved_once(), small_matrix_threads(block.n_features):
+            alone = alone_models(training, record.public)
             shared = replay(method, training, record.public, record.plan, record.billboards)
-        for row, models in enumerate((alone, shared)):
-            losses[row, held & counted] = of(block, models, record.public.loss)[held & counted]
-    return losses[0], losses[1], block if counted.all() else block.with_mask(counted)
+        for which, models in enumerate((alone, shared)):
+            values = of(block, back(models), record.public.loss)
+            said = np.zeros((2, *values.shape)) if not said.size else said
+            said[which, held & counted] = values[held & counted]
+    return said[0], said[1], block if counted.all() else block.with_mask(counted)
 
 
-def alone_models(block: TaskBlock, record: RunRecord) -> Models:
-    """What every task learns from its own rows only."""
-    from taskveil.methods.local import Local
+def _without(block: TaskBlock, held: np.ndarray, loss: str) -> tuple[TaskBlock, Callable[[Models], Models]]:
+    """The block as tasks without the rows held out would have brought it, and the way back of models to its units."""
+    training = block.with_mask(~held)
+    if not block.own_units:
+        return training, lambda models: models
+    units = units_of_counted(training, loss)
+    inside = in_common_units(training, units)
 
-    method = Local()
-    side = method.task_side(block, record.public, record.plan)
-    return side.finish(side.start(), record.billboards[0].view(None))
+    def back(models: Models) -> Models:
+        coef, intercept = units.coef_back(models.coef, models.intercept)
+        return replace(models, coef=coef, intercept=intercept)
+
+    return inside.with_rows(inside.X), back
 
 
 def row_scores(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
@@ -257,6 +225,12 @@ def row_squares(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
     """Squared error of every row under its task's model."""
     with np.errstate(over="ignore"):
         return np.square(block.scores(models.coef, models.intercept) - block.y).sum(axis=1)
+
+
+def row_outputs(block: TaskBlock, models: Models, loss: str) -> np.ndarray:
+    """All scores (N, r) of every row under its task's model."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return block.scores(models.coef, models.intercept)
 
 
 def row_losses(block: TaskBlock, models: Models, loss: str | None = None) -> np.ndarray:

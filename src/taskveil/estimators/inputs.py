@@ -12,9 +12,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError, WrongType
-from taskveil.tasks.arguments import as_array, as_column
-from taskveil.tasks.frames import with_text_names
-from taskveil.tasks.grouping import factorize
+from taskveil.tasks.arguments import as_array, as_column, with_index, with_text_names
+from taskveil.tasks.grouping import factorize, without_clock
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
@@ -88,7 +87,10 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
 
 def _check_task(task: Any) -> None:
     if isinstance(task, str):
-        raise DataError(f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}")
+        raise DataError(
+            f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}; where all "
+            f"rows belong to one task, [{task!r}] * len(X)"
+        )
 
 
 def need_tasks(X: Any, task: Any, task_column: Any) -> None:
@@ -103,11 +105,13 @@ def need_tasks(X: Any, task: Any, task_column: Any) -> None:
 
 def column_there(X: Any, task_column: Any, task_names: tuple[str, ...]) -> Any:
     """The task column; None where a model of one task predicts a table that does not name it."""
-    return None if len(task_names) == 1 and is_table(X) and task_column not in X.columns else task_column
+    there = not is_table(X) or task_column in X.columns or task_column in X.index.names
+    return None if len(task_names) == 1 and not there else task_column
 
 
 def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     """A table without its task column, and the task of every row."""
+    X = with_index(X, task_column)
     if task is None and task_column is not None:
         need_columns(X.columns, [task_column])
         task = np.asarray(X[task_column])
@@ -116,21 +120,22 @@ def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     return with_text_names(X), task
 
 
-def tasks_of(
-    X: Any,
-    y: Any,
-    task: Any,
-    task_column: Any,
-    kind: str,
-    bounds: Any = None,
-    person: Any = None,
-    unusable: str = "error",
-    missing: str = "error",
-    exposure: Any = None,
-    bad_rows: str = "error",
-) -> TaskSet:
+@dataclass(frozen=True)
+class Reading:
+    """What an estimator says of the rows it is given."""
+
+    kind: str
+    bounds: Any = None
+    person: Any = None
+    unusable: str = "error"
+    missing: str = "error"
+    exposure: Any = None
+    bad_rows: str = "error"
+
+
+def tasks_of(X: Any, y: Any, task: Any, task_column: Any, how: Reading) -> TaskSet:
     """The training tasks; a TaskSet passes through, with bounds added where they were declared on the estimator."""
-    declared = PublicBounds.coerce(bounds)
+    kind, declared = how.kind, PublicBounds.coerce(how.bounds)
     if isinstance(X, TaskSet):
         if y is not None or task is not None:
             raise OptionError("fit(tasks) takes a TaskSet alone; it already holds the targets and the tasks")
@@ -140,31 +145,31 @@ def tasks_of(
     if isinstance(X, dict):
         from taskveil.tasks.load import load_tasks
 
-        reading: dict[str, Any] = {"missing": MISSING[unusable], "unusable": unusable, "bad_rows": bad_rows}
+        reading: dict[str, Any] = {"missing": MISSING[how.unusable], "unusable": how.unusable, "bad_rows": how.bad_rows}
         return _unskipped(_checked_kind(load_tasks(X, kind=kind, bounds=declared, **reading), kind, None))
     if y is None:
         raise DataError("this estimator requires y to be passed, but the target y is None: expected fit(X, y, task=...)")
     _check_task(task)
     labelled = declared is not None and declared.classes is not None
-    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, unusable, labelled, bad_rows)
+    column, y = str(getattr(y, "name", None) or "y"), _target(y, kind, how.unusable, labelled, how.bad_rows)
     levels = () if declared is None else declared.levels
-    if missing != "error" and not is_table(X):
+    if how.missing != "error" and not is_table(X):
         X, task, task_column = _as_table(X, task, task_column)
-    filled = missing != "error" and is_table(X)
-    if filled or (is_table(X) and any(
+    if how.missing != "error" or (is_table(X) and any(
         str(c) in levels or not holds_numbers(X.iloc[:, j]) for j, c in enumerate(X.columns) if c != task_column
     )):  # fmt: skip
-        tasks = _from_table(X, y, task, task_column, kind, declared, person, unusable, missing, bad_rows)
+        tasks = _from_table(X, y, task, task_column, replace(how, bounds=declared))
         notes = tuple(note.replace("('y')", f"({column!r})") for note in tasks.notes)
         tasks = replace(tasks, target_name=column, facts=tuple(f.about("y", column) for f in tasks.facts), notes=notes)
-        return tasks if exposure is None else exposed(tasks, np.asarray(exposure)[np.asarray(tasks.row_index)], unusable)
+        exposure = None if how.exposure is None else np.asarray(how.exposure)[np.asarray(tasks.row_index)]
+        return tasks if exposure is None else exposed(tasks, exposure, how.unusable)
     rows = rows_of(X, task, task_column)
     if not is_table(X) and rows.X.shape[0] == 0:
         raise DataError("Found array with 0 sample(s) while a minimum of 1 is required: the table is empty")
     return labelled_tasks(
-        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=person, bounds=declared,
-        notes=() if declared is None else (CLIPPED,), unusable=unusable, bad_rows=bad_rows,
-        groups=None if exposure is None else {EXPOSURE: exposure},
+        rows.X, y, rows.task, feature_names=rows.feature_names, kind=kind, target_name=column, person=how.person,
+        bounds=declared, notes=() if declared is None else (CLIPPED,), unusable=how.unusable, bad_rows=how.bad_rows,
+        groups=None if how.exposure is None else {EXPOSURE: how.exposure},
     )  # fmt: skip
 
 
@@ -183,29 +188,17 @@ def split_carried(X: Any, given: Any, what: str) -> tuple[Any, Any]:
     return X.drop(columns=[given]), X[given].to_numpy()
 
 
-def _from_table(
-    X: Any,
-    y: Any,
-    task: Any,
-    task_column: Any,
-    kind: str,
-    bounds: PublicBounds | None,
-    person: Any,
-    unusable: str,
-    missing: str = "error",
-    bad_rows: str = "error",
-) -> TaskSet:
+def _from_table(X: Any, y: Any, task: Any, task_column: Any, how: Reading) -> TaskSet:
     """A table with text columns, or with levels declared for some: encoded as `load_tasks` does."""
     from taskveil.tasks.load import load_tasks
 
     X, task = table_and_task(X, task, task_column)
     task = np.full(len(X), ONE_TASK) if task is None else as_column(task, "task")
-    if missing == "error" and unusable == "set-aside":
-        missing = "keep"
+    missing = MISSING[how.unusable] if how.missing == "error" else how.missing
     factorize(task)  # refuses rows of no task, which bad_rows would leave out
-    tasks = load_tasks((X, y, task), kind=kind, bounds=bounds, missing=missing, unusable=unusable, bad_rows=bad_rows)
-    tasks = _unskipped(tasks)
-    persons = person_codes(person, unusable != "error")
+    options: dict[str, Any] = {"kind": how.kind, "bounds": how.bounds, "unusable": how.unusable, "bad_rows": how.bad_rows}
+    tasks = _unskipped(load_tasks((X, y, task), missing=missing, **options))
+    persons = person_codes(how.person, how.unusable != "error")
     return tasks if persons is None else replace(tasks, person=persons[np.asarray(tasks.row_index)])
 
 
@@ -316,8 +309,8 @@ def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
 def task_positions(identifiers: np.ndarray, task_names: tuple[str, ...]) -> np.ndarray:
     """Position of each row's task among the known names, -1 where unknown."""
     codes, names = factorize(identifiers)
-    lookup = {name: i for i, name in enumerate(task_names)}
-    return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[codes]
+    lookup = {without_clock(name): i for i, name in enumerate(task_names)}
+    return np.asarray([lookup.get(without_clock(name), -1) for name in names], dtype=np.int64)[codes]
 
 
 def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarray:

@@ -9,7 +9,7 @@ So is concordance, the share of comparable pairs of rows of a task in which the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -93,14 +93,16 @@ def _regression(metric: str, y: np.ndarray, predicted: np.ndarray) -> float:
 
 def over_tasks(groups: np.ndarray, score: Callable[[np.ndarray], float]) -> float:
     """Mean of a score over groups of rows that have one."""
-    values = [score(np.flatnonzero(groups == g)) for g in np.unique(groups)]
-    values = [v for v in values if np.isfinite(v)]
-    return float(np.mean(values)) if values else float("nan")
+    return _mean(score(np.flatnonzero(groups == g)) for g in np.unique(groups))
 
 
 def _over_tasks(test: TaskSet, score: Callable[[slice], float]) -> float:
-    values = [score(test.rows(i)) for i in range(test.n_tasks) if test.sizes[i] > 0]
-    values = [v for v in values if np.isfinite(v)]
+    return _mean(score(test.rows(i)) for i in range(test.n_tasks) if test.sizes[i] > 0)
+
+
+def _mean(scores: Iterable[float]) -> float:
+    """Of those that are numbers; NaN where none is."""
+    values = [v for v in scores if np.isfinite(v)]
     return float(np.mean(values)) if values else float("nan")
 
 
@@ -122,9 +124,7 @@ def _auc(test: TaskSet, scores: np.ndarray, rows: slice) -> float:
     assert classes is not None
     columns = scores[rows][:, None] if scores.ndim == 1 else scores[rows]
     positives = [classes[-1]] if columns.shape[1] == 1 else list(classes)
-    values = [rank_auc(y == c, columns[:, k]) for k, c in enumerate(positives)]
-    values = [v for v in values if np.isfinite(v)]
-    return float(np.mean(values)) if values else float("nan")
+    return _mean(rank_auc(y == c, columns[:, k]) for k, c in enumerate(positives))
 
 
 def rank_auc(positive: np.ndarray, scores: np.ndarray) -> float:

@@ -19,12 +19,11 @@ from taskveil.estimators import common_units, inputs
 from taskveil.estimators.gain import in_target_units, measure_gain
 from taskveil.estimators.reading import row_weights
 from taskveil.runtime import in_process
-from taskveil.tasks.arguments import row_count
+from taskveil.tasks.arguments import as_number, row_count, some
 from taskveil.tasks.grouping import task_label
 from taskveil.tasks.prepare.encode import Encoded
-from taskveil.tasks.prepare.fills import fill_missing
 from taskveil.tasks.prepare.scaling import fit_scaling
-from taskveil.tasks.prepare.unusable import missing_targets
+from taskveil.tasks.prepare.unusable import fill_missing, missing_targets
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import EXPOSURE, TaskSet
 
@@ -42,7 +41,7 @@ MIDDLE = {"classification": "equal odds"}  # where predictions without a level l
 def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (1, r, d) and intercept (1, r) in the user's units for tasks nobody has seen; a warning says so."""
     names = sorted({str(v) for v in np.unique(unknown)})
-    shown = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "") + _twin(names[0], estimator.task_names_)
+    shown = some(names) + _twin(names[0], estimator.task_names_)
     model = _from_billboard(estimator) if estimator.unknown == "billboard" else None
     if model is None:
         n_tasks, method, units = len(estimator.task_names_), estimator.method_.name, estimator.scaling_.mode
@@ -67,15 +66,9 @@ def public_model(estimator: TaskEstimator, unknown: np.ndarray) -> tuple[np.ndar
 
 def _twin(name: str, known: tuple[str, ...]) -> str:
     """A question where a task was known by the same number, written otherwise: 101, 101.0 and '101,0'."""
-    twins = [k for k in known if _number(name) is not None and _number(k) == _number(name)]
+    number = as_number(name.replace(",", "."))
+    twins = [k for k in known if number is not None and as_number(k.replace(",", ".")) == number]
     return f" (did you mean {twins[0]!r}?)" if twins else ""
-
-
-def _number(name: str) -> float | None:
-    try:
-        return float(name.replace(",", "."))
-    except ValueError:
-        return None
 
 
 def _from_billboard(estimator: TaskEstimator) -> tuple[np.ndarray, np.ndarray, bool] | None:
@@ -150,12 +143,8 @@ def adapt(estimator: TaskEstimator, X: Any, y: Any, name: str | None) -> TaskEst
     models = in_process.replay(estimator.method_, block, record.public, record.plan, record.billboards)
     carried = {"person": named(estimator.person), "exposure": named(estimator.exposure)}  # values of training rows stay there
     adapted = type(estimator)(**{**estimator.get_params(deep=False), **carried})
-    adapted.task_names_, adapted.feature_names_ = tasks.task_names, estimator.feature_names_
-    adapted.n_features_in_, adapted.classes_, adapted.bounds_ = estimator.n_features_in_, estimator.classes_, tasks.bounds
-    adapted.preparation_, adapted.task_warnings_ = estimator.preparation_, {}
-    adapted.method_, adapted.scaling_, adapted.models_ = estimator.method_, scaling, models
-    adapted.record_ = record.for_newcomer(models)
-    adapted.n_iter_, adapted.certificate_, adapted.warnings_ = estimator.n_iter_, estimator.certificate_, []
+    adapted._become(tasks, estimator.method_, scaling, record.for_newcomer(models), estimator.preparation_)
+    adapted.task_warnings_, adapted.certificate_, adapted.warnings_ = {}, estimator.certificate_, []
     gain = measure_gain(estimator.method_, block, record, models, tasks.task_names)
     adapted._gain = in_target_units(replace(gain, rows=block.sizes), scaling, estimator._loss)
     adapted._set_coefficients(estimator.method_, scaling, models)

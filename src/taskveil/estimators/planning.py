@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.methods import FEW_TASKS
-from taskveil.methods.base import PublicInfo, record_methods
+from taskveil.methods import FEW_TASKS, record_methods
+from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import MomentSum
 from taskveil.privacy.plan import Budget, Plan, PlannedRelease
 from taskveil.privacy.planned import spent_share
@@ -21,6 +21,7 @@ WORTH, HOPELESS = 0.3, 1.0  # noise-to-signal below which sharing pays, above wh
 RATIOS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0, 1.2)
 LEAST = (0.4, 0.4, 0.1, 0.0, -0.15, -0.15, -0.15)
 MOST = (1.05, 1.0, 0.9, 0.85, 0.8, 0.6, 0.1)
+POINTS = 8  # of a curve of spending
 SHARED_DIRECTIONS = 4  # assumed rank of what tasks share, for the signal of a matrix release
 
 
@@ -43,7 +44,7 @@ def describe_plan(run: Run) -> dict[str, Any]:
         "releases": merged(releases),
         "noise_to_signal": clearest,
         "expected_share": expected_share(clearest) if measured(method.name, budget) else None,
-        "verdict": verdict(clearest),
+        "verdict": verdict(clearest, budget.epsilon is not None),
         "advice": advice(clearest, public, budget, plan),
     }
 
@@ -58,12 +59,12 @@ def outlook(record: Any) -> list[str]:
     return [verdict(ratio), *sentences] if ratio >= WORTH else sentences
 
 
-def spending(plan: Plan, points: int = 8) -> list[dict[str, float]]:
+def spending(plan: Plan) -> list[dict[str, float]]:
     """Epsilon spent after 1, 2, 4, ... rounds and after the last one, at the noise of the whole plan."""
     if plan.budget.epsilon is None or plan.budget.variant != "sound":
         return []
     last = len(plan.rounds())
-    rounds = sorted({min(2**k, last) for k in range(points - 1)} | {last}) if last else []
+    rounds = sorted({min(2**k, last) for k in range(POINTS - 1)} | {last}) if last else []
     return [{"round": t, "epsilon": plan.spent_after(t)} for t in rounds]
 
 
@@ -141,13 +142,15 @@ def expected_share(ratio: float) -> tuple[float, float]:
     return float(np.interp(ratio, RATIOS, LEAST)), float(np.interp(ratio, RATIOS, MOST))
 
 
-def verdict(ratio: float) -> str:
+def verdict(ratio: float, private: bool = True) -> str:
     """What a ratio of noise to signal means, in a sentence."""
+    if not private:
+        return "no noise: whatever tasks share may show, and everybody who sees a release may learn whose it is"
     if ratio < WORTH:
-        return "worth it: the shared structure stands well above the noise"
+        return "worth it: what tasks usually share is clearly stronger than the noise"
     if ratio < HOPELESS:
-        return "marginal: strong common structure may show, weak structure will not"
-    return "doubtful: the noise is larger than what tasks usually share; it helps only tasks that are much alike"
+        return "marginal: strong common structure may be found, weak structure will not"
+    return "doubtful: the noise is larger than what tasks usually share; sharing helps only tasks that are very similar"
 
 
 def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list[str]:
@@ -158,8 +161,8 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
         sentences.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
         if len(plan.rounds()) > 1 and plan.total is None:
             sentences.append("fewer rounds mean less noise per release")
-    if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
-        crowd = f"{public.n_tasks} tasks are few to hide one in" if public.n_tasks > 1 else "one task has no others to hide among"
+    if budget.epsilon is not None and str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
+        crowd = f"{public.n_tasks} tasks are too few to hide one" if public.n_tasks > 1 else "one task alone cannot be hidden"
         sentences.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
     return sentences
 

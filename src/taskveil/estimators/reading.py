@@ -17,6 +17,7 @@ from taskveil.methods.base import Method, PublicInfo
 from taskveil.privacy.per_task import REMEDY
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.run import Run
+from taskveil.tasks.arguments import some
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.grouping import task_chunks
 from taskveil.tasks.prepare.facts import hashed_in
@@ -37,10 +38,9 @@ def read_tasks(
     X, exposure = _with_exposure(est, X)
     X, person = inputs.split_carried(X, est.person, "person")
     bounds = exposed_bounds(PublicBounds.coerce(est.bounds), est.exposure)
-    tasks = inputs.tasks_of(
-        X, y, task, est.task_column, est._kind, bounds, person, rules.unusable, est.missing, exposure,
-        bad_rows="error" if rules.by_record else "skip",
-    )  # fmt: skip
+    bad_rows = "error" if rules.by_record else "skip"
+    how = inputs.Reading(est._kind, bounds, person, rules.unusable, est.missing, exposure, bad_rows)
+    tasks = inputs.tasks_of(X, y, task, est.task_column, how)
     tasks = usable_counts(tasks, rules.unusable) if est._loss == "poisson" else tasks
     n_rows = None if isinstance(X, TaskSet) or y is None else len(np.asarray(y))
     return tasks, row_weights(est, tasks, sample_weight, n_rows), None
@@ -125,8 +125,8 @@ def _exposure(tasks: TaskSet, unit: str) -> np.ndarray | None:
         declared = None if tasks.bounds is None else tasks.bounds.features.get(EXPOSURE)
         if declared is None:
             raise OptionError(
-                "unit='record' needs the range of the exposure to be declared, because a task's own mean would carry every row "
-                "into every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
+                "unit='record' needs the range of the exposure to be declared, because through a task's own mean one row "
+                "would change every message: name its column (exposure=COLUMN) and declare it under 'features' in the bounds"
             )
         return np.minimum(tasks.exposure, declared[1]) / declared[1]
     mean = np.array([tasks.exposure[tasks.rows(i)].mean() if n else 1.0 for i, n in enumerate(tasks.sizes)])
@@ -139,17 +139,17 @@ def unusual_tasks(tasks: TaskSet, block: TaskBlock) -> list[str]:
     names = np.asarray(tasks.task_names, dtype=object)
     aside = np.asarray(tasks.set_aside, dtype=object)
     if aside.size:
-        notes.append(f"{aside.size} task(s): {_some(aside)}: {SET_ASIDE}")
+        notes.append(f"{aside.size} task(s): {some(aside, 3)}: {SET_ASIDE}")
     if tasks.n_tasks == 1:
         notes.append("there is only one task, so it learns alone; say which row belongs to which task (task=, task_column=)")
     single = names[tasks.sizes == 1]
     if single.size:
-        notes.append(f"{single.size} task(s) with a single row use the shared or a constant model: {_some(single)}")
+        notes.append(f"{single.size} task(s) with a single row use the shared or a constant model: {some(single, 3)}")
     if tasks.kind == "classification":
         top = np.abs(block.sums_by_task(block.y)).max(axis=1) if block.n_outputs == 1 else None
         one_class = names[(top == tasks.sizes) & (tasks.sizes > 0)] if top is not None else names[:0]
         if one_class.size:
-            notes.append(f"{one_class.size} task(s) with a single class use the shared or a constant model: {_some(one_class)}")
+            notes.append(f"{one_class.size} task(s) with a single class use the shared or a constant model: {some(one_class, 3)}")
     buckets = hashed_in(tasks.feature_names)  # most of a column's buckets are empty: that is no news
     constant = _constant_columns(
         block, [j for j, name in enumerate(tasks.feature_names) if name.rpartition("#")[0] not in buckets]
@@ -179,8 +179,3 @@ def _constant_columns(block: TaskBlock, columns: list[int]) -> int:
         return int(same[perhaps[own][filled]][:, columns].sum())
 
     return sum(each(found, task_chunks(offsets)))
-
-
-def _some(names: np.ndarray, count: int = 3) -> str:
-    shown = ", ".join(str(n) for n in names[:count])
-    return shown + (f" and {names.size - count} more" if names.size > count else "")

@@ -12,7 +12,7 @@ from taskveil.estimators import inputs
 from taskveil.estimators.base import TaskEstimator
 from taskveil.estimators.inputs import is_lazy
 from taskveil.estimators.metrics import explained_deviance
-from taskveil.tasks.frames import as_pandas
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.prepare.unusable import exposures
 from taskveil.tasks.task import TaskSet
 
@@ -22,84 +22,90 @@ LARGEST_LOG = 300.0  # rates beyond exp of this are as good as that
 class TaskRegressor(RegressorMixin, TaskEstimator):
     """A personal regression model for every task, trained jointly, with a privacy certificate.
 
-    Minimises the method's objective over the rows of all tasks; what leaves a task is bounded, charged and noised.
+    The tasks learn together by the method's objective over all rows. Whatever leaves a task is bounded and charged to the
+    budget, and noise is added before other tasks see it.
 
     Parameters
     ----------
     method : str or Method, default="together"
-        A name (`taskveil.methods.names()`), "auto" (chosen by public sizes, as the command line does), or
-        `taskveil.methods.get("low-rank", rounds=50)`.
+        A name from `taskveil.methods.names()`, or a method with options: `taskveil.methods.get("low-rank", rounds=50)`. "auto"
+        chooses a method from public sizes.
     epsilon : float, dict or None, default=1.0
-        The budget of this fit. `{"north": 0.5, "*": 2.0}` gives each task its own, "*" all others; the certificate then has a
-        statement for every distinct budget. `None` trains without privacy, and the certificate says so.
+        The privacy budget of this fit: smaller hides better and needs more noise. `{"north": 0.5, "*": 2.0}` gives tasks
+        budgets of their own, and "*" stands for all others; the certificate then has a statement for every distinct budget.
+        `None` trains without privacy, and the certificate says so.
     delta : float or None, default=None
-        `None` means min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for unit "record".
+        Small probability with which the guarantee may fail. `None` means min(1e-5, 1/(10 tasks)), or min(1e-6, 1/(10 rows)) for
+        unit "record".
     unit : {"task", "record"}, default="task"
         What is protected: all rows of a task, or one row.
     neighbours : {"replace-one", "add-remove"}, default="replace-one"
-        What may change: the unit is replaced by any other, or by one that contributes nothing.
+        What the real data are compared with: the unit has any other data ("replace-one"), or contributes nothing ("add-remove").
     observer : {"other-tasks", "server", "public"}, default="other-tasks"
-        Against whom; the certificate lists every statement that holds.
+        Against whom the unit is protected. The certificate lists every statement that holds.
     variant : {"sound", "paper", "preprint"}, default="sound"
-        The default is proved; "paper" computes what a paper prints, and its certificate says where the claim fails.
+        "sound" has a proved guarantee. "paper" computes what a paper prints; if the paper's claim is false, the certificate
+        says so.
     mechanism : str or None, default=None
-        The noise law, for example "gaussian" or "laplace". `None` picks the best valid one.
+        The noise distribution, for example "gaussian" or "laplace". `None` picks the best valid one.
     accountant : str or None, default=None
-        The theorem that adds up releases, for example "pld". `None` picks the best valid one.
+        The theorem that adds up the cost of releases, for example "pld". `None` picks the best valid one.
     aggregation : {"curator", "local", "secure", "local-model"}, default="curator"
-        Where noise enters: at the server, at every task, inside a secure sum, or on every task's model.
+        Where noise is added: at the server, at every task, inside a secure sum, or to every task's model.
     secure : dict or None, default=None
-        What a secure sum withstands: `colluders` (0.05) and `dropouts` (0), shares of the sites or numbers,
-        `min_cohort` (a number, instead of dropouts), `sites` (tasks of every site; one each), `grid_bits` (12),
-        `law` ("discrete-gaussian" or "skellam").
+        Options of a secure sum. `colluders` (0.05) and `dropouts` (0) are shares of the sites or numbers; `min_cohort` is a
+        number of sites and replaces `dropouts`; `sites` lists how many tasks each site has (one each); `grid_bits` is 12; `law`
+        is "discrete-gaussian" or "skellam".
     bounds : mapping, file name, PublicBounds or None, default=None
         Declared public ranges of features and target. Without them every task scales by its own statistics.
     prior : path, dict or None, default=None
-        Public knowledge about models: the folder of a saved model (its last billboard), or {"coef": ..., "origin": ...} as a
-        table or a file. It costs nothing, is recorded, and every task weighs it by its own rows.
+        Public knowledge about models: the folder of a saved model (only its last billboard is read), or {"coef": ..., "origin":
+        ...} as a dict or a file. It costs no budget and is recorded. Every task decides by its own rows how much to rely on it.
     scaling : {"auto", "own", "declared", "private", "none", "pooled-standard"}, default="auto"
-        "auto" uses declared bounds where there are some. "private" spends a share of the budget on a centre and scale common
-        to all tasks, where that can pay. "pooled-standard" is refused in private runs.
+        "auto" uses declared bounds if there are any, else each task's own statistics. "private" spends a share of the budget on a
+        centre and scale common to all tasks, if public sizes say that this helps. "pooled-standard" is refused in private runs.
     scaling_share : float, default=0.1
         Share of the budget that scaling="private" spends.
     normalise : {None, "row"}, default=None
-        Scale every row to unit length, as the papers do.
+        "row" scales every row to unit length, as the papers do.
     missing : {"error", "impute-own", "impute-bounds"}, default="error"
-        Empty cells: refuse, the median of the task's own rows, or the middle of the declared range. In predict the task's own
-        centre, or that middle.
+        What to do with empty cells: refuse them, fill in the median of the task's own rows, or fill in the middle of the declared
+        range. In predict, "impute-own" fills in the task's own centre.
     class_weight : dict, "balanced" or None, default=None
-        For classifiers: weights of labels; "balanced" within each task by its own rows.
+        For classifiers: weights of labels. "balanced" computes them within each task from its own rows.
     loss : {"squared", "poisson", "huber"} or None, default=None
-        What is minimised: None and "squared" for numbers, "poisson" for counts (log link), "huber" for numbers with outliers.
+        What is minimised: "squared" or None for numbers, "poisson" for counts (log link), "huber" for numbers with outliers.
     exposure : str, array of shape (n_rows,) or None, default=None
-        For loss="poisson": what every count is per (days at risk, visits): a column of X or one number above zero per row.
+        For loss="poisson": what each count refers to, for example days at risk. A column of X, or one positive number per row.
     fit_intercept : bool, default=True
-        Give every task an intercept of its own.
+        Whether every task gets an intercept of its own.
     task_column : str or int or None, default=None
         Column of X that holds the task, for pipelines and grid searches.
     person : str, array of shape (n_rows,) or None, default=None
-        Who is behind each row, across tasks: a column of X or one identifier per row. The certificate then says what a person in
-        several tasks means for epsilon.
+        The person behind each row: a column of X, or one identifier per row. The certificate then says what a person in several
+        tasks means for epsilon.
     unknown : {"billboard", "error"}, default="billboard"
-        What predict does for a task it has not seen: use what is public, with a warning, where that fits; or refuse.
+        What predict does for a task that was not in training. "billboard" uses the published model if it suits such a task,
+        with a warning. "error" refuses.
     strict : bool, default=False
-        Refuse to train where there would be a warning, for example about a task with a single row.
+        Whether to refuse to train instead of warning, for example about a task with a single row.
     seed : int or None, default=None
-        Initialisation and splits. Never noise.
+        Seed of initialisation and splits. It never affects noise.
     random_state : int or None, default=None
-        The same under scikit-learn's name.
+        scikit-learn's name for `seed`.
     insecure_noise_seed : int or None, default=None
-        Makes the noise reproducible and therefore voids the certificate. For tests and simulations only.
+        Makes the noise reproducible, which voids the certificate. For tests and simulations only.
     ledger : str or None, default=None
-        Address of the ledger that records spending over all runs, for example "sqlite:///ledger.db".
+        Address of the ledger that records the spending of all runs, for example "sqlite:///ledger.db".
     account : str or None, default=None
         The account of the ledger that is charged.
     runtime : {"in_process", "flower", "dask"}, default="in_process"
-        Who carries the messages. "dask" trains over partitions on a cluster; `coef_`, `intercept_` and `gain_` are then lazy.
+        How messages are carried: within this process, through Flower nodes, or on a Dask cluster. With "dask", `coef_`,
+        `intercept_` and `gain_` are lazy.
     client : distributed.Client, str or None, default=None
-        For runtime="dask": a client, or the address of a scheduler; None starts workers on this machine.
+        For runtime="dask": a client, or the address of a scheduler. `None` starts workers on this machine.
     run_dir : path or None, default=None
-        Keep a checkpoint there after every round, so that a killed run can be resumed.
+        Folder for a checkpoint after every round, so that a killed run can be resumed.
     progress : callable or None, default=None
         Called as progress(round, rounds) after every round.
 
@@ -108,23 +114,23 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     coef_ : ndarray of shape (n_tasks, n_features)
         One model per task, in the units of X. Only for linear methods.
     intercept_ : ndarray of shape (n_tasks,)
-        Only for linear methods.
+        One intercept per task. Only for linear methods.
     task_names_ : tuple of str, length n_tasks
         The tasks, in the order of `coef_`.
     feature_names_ : tuple of str, length n_features
-        What the models see: a text column is several, the task column is none.
+        The features of the models. One text column gives several features; the task column gives none.
     n_features_in_ : int
-        How many these are.
+        The number of these features.
     feature_names_in_ : ndarray of str
         The columns of the table as it was given.
     certificate_ : Certificate
         What is protected, against whom and how well.
     gain_ : Gain
-        Error alone and shared of every task, measured on its own rows when asked for. Private to each task.
+        Every task's error alone and shared, computed from its own rows when first used. Each entry is private to its task.
     warnings_ : list of str
-        For whoever may see all rows.
+        Warnings for people who may see all rows.
     n_iter_ : int
-        Rounds that were run.
+        The number of rounds that were run.
 
     Examples
     --------
@@ -141,9 +147,10 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     _losses = ("squared", "poisson", "huber")
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
-        """The prediction of each row's own task model; with loss="poisson" the expected count.
+        """Predict each row by the model of its task; with loss="poisson", the expected count.
 
-        Expected counts are per unit of exposure, or for the exposure of each row where X has the column that `exposure` names.
+        Expected counts are per unit of exposure. If X has the column that `exposure` names, they are for the exposure of each
+        row.
 
         Parameters
         ----------
@@ -170,7 +177,7 @@ class TaskRegressor(RegressorMixin, TaskEstimator):
     def score(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> float:
         """R squared over all rows; with loss="poisson" D squared, the share of deviance explained. 1 is perfect, 0 is a constant.
 
-        Where all targets are equal there is nothing to explain, and the score is 0, or 1 where every row is right.
+        If all targets are equal, the score is 1 if every row is predicted exactly, else 0.
 
         Parameters
         ----------

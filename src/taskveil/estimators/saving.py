@@ -58,7 +58,7 @@ def described(estimator: Any, parts: list[dict[str, Any]] | None = None) -> tupl
         SALT: secrets.token_hex(32),
         "class": type(estimator).__name__,
         "options": _plain_options(estimator),
-        "method": {"name": record_name(method), "options": _plain(method.flat_options())},
+        "method": {"name": str(method.name), "options": _plain(method.flat_options())},
         "task_names": list(estimator.task_names_),
         "newcomer": len(estimator.task_names_) == 1 != record.public.n_tasks - record.canaries,  # of `adapt`
         "canaries": record.canaries,
@@ -99,11 +99,6 @@ def _search(record: RunRecord) -> dict[str, Any] | None:
         return None
     plan, randomness = record.search
     return {"plan": plan.to_dict(), "randomness": randomness}
-
-
-def record_name(method: Any) -> str:
-    """The name under which a saved folder remembers its method."""
-    return str(method.name)
 
 
 def _models(models: Models) -> dict[str, np.ndarray]:

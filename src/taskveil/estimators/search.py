@@ -44,8 +44,8 @@ from taskveil.privacy.randomness import again
 from taskveil.privacy.release import MemoryAccount, release
 from taskveil.privacy.units import Neighbours
 from taskveil.runtime.in_process import replay
+from taskveil.tasks.arguments import as_pandas
 from taskveil.tasks.block import position_folds
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.task import TaskSet
 
 SCORE = VectorSum((1,), 1.0)
@@ -77,7 +77,7 @@ class SearchPlan:
 
 
 class TaskSearch(BaseEstimator):
-    """Like GridSearchCV, for hyper-parameters that all tasks share, at a stated and charged privacy cost.
+    """Search over hyper-parameters that all tasks share, like GridSearchCV, at a stated and charged privacy cost.
 
     Parameters
     ----------
@@ -88,25 +88,25 @@ class TaskSearch(BaseEstimator):
     mean_runs : float, default: the number of configurations
         Expected number of runs. More runs find better configurations and cost a little more.
     shape : float, default=1.0
-        Of the law of the number of runs: 1 geometric, 0 logarithmic.
+        Shape of the distribution of the number of runs: 1 is geometric, 0 is logarithmic.
     score_share : float, default=0.2
-        Share of one run's budget (mu squared) that goes to its score.
+        Share of one run's budget (mu squared) that is spent on its score.
     locally_tuned : bool, default=False
-        True: no search. Every task picks from `param_grid` on its own rows, which costs nothing, provided that the
-        configurations differ only in what happens after the last release (same releases, same billboards).
+        If true, there is no search: every task picks from `param_grid` by its own rows, which costs nothing. The configurations
+        may then differ only in what happens after the last release (same releases, same billboards).
 
     Attributes
     ----------
     best_params_ : dict
-        The configuration of the winner. Empty with `locally_tuned`: every task has its own.
+        The best configuration. Empty with `locally_tuned`, where every task has its own.
     best_estimator_ : TaskRegressor or TaskClassifier
-        The winner; its tasks have used all their rows.
+        The estimator of the best run; its tasks have used all their rows.
     best_score_ : float
-        The winner's noisy score: smaller is better.
+        The noisy score of the best run: smaller is better.
     n_runs_ : int
-        Private: the certificate does not cover how often the run was repeated.
+        The number of runs. Keep it private: the certificate does not cover it.
     certificate_ : Certificate
-        Of the whole search.
+        The guarantee of the whole search.
 
     Examples
     --------
@@ -152,7 +152,7 @@ class TaskSearch(BaseEstimator):
         return grid
 
     def plan(self, budget: Budget) -> SearchPlan:
-        """What a search will cost: the largest mu of one run for which the whole search meets the budget.
+        """Plan the cost of a search: find the largest budget (mu) of one run with which the whole search stays within its budget.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class TaskSearch(BaseEstimator):
         return SearchPlan(plan, float(mu_model), float(mu_score), run_epsilon, run_delta)
 
     def fit(self, X: Any, y: Any = None, task: Any = None) -> TaskSearch:
-        """Search, charge, and keep the best run; its tasks then use all their rows (local work is free).
+        """Search, charge the cost, and keep the best run. Its tasks then refit their own models to all their rows.
 
         Parameters
         ----------

@@ -31,7 +31,7 @@ from taskveil.privacy.plan import Plan
 from taskveil.privacy.seal import broken_seals, is_sealed
 from taskveil.privacy.verification import check_events
 from taskveil.runtime.run import RunRecord, executed_releases
-from taskveil.saved import read_arrays, read_json, total
+from taskveil.saved import read_arrays, read_json, total, under
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling, link_of
 from taskveil.tasks.prepare.step import PublicPart
 from taskveil.tasks.public_bounds import PublicBounds
@@ -41,7 +41,7 @@ CLASSES = ("TaskRegressor", "TaskClassifier", "TaskSurvival")  # what a folder m
 
 
 def load(directory: str | Path) -> Any:
-    """The estimator that `save` wrote.
+    """Load an estimator that `save` wrote.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def load(directory: str | Path) -> Any:
     Returns
     -------
     TaskRegressor, TaskClassifier or TaskSurvival
-        Predicts as before. Training rows are never saved, so `gain_` is not available.
+        It predicts as before. Training rows are never saved, so `gain_` is not available.
     """
     from taskveil.estimators.partitioned import storage as partitioned
 
@@ -181,8 +181,7 @@ def _models_from(about: dict[str, Any], arrays: dict[str, np.ndarray], place: st
         from taskveil.estimators.partitioned import storage as partitioned
 
         return partitioned.saved_models(about, place)
-    extra = {k.removeprefix("model/extra/"): v for k, v in arrays.items() if k.startswith("model/extra/")}
-    return Models(arrays["model/coef"], arrays["model/intercept"], arrays.get("model/kept"), extra)
+    return Models(arrays["model/coef"], arrays["model/intercept"], arrays.get("model/kept"), under(arrays, "model/extra/"))
 
 
 def _billboards_from(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[Billboard]:

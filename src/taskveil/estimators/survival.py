@@ -72,28 +72,27 @@ CURVE = "curve_"  # what a task's own curves are called among the things its mod
 class TaskSurvival(TaskEstimator):
     """A personal survival model for every task, trained jointly, with a privacy certificate.
 
-    Hazard of a row: the task's own baseline times exp(x'w). Unit "task": Cox's partial likelihood of every task around what is
-    shared. Unit "record": hazards that are constant on parts of a declared horizon, whose gradients are sums over rows; personal
-    models are Cox models again.
+    The hazard of a row x is the task's own baseline hazard times exp(x'w). With unit "task", every task fits a Cox model that
+    starts from what is shared. With unit "record", the shared model has a hazard that is constant on parts of a declared time
+    span (the horizon), because its gradients are then sums over rows. Personal models are Cox models again.
 
     Parameters
     ----------
     method : str or Method, default="together"
-        "together", "local", "pooled", "mean" or "subspace"; "mean" and "pooled" with unit "record".
+        "together", "local", "pooled", "mean" or "subspace". With unit "record" only "mean" and "pooled".
     epsilon : float, dict or None, default=1.0
         The budget of this fit. `None` trains without privacy, and the certificate says so.
     bounds : mapping, file name, PublicBounds or None, default=None
-        Declared public ranges; `target` = [0, horizon]: who is followed longer was seen up to the horizon. Needed with unit
-        "record".
+        Declared public ranges. `target` = [0, horizon]: longer times are cut off at the horizon. Needed with unit "record".
     **others
         All other parameters are those of `TaskRegressor`, with the same defaults.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_tasks, n_features)
-        Log hazard ratios.
+        Log hazard ratios, one model per task.
     intercept_ : ndarray of shape (n_tasks,)
-        Log of the mean hazard of a task, per unit of time.
+        Log of the mean hazard of each task, per unit of time.
     certificate_ : Certificate
         What is protected, against whom and how well.
 
@@ -118,7 +117,7 @@ class TaskSurvival(TaskEstimator):
     _losses = ("cox",)
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
-        """The risk of every row under its own task's model: log of its mean hazard. Higher means sooner.
+        """Predict the risk of every row by the model of its task: the log of its mean hazard. Higher means an earlier event.
 
         Parameters
         ----------
@@ -133,14 +132,14 @@ class TaskSurvival(TaskEstimator):
         return self._scores(X, task)[:, 0]
 
     def predict_survival_function(self, X: Any, task: Any = None, times: Any = None) -> np.ndarray:
-        """The chance of every row to be free of the event up to a time.
+        """Predict, for every row, the probability that the event has not happened up to a time.
 
         Parameters
         ----------
         X : array of shape (n_rows, n_features), DataFrame or TaskSet
         task : array of shape (n_rows,), default=None
         times : array of shape (n_times,), default=None
-            Times of yours. None: a function of time for every row, on the times of its own task.
+            The times to predict for. `None` returns a function of time for every row, on the event times of its task.
 
         Returns
         -------

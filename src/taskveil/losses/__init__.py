@@ -19,4 +19,4 @@ LOSSES.add("cox", Cox())
 LOSSES.add("hinge", Hinge())
 LOSSES.add("epsilon-insensitive", EpsilonInsensitive())
 
-__all__ = ["Cox", "EpsilonInsensitive", "Hinge", "Huber", "LOSSES", "Logistic", "Loss", "Poisson", "Squared"]
+__all__ = ["LOSSES", "Loss"]

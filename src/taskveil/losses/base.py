@@ -1,7 +1,7 @@
-"""What a loss must offer: value, derivatives and conjugate in the score, elementwise; and how solvers linearise it.
+"""What a loss must offer: value and derivatives in the score, elementwise; and how solvers linearise it.
 
-A loss l(s, y) looks at one score s and one target y. Value, derivatives and conjugate are elementwise and vectorised; means over
-rows and sums over tasks are taken by the solvers. Letters: s score, y target, u a slope (dual variable).
+A loss l(s, y) looks at one score s and one target y. Value and derivatives are elementwise and vectorised; means over
+rows and sums over tasks are taken by the solvers. Letters: s score, y target.
 
 Solvers that average over priors (solvers/evidence.py) fit any loss by weighted least squares on its working response; a loss
 whose rows count together (Cox) recomputes what they share there. Arrays of that part are (tasks, rows), rows of weight 0 do not
@@ -29,7 +29,6 @@ class Loss(ABC):
     name          the name in the table
     targets       what y is: "numbers", "labels" (-1/+1), "counts" (>= 0) or "times" (negative: censored)
     smoothness    Lipschitz constant of the derivative in s (inf where the loss has a kink, or none)
-    lipschitz     Lipschitz constant of the loss in s (inf where it has none)
     kernel        number of its branch in solvers/kernels.py, or None: the solvers then use NumPy
     quadratic     whether its second derivative is 1 everywhere
     strengths     what is believed of signal-to-noise ratios beforehand: centre, width below and above it, in decades (as wide
@@ -44,7 +43,6 @@ class Loss(ABC):
     name: str
     targets: str = "numbers"
     smoothness: float
-    lipschitz: float
     kernel: int | None = None
     quadratic: bool = False
     strengths: tuple[float, float, float] = (0.0, 2.0, 1.0)
@@ -70,10 +68,6 @@ class Loss(ABC):
     def second_derivative(self, scores: Array, y: Array) -> Array:
         """d2l/ds2, where it exists."""
         raise NotImplementedError(f"the {self.name} loss has no second derivative; use a first-order solver")
-
-    @abstractmethod
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """l*(u, y) = sup_s u s - l(s, y); inf outside its domain."""
 
     def first_scores(self, y: Array, weights: Array) -> Array:
         """(k,) the constant score from which a fit starts; finite for every task."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from taskveil.losses.base import Array, Loss
 from taskveil.losses.poisson import CEILING, exponential, log_ratio
@@ -32,7 +31,6 @@ class Cox(Loss):
     name = "cox"
     targets = "times"
     smoothness = float("inf")
-    lipschitz = float("inf")
     rowwise = False
     strengths = (-0.5, 1.0, 1.0)
     prior_rows = 30.0
@@ -46,13 +44,6 @@ class Cox(Loss):
 
     def second_derivative(self, scores: Array, y: Array) -> Array:
         return np.where(np.asarray(scores) <= CEILING, np.abs(y) * np.exp(np.minimum(scores, CEILING)), 0.0)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """With v = u + d in [0, t exp(CEILING)]: v log(v / t) - v + d (1 + log t); inf outside."""
-        time, event = np.maximum(np.abs(y), LEAST), (y > 0.0).astype(float)
-        v = slopes + event
-        inside = np.clip(v, 0.0, time * np.exp(CEILING))
-        return np.where(v == inside, xlogy(inside, inside / time) - inside + event * (1.0 + np.log(time)), np.inf)
 
     def working(self, scores: Array, y: Array, weights: Array) -> tuple[Array, Array]:
         expected = np.stack([expected_events(*task) for task in zip(scores, y, weights, strict=True)])

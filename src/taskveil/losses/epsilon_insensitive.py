@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.errors import OptionError
 from taskveil.losses.base import Array, Loss
 
 
@@ -16,11 +15,8 @@ class EpsilonInsensitive(Loss):
 
     name = "epsilon-insensitive"
     smoothness = float("inf")
-    lipschitz = 1.0
 
     def __init__(self, insensitivity: float = 0.1) -> None:
-        if not (np.isfinite(insensitivity) and insensitivity >= 0):
-            raise OptionError(f"insensitivity must be a finite number >= 0, got {insensitivity!r}")
         self.insensitivity = float(insensitivity)
 
     def value(self, scores: Array, y: Array) -> Array:
@@ -30,7 +26,3 @@ class EpsilonInsensitive(Loss):
         """The sign of the error outside the band, 0 inside and at its edges."""
         error = scores - y
         return np.where(np.abs(error) > self.insensitivity, np.sign(error), 0.0)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """u y + e |u| for |u| <= 1; inf outside."""
-        return np.where(np.abs(slopes) <= 1.0, slopes * y + self.insensitivity * np.abs(slopes), np.inf)

@@ -13,7 +13,6 @@ class Hinge(Loss):
     name = "hinge"
     targets = "labels"
     smoothness = float("inf")
-    lipschitz = 1.0
 
     def value(self, scores: Array, y: Array) -> Array:
         return np.maximum(1.0 - y * scores, 0.0)
@@ -21,8 +20,3 @@ class Hinge(Loss):
     def derivative(self, scores: Array, y: Array) -> Array:
         """-y below the margin, 0 above it; at the kink the subgradient 0."""
         return np.where(y * scores < 1.0, -y, 0.0)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """With p = -y u in [0, 1]: -p; inf outside. (The dual variable of the SVM is a = C1 p.)"""
-        p = -y * slopes
-        return np.where((p >= 0.0) & (p <= 1.0), -p, np.inf)

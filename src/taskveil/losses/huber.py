@@ -29,7 +29,6 @@ class Huber(Loss):
 
     name = "huber"
     smoothness = 1.0
-    lipschitz = THRESHOLD
     score_range = float("inf")
 
     def value(self, scores: Array, y: Array) -> Array:
@@ -41,9 +40,6 @@ class Huber(Loss):
 
     def second_derivative(self, scores: Array, y: Array) -> Array:
         return (np.abs(scores - y) <= THRESHOLD).astype(float)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        return np.where(np.abs(slopes) <= THRESHOLD, 0.5 * np.square(slopes) + slopes * y, np.inf)
 
     def first_scores(self, y: Array, weights: Array) -> Array:
         return medians(y.ravel(), _ends(y), weights.ravel() > 0.0)

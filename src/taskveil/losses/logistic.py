@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, xlogy
+from scipy.special import expit, logit
 
 from taskveil.losses.base import Array, Loss
 
@@ -29,7 +29,6 @@ class Logistic(Loss):
     name = "logistic"
     targets = "labels"
     smoothness = 0.25
-    lipschitz = 1.0
     kernel = 1
     strengths = (0.0, 1.0, 1.0)
     likelihood = True
@@ -44,13 +43,6 @@ class Logistic(Loss):
 
     def second_derivative(self, scores: Array, y: Array) -> Array:
         return expit(scores) * expit(-scores) * np.square(y)
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """With p = -y u in [0, 1]: p log p + (1 - p) log(1 - p); inf outside."""
-        p = -y * slopes
-        inside = np.clip(p, 0.0, 1.0)
-        entropy = xlogy(inside, inside) + xlogy(1.0 - inside, 1.0 - inside)
-        return np.where((p >= 0.0) & (p <= 1.0), entropy, np.inf)
 
     def first_scores(self, y: Array, weights: Array) -> Array:
         """Log-odds with half a row added to each class: finite for one-class tasks."""

@@ -25,7 +25,6 @@ class Poisson(Loss):
     name = "poisson"
     targets = "counts"
     smoothness = float("inf")
-    lipschitz = float("inf")
 
     def value(self, scores: Array, y: Array) -> Array:
         return exponential(scores) - y * scores - y + xlogy(y, y)
@@ -35,12 +34,6 @@ class Poisson(Loss):
 
     def second_derivative(self, scores: Array, y: Array) -> Array:
         return np.where(np.asarray(scores) <= CEILING, np.exp(np.minimum(scores, CEILING)), 0.0) + 0.0 * y
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        """With v = u + y in [0, exp(CEILING)]: v log v - v + y - y log y; inf outside."""
-        v = slopes + y
-        inside = np.clip(v, 0.0, np.exp(CEILING))
-        return np.where(v == inside, xlogy(inside, inside) - inside + y - xlogy(y, y), np.inf)
 
     def first_scores(self, y: Array, weights: Array) -> Array:
         return log_ratio((weights * y).sum(axis=1), weights.sum(axis=1))

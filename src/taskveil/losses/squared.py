@@ -12,7 +12,6 @@ class Squared(Loss):
 
     name = "squared"
     smoothness = 1.0
-    lipschitz = float("inf")
     kernel = 0
     quadratic = True
 
@@ -24,6 +23,3 @@ class Squared(Loss):
 
     def second_derivative(self, scores: Array, y: Array) -> Array:
         return np.ones(np.broadcast_shapes(np.shape(scores), np.shape(y)))
-
-    def conjugate(self, slopes: Array, y: Array) -> Array:
-        return 0.5 * np.square(slopes) + slopes * y

@@ -1,4 +1,4 @@
-"""All methods, one line each. Classes are imported when asked for, so that listing them costs nothing."""
+"""The table of all methods, one line each. A method's class is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for _name, _place in {
 
 FEW_TASKS = 30  # below, one shared direction is all that can be learned
 # Methods whose other models train on the neural engine (extra `nn`) under the same name.
-NEURAL = {"mean": "taskveil.methods.neural_mean:NeuralMean"}
+NEURAL = {"mean": "taskveil.methods.neural:NeuralMean"}
 
 
 def get(name: str, **options: Any) -> Any:
@@ -86,3 +86,14 @@ def choose(name: str, n_tasks: int, n_features: int, unit: str, kind: str = "") 
         return "mean", f"method auto ({sizes}): 'mean', which shares one direction; for a subspace the tasks are few. {end}"
     chosen = "'together', which shares a model or a few directions and lets each task differ"
     return "together", f"method auto ({sizes}): {chosen}. {end}"
+
+
+def record_methods() -> list[str]:
+    """Names of the methods that can protect single rows; `local`, which sends nothing, aside."""
+    return [name for name in names() if name != "local" and "record" in get(name).units]
+
+
+def instead(public: Any) -> str:
+    """Which methods do what another one cannot, for these public sizes."""
+    fit = [m.name for m in map(get, names()) if public.kind in m.kinds and public.loss in m.losses]
+    return f"use {', '.join(fit)}"

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -126,29 +127,38 @@ class Models:
 
 
 class TaskSide:
-    """What the tasks of one block do. Works on all of them at once; a block must equal its tasks one by one."""
+    """What the tasks of one block do. It works on all of them at once, with the same result as for one task after the other."""
 
     merges_inactive = False  # True: step() itself leaves tasks outside `view.active` as they were
     begins_ahead = False  # True: begin() returns while sums that are bounded already are still computed
     adds_up = False  # True: begin() is there, and clips and adds up whatever the block
 
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan):
+        self.method, self.block, self.public, self.plan = method, block, public, plan
+        self.loss = LOSSES.get(public.loss)
+
+    @cached_property
+    def asked(self) -> set[tuple[int, str]]:
+        """Round and name of every release in the plan."""
+        return {(p.round, p.name) for p in self.plan.releases}
+
     def start(self) -> State:
-        """The state of every task before the first round; nothing, for tasks that remember nothing between rounds."""
+        """The state of every task before the first round. Empty if tasks keep nothing between rounds."""
         return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        """One round: from the billboard and the tasks' rows to new states and messages, which the runtime clips."""
+        """One round: new states, and messages, from the billboard and the tasks' rows. The runtime clips the messages."""
         raise NotImplementedError
 
     def begin(self, state: State, view: View) -> tuple[State, Callable[[], Message]]:
-        """step() in two halves, for sides that compute elsewhere: the work is sent off, the returned function waits for it."""
+        """step() in two halves, for sides that compute elsewhere: start the work, and return a function that waits for it."""
         raise NotImplementedError
 
     def expect(self, round_number: int, active: np.ndarray | None) -> None:
-        """Who is asked in the round after billboard `round_number`: told as soon as it is known, to make ready meanwhile."""
+        """Prepare for the round after billboard `round_number`. `active` says which tasks take part in it."""
 
     def finish(self, state: State, view: View) -> Models:
-        """The personal models, after the last release. They stay with their tasks."""
+        """Make the personal models after the last release. They stay with their tasks."""
         raise NotImplementedError
 
 
@@ -162,17 +172,47 @@ def merge_states(old: State, new: State, active: np.ndarray) -> State:
 
 
 class ServerSide:
-    """What the server makes of noisy sums. It sees releases and public sizes only."""
+    """What the server makes of noisy sums. It sees releases and public sizes only.
+
+    Most publish a part of their state: `first` and `changes` are then all they say. Others write `start` and `step`.
+    """
 
     settled = 1  # rounds after which names, shapes and types on the billboard stay the same
+    published: ClassVar[tuple[str, ...]] = ()  # what the billboard shows of the state, once that holds it
+    per_task: ClassVar[frozenset[str]] = frozenset()  # of these, what has a part for every task
+
+    def __init__(self, method: Any, public: PublicInfo, plan: Plan):
+        self.method, self.public, self.plan = method, public, plan
+        self.loss = LOSSES.get(public.loss)
+
+    @cached_property
+    def planned(self) -> dict[tuple[int, str], PlannedRelease]:
+        """Every release of the plan by its round and name."""
+        return {(p.round, p.name): p for p in self.plan.releases}
+
+    def first(self) -> State:
+        """The state before any data."""
+        return {}
+
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        """What the noisy sums of round `t` change in the state."""
+        raise NotImplementedError
 
     def start(self) -> tuple[State, Billboard]:
-        """The server's state and the first billboard, before any data: empty both, unless there is something to begin with."""
-        return {}, Billboard(0, {})
+        """The server's state and the first billboard, before any data."""
+        state = {"round": np.array(0), **self.first()}
+        return state, self.billboard(state)
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         """From the noisy sums of a round to the next billboard."""
-        raise NotImplementedError
+        t = int(state["round"]) + 1
+        state = {**state, **self.changes(state, releases, t), "round": np.array(t)}
+        return state, self.billboard(state, accepted)
+
+    def billboard(self, state: State, accepted: np.ndarray | None = None) -> Billboard:
+        """What everybody sees of this state."""
+        values = {name: state[name] for name in self.published if name in state}
+        return Billboard(int(state["round"]), values, self.per_task & values.keys(), accepted)
 
     def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
         """The policy of a plan with a total: which of the next round's releases is made, or none, and the run ends.
@@ -208,15 +248,14 @@ class Disclosure:
     observers: tuple[str, ...] = ()  # covered beyond those of the aggregation, because of where the method adds its noise
 
 
-ANY_LOSS = ("squared", "logistic", "poisson", "huber", "cox")  # by least squares on working responses
-ANY_KIND = ("regression", "classification", "survival")
-ANY_TARGET = ANY_KIND, ANY_LOSS
+# Kinds and losses of methods that work by least squares on working responses.
+ANY_TARGET = ("regression", "classification", "survival"), ("squared", "logistic", "poisson", "huber", "cox")
 
 
 class Method(WithOptions):
-    """Base of every method: traits, three verbs and a check. The rest has an answer that most methods leave as it is.
+    """Base class of all methods. A method must define `requests`, and its classes `tasks` and `server`; the rest has defaults.
 
-    Options are fields of a dataclass and stored as they are, so grid searches and clones work.
+    Options are fields of a dataclass and are stored unchanged, so grid searches and clones work.
     """
 
     name: ClassVar[str] = ""
@@ -236,6 +275,8 @@ class Method(WithOptions):
     fixed_cohort: ClassVar[int | None] = None  # most tasks of a round where a paper fixes it; None: Poisson, or everybody
     reference: ClassVar[str] = ""
     rules: ClassVar[Mapping[str, Rule]] = {}  # what options of its own may be, beyond the table in options.py
+    tasks: ClassVar[type[TaskSide]] = TaskSide
+    server: ClassVar[type[ServerSide]] = ServerSide
 
     # ------------------------------------------------------ what a method does
 
@@ -244,19 +285,21 @@ class Method(WithOptions):
         raise NotImplementedError
 
     def policy(self, public: PublicInfo, budget: Budget) -> str:
-        """The name of the rule that chooses among these sums as the run goes on (ServerSide.chosen); empty: all are released."""
+        """Name of the rule that chooses among these sums during the run (ServerSide.chosen). Empty if all are released."""
         return ""
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        """What the tasks of this block do."""
-        raise NotImplementedError
+        """The task side of this block."""
+        return self.tasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        """What the server does."""
-        raise NotImplementedError
+        """The server side."""
+        return self.server(self, public, plan)
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         """Refuse, before any data is read, what this method cannot do."""
+        from taskveil import methods
+
         check_options(self)
         if budget.variant not in self.variants:
             variants = [v for v in VARIANTS if v in self.variants or v in self.forms]
@@ -264,13 +307,15 @@ class Method(WithOptions):
         if str(budget.unit) not in self.units:
             raise OptionError(
                 f"method {self.name!r} protects {' or '.join(self.units)}; unit={str(budget.unit)!r} was asked for. "
-                f"Methods that protect records: {', '.join(record_methods())}."
+                f"Methods that protect records: {', '.join(methods.record_methods())}."
             )
         if public.kind not in self.kinds:
-            raise OptionError(f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}; {instead(public)}")
+            raise OptionError(
+                f"method {self.name!r} does {' and '.join(self.kinds)}, not {public.kind}; {methods.instead(public)}"
+            )
         if public.loss not in self.losses:
             raise OptionError(
-                f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {instead(public)}"
+                f"method {self.name!r} fits {' and '.join(self.losses)} losses, not {public.loss!r}; {methods.instead(public)}"
             )
         if budget.epsilon is not None and budget.aggregation not in self.aggregations:
             raise OptionError(f"method {self.name!r} aggregates by {', '.join(self.aggregations)}; got {budget.aggregation!r}")
@@ -278,7 +323,7 @@ class Method(WithOptions):
     # ----------------------------------- which method is meant, in which units
 
     def under(self, unit: str, variant: str = "sound") -> Method:
-        """What is meant by this name: itself, or the form that protects this unit, computes what is printed, or spends so."""
+        """The form of this method for a unit, a variant and a way of spending; often the method itself."""
         method = self
         for key in (str(unit), str(variant), getattr(self, "spending", "")):
             if key in method.forms:
@@ -289,15 +334,15 @@ class Method(WithOptions):
 
     @classmethod
     def of(cls, method: Method) -> Self:
-        """This form of another method, with its options."""
+        """Make this form of another method, with that method's options."""
         return cls(**method.get_params(deep=False))
 
     def adjust(self, budget: Budget) -> Budget:
-        """The budget as this method spends it, where the method leaves no choice (for example who adds the noise)."""
+        """The budget with what this method does not leave open, for example who adds the noise."""
         return budget
 
     def gains_by_common_units(self, public: PublicInfo, budget: Budget) -> bool:
-        """Whether this method should have common units, where they can be afforded: from public sizes alone."""
+        """Whether this method is better with common units, if they can be afforded. Decided from public sizes alone."""
         return self.common_units
 
     def in_own_units(self) -> Method:
@@ -311,7 +356,7 @@ class Method(WithOptions):
         return Disclosure()
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
-        """Smallest and largest value of what is published, by name; what is not named is of size 1e6 at most (published.py)."""
+        """Smallest and largest value of everything published, by name. Without a name here, the limit is 1e6 (published.py)."""
         return {}
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
@@ -321,19 +366,19 @@ class Method(WithOptions):
     # ------------------------------------------ models, and who gets one later
 
     def chooses(self, budget: Budget) -> bool:
-        """Whether finish() already picks shared or alone for each task in such a run."""
+        """Whether finish() already chooses between shared and alone for each task."""
         return self.chooses_locally
 
     def weighs_prior(self, budget: Budget) -> bool:
-        """Whether a public prior is one of the beliefs that tasks weigh in the end (shared_prior.weighed_models)."""
+        """Whether tasks weigh a public prior against the shared model in the end (shared_prior.weighed_models)."""
         return False
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
-        """A model for a task nobody has seen, from the billboard alone; None where the billboard has none."""
+        """A model for an unseen task, from the billboard alone. None if the billboard has no such model."""
         return None
 
     def predict_scores(self, record: Any, models: Models, X: np.ndarray, position: np.ndarray) -> np.ndarray:
-        """Scores (rows, outputs) of every row under its own task's model, where models are not linear."""
+        """Scores (rows, outputs) of every row under the model of its task, for models that are not linear."""
         raise NotImplementedError
 
     def keeps_history(self, plan: Plan) -> bool:
@@ -341,7 +386,7 @@ class Method(WithOptions):
         return True
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
-        """The billboards a new task or a held-out fold walks through, first to last."""
+        """The billboards that a new task or a held-out fold goes through, from the first to the last."""
         return billboards
 
 
@@ -349,24 +394,7 @@ class Asynchronous(Method):
     """A method whose server moves with every message (runtime/virtual_clock.py, runtime/federation/server/arrivals.py)."""
 
     schedule = "asynchronous"
+    server: ClassVar[type[ArrivalServer]] = ArrivalServer
     budgets: Sequence[float] | None = None  # epsilon of each node where they differ
     delays: tuple[str, float] | None = None  # (kind, scale in seconds) of the virtual clock
     tol: float = 0.0  # without privacy: stop when no message moves its column by more than this
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ArrivalServer:
-        raise NotImplementedError
-
-
-def instead(public: PublicInfo) -> str:
-    """Which methods do what another one cannot."""
-    from taskveil import methods
-
-    fit = [m.name for m in map(methods.get, methods.names()) if public.kind in m.kinds and public.loss in m.losses]
-    return f"use {', '.join(fit)}"
-
-
-def record_methods() -> list[str]:
-    """Names of the methods that can protect single rows; `local`, which sends nothing, aside."""
-    from taskveil import methods
-
-    return [name for name in methods.names() if name != "local" and "record" in methods.get(name).units]

@@ -66,8 +66,6 @@ class CommonScale(Method):
 
     def check(self, public: PublicInfo, budget: Budget) -> None:
         self.inner.check(public, budget)
-        if not 0.0 < self.share < 1.0:
-            raise OptionError(f"scaling_share must lie strictly between 0 and 1, got {self.share!r}")
         if budget.variant != "sound":
             raise OptionError("scaling='private' needs variant='sound'; what a paper prints has no such release")
         if self.inner.policy(public, budget):

@@ -52,14 +52,9 @@ def estimate(total: np.ndarray, deviation: float, n_tasks: float, shape: tuple[i
     """The mean model (r, d) from the noisy sum of messages over n_tasks (expected) tasks, and its log
     doubt.
     """
-    directions, logs = total[:-1] / DIRECTION_PART, float(total[-1]) / LENGTH_PART
-    return estimate_of(directions.reshape(shape), logs, deviation / DIRECTION_PART, n_tasks)
-
-
-def estimate_of(directions: np.ndarray, logs: float, deviation: float, n_tasks: float) -> tuple[np.ndarray, float]:
-    """The same from the noisy sums of directions (r, d), with this deviation of the noise, and of log lengths."""
-    direction, doubt = denoised_mean(directions, deviation, n_tasks)
-    return direction * length(logs, deviation, n_tasks), doubt
+    deviation /= DIRECTION_PART
+    direction, doubt = denoised_mean(total[:-1].reshape(shape) / DIRECTION_PART, deviation, n_tasks)
+    return direction * length(float(total[-1]) / LENGTH_PART, deviation, n_tasks), doubt
 
 
 def length(logs: float, deviation: float, n_tasks: float) -> float:

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
@@ -25,7 +24,7 @@ RELEASE = "models"
 
 @dataclass(eq=False, repr=False)
 class DpAggr(Method):
-    """The average of all local models.
+    """Share the average of all local models.
 
     penalty       ridge strength of the local models; None lets each task choose on its own rows (as printed: 0.1)
     clip          K, the norm a task's message is clipped to
@@ -46,10 +45,15 @@ class DpAggr(Method):
         return [Request(RELEASE, 1, VectorSum((public.n_outputs, public.n_features), bound))]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return AveragedTasks(self.penalty, block, public)
+        return AveragedTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return AveragingServer(public)
+        return AveragingServer(self, public, plan)
+
+    @property
+    def strength(self) -> float | None:
+        """The ridge penalty of the local models."""
+        return self.penalty
 
     def shared_model(self, public: PublicInfo, plan: Plan, billboard: Billboard) -> Models | None:
         return Models(billboard.values["mean"][None], np.zeros((1, public.n_outputs)))
@@ -58,14 +62,10 @@ class DpAggr(Method):
 class AveragedTasks(TaskSide):
     """Send the model learned alone; in the end use the average as it is."""
 
-    def __init__(self, penalty: float | None, block: TaskBlock, public: PublicInfo):
-        self.penalty, self.block, self.public = penalty, block, public
-        self.loss = LOSSES.get(public.loss)
-
     def start(self) -> State:
-        if self.penalty is None:
+        if self.method.strength is None:
             return {"w": alone_models(self.block, self.public).coef}
-        return {"w": minimise_local(self.block, self.loss, self.penalty, fit_intercept=self.public.fit_intercept)[0]}
+        return {"w": minimise_local(self.block, self.loss, self.method.strength, fit_intercept=self.public.fit_intercept)[0]}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return state, {RELEASE: state["w"]}
@@ -77,9 +77,6 @@ class AveragedTasks(TaskSide):
 
 class AveragingServer(ServerSide):
     """Divides by the public number of tasks."""
-
-    def __init__(self, public: PublicInfo):
-        self.public = public
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         return {}, Billboard(1, {"mean": releases[RELEASE] / self.public.n_tasks}, accepted=accepted)

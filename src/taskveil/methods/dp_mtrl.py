@@ -18,11 +18,11 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import LARGEST, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.solvers.newton import minimise_local
 from taskveil.structures.relationship import Relationship as Structure
 from taskveil.tasks.block import TaskBlock
 
@@ -32,7 +32,7 @@ FLOOR = 0.05  # share of the uniform covariance mixed into Omega, so that it can
 
 @dataclass(eq=False, repr=False)
 class DpMtrl(Method):
-    """Relationships from noisy models.
+    """Learn how tasks relate, from noisy models.
 
     rounds   releases (each one costs); penalty and ridge: strengths of the relationship and of plain shrinkage
     clip     K, the norm a task's message is clipped to
@@ -57,18 +57,16 @@ class DpMtrl(Method):
         return {"weight": (0.0, LARGEST)}
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return NoisyModelTasks(self, block, public)
+        return NoisyModelTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return NoisyModelServer(self, public)
+        return NoisyModelServer(self, public, plan)
 
 
 class NoisyModelTasks(TaskSide):
     """Solve around the relations on the billboard, send the model."""
 
-    def __init__(self, method: DpMtrl, block: TaskBlock, public: PublicInfo):
-        self.method, self.block, self.public = method, block, public
-        self.squared = LOSSES.get("squared")  # closed form, also for labels
+    squared = LOSSES.get("squared")  # closed form, also for labels
 
     def start(self) -> State:
         return {"w": np.zeros((self.block.n_tasks, self.block.n_outputs, self.block.n_features))}
@@ -82,7 +80,7 @@ class NoisyModelTasks(TaskSide):
         return self._with_intercepts(self._solve(view)[0])
 
     def _with_intercepts(self, W: np.ndarray) -> Models:
-        return Models(W, best_intercepts(self.block, W, LOSSES.get(self.public.loss), self.public.fit_intercept))
+        return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept))
 
     def _solve(self, view: View) -> tuple[np.ndarray, np.ndarray]:
         """The closed form; completing the square turns the pull of the others into a centre."""
@@ -92,26 +90,20 @@ class NoisyModelTasks(TaskSide):
         shape = (m, self.block.n_outputs, self.block.n_features)
         pull = view["pull"] if "pull" in view else np.zeros(shape)
         centre = -self.method.penalty * pull / strength[:, None, None]
-        W, _ = minimise_local(self.block, self.squared, strength, Penalty(centre=centre), self.public.fit_intercept)
+        W, _ = minimise_local(self.block, self.squared, strength, centre, self.public.fit_intercept)
         return W, strength
 
 
 class NoisyModelServer(ServerSide):
     """Learns relations from the noisy models and publishes them."""
 
-    def __init__(self, method: DpMtrl, public: PublicInfo):
-        self.method, self.public = method, public
+    published, per_task = ("weight", "pull", "own_noisy", "omega"), frozenset({"weight", "pull", "own_noisy"})
 
-    def start(self) -> tuple[State, Billboard]:
-        return {"round": np.array(0)}, Billboard(0, {})
-
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t = int(state["round"]) + 1
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         noisy = releases[MODELS]
         flat = noisy.reshape(len(noisy), -1)
         omega = Structure().covariance(flat @ flat.T, ridge=FLOOR)
         inverse = np.linalg.inv(omega) / len(noisy)  # I/m has inverse m I: scaled so that unrelated tasks have weight 1
         weight = np.diag(inverse).copy()
         pull = ((inverse - np.diag(weight)) @ flat).reshape(noisy.shape)
-        values = {"weight": weight, "pull": pull, "own_noisy": noisy, "omega": omega}
-        return {"round": np.array(t)}, Billboard(t, values, frozenset({"weight", "pull", "own_noisy"}), accepted)
+        return {"weight": weight, "pull": pull, "own_noisy": noisy, "omega": omega}

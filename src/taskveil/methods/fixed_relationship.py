@@ -29,7 +29,7 @@ from taskveil.methods.base import Message, Method, Models, PublicInfo, ServerSid
 from taskveil.methods.mean_rounds import RELEASE, FixedServer, rounds
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.solvers.newton import minimise_local
 from taskveil.solvers.padding import per_task
 from taskveil.tasks.block import TaskBlock
 
@@ -103,7 +103,7 @@ class FixedRelationship(Method):
         return [Request(RELEASE, t + 1, what, rate=self.rate) for t in range(self.rounds or rounds(budget))]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return RelatedTasks(self, block, public)
+        return RelatedTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return RelationServer(self, public, plan)
@@ -118,9 +118,9 @@ class FixedRelationship(Method):
 class RelatedTasks(TaskSide):
     """Exact local solves around what related tasks have; no state."""
 
-    def __init__(self, method: FixedRelationship, block: TaskBlock, public: PublicInfo):
-        self.block, self.public = block, public
-        self.loss, self.speed = LOSSES.get(public.loss), method.speed(public)
+    def __init__(self, method: FixedRelationship, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
+        self.speed = method.speed(public)
         self.strength = method.strength * method.factor(public)[2]
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
@@ -131,8 +131,7 @@ class RelatedTasks(TaskSide):
         return Models(*self._solve(view))
 
     def _solve(self, view: View) -> tuple[np.ndarray, np.ndarray]:
-        penalty = Penalty(centre=self._centre(view))
-        return minimise_local(self.block, self.loss, self.strength, penalty, self.public.fit_intercept)
+        return minimise_local(self.block, self.loss, self.strength, self._centre(view), self.public.fit_intercept)
 
     def _centre(self, view: View) -> np.ndarray:
         """c_k (tasks, outputs, features)."""
@@ -145,7 +144,7 @@ class RelationServer(FixedServer):
     """Moves Y along the release: Y + D (B W - Y), of which the tasks sent D (B W - s Y)."""
 
     def __init__(self, method: FixedRelationship, public: PublicInfo, plan: Plan):
-        super().__init__(public, plan, method.tol)
+        super().__init__(method, public, plan)
         self.weights, s, _ = method.factor(public)
         self.pull = (method.speed(public) * (1.0 - s))[:, None, None]
         self.shape = (len(s), *self.shape)

@@ -26,8 +26,7 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.checks import Rule
-from taskveil.losses import LOSSES
-from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import LARGEST, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import best_intercepts
 from taskveil.methods.local_gradients import local_curvature
 from taskveil.methods.options import POSITIVE
@@ -72,10 +71,10 @@ class FrankWolfe(Method):
         return self.radius or float(np.sqrt(USUAL_RANK * public.n_tasks * public.n_outputs))
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return FrankWolfeTasks(block, public, self.ball(public), plan.budget.epsilon is not None)
+        return FrankWolfeTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return FrankWolfeServer(public)
+        return FrankWolfeServer(self, public, plan)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"direction": (-1.0, 1.0), "size": (LEAST, LARGEST)}
@@ -84,10 +83,10 @@ class FrankWolfe(Method):
 class FrankWolfeTasks(TaskSide):
     """Own models and their gradients; the intercept is unpenalised and always the best one."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, radius: float, private: bool):
-        self.block, self.public, self.radius = block, public, radius
-        self.loss = LOSSES.get(public.loss)
-        self.curvature = local_curvature(block, public) if private else None
+    def __init__(self, method: FrankWolfe, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
+        self.radius = method.ball(public)
+        self.curvature = None if plan.budget.epsilon is None else local_curvature(block, public)
 
     def start(self) -> State:
         return self._at(np.zeros((self.block.n_tasks, self.block.n_outputs, self.block.n_features)))
@@ -122,14 +121,8 @@ class FrankWolfeTasks(TaskSide):
 class FrankWolfeServer(ServerSide):
     """The largest eigenpair of the noisy moment."""
 
-    def __init__(self, public: PublicInfo):
-        self.public = public
+    published = ("direction", "size")
 
-    def start(self) -> tuple[State, Billboard]:
-        return {"round": np.array(0)}, Billboard(0, {})
-
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t = int(state["round"]) + 1
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         values, U = np.linalg.eigh(releases[RELEASE])
-        shown = {"direction": U[:, -1], "size": np.array(max(float(values[-1]), LEAST) ** 0.5)}
-        return {"round": np.array(t)}, Billboard(t, shown, accepted=accepted)
+        return {"direction": U[:, -1], "size": np.array(max(float(values[-1]), LEAST) ** 0.5)}

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -22,20 +23,27 @@ from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.tasks.block import TaskBlock
 
+if TYPE_CHECKING:
+    from taskveil.solvers.evidence import Moments
+
 L1_STRENGTHS = np.geomspace(1.0, 1e-2, 9)  # share of the strength at which all weights vanish
 FOLDS = 5
 FEW_ROWS = {"squared": 5.0, "logistic": 8.0}  # worth fewer rows than this, a task keeps a constant; other losses keep slopes
 
 
-def alone_models(block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None) -> Models:
-    """Every task's own model, with a penalty strength of its own."""
+def alone_models(
+    block: TaskBlock, public: PublicInfo, penalty: str = "l2", strength: float | None = None, moments: Moments | None = None
+) -> Models:
+    """Every task's own model, with a penalty strength of its own; `moments`: see solvers/evidence.py."""
     loss = LOSSES.get(public.loss)
-    solve = _ridge if penalty == "l2" else _lasso
+    solve = partial(_ridge, moments=moments) if penalty == "l2" else _lasso
     W, b = solve(block, loss, public.fit_intercept, strength)
     return Models(W, b, np.zeros(block.n_tasks, dtype=bool))
 
 
-def _ridge(block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None) -> tuple[np.ndarray, np.ndarray]:
+def _ridge(
+    block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | None, moments: Moments | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """A given strength, or an average over strengths weighted by the evidence of the task's own rows."""
     from taskveil.solvers.evidence import Prior, averaged_models
     from taskveil.solvers.newton import minimise_local
@@ -43,7 +51,7 @@ def _ridge(block: TaskBlock, loss: Loss, fit_intercept: bool, strength: float | 
     if strength is not None:
         return minimise_local(block, loss, strength, fit_intercept=fit_intercept)
     few = tells_little(block, loss.name) & fit_intercept
-    W, _ = averaged_models(block, [Prior()], loss.name, fit_intercept, constant=few)
+    W, _ = averaged_models(block, [Prior()], loss.name, fit_intercept, constant=few, moments=moments)
     return W, best_intercepts(block, W, loss, fit_intercept)
 
 
@@ -75,7 +83,7 @@ def best_intercepts(block: TaskBlock, W: np.ndarray, loss: Loss, fit_intercept: 
 
 @dataclass(eq=False, repr=False)
 class Local(Method):
-    """Each task alone. `penalty` is "l2" or "l1"; `strength` fixes it, None lets each task choose on its own rows."""
+    """Each task learns alone. `penalty` is "l2" or "l1". `strength` fixes it; with None each task chooses it by its own rows."""
 
     name = "local"
     kinds, losses = ANY_TARGET
@@ -93,7 +101,7 @@ class Local(Method):
         return LocalTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return SilentServer()
+        return SilentServer(self, public, plan)
 
 
 class LocalTasks(TaskSide):

@@ -11,6 +11,7 @@ from taskveil.solvers.block_gradient import mean_gradients
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.solvers.moves import subtract_products
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import in_parts
 
 
 def local_curvature(block: TaskBlock, public: PublicInfo) -> np.ndarray:
@@ -26,7 +27,7 @@ def local_curvature(block: TaskBlock, public: PublicInfo) -> np.ndarray:
 def gradient_variance(block: TaskBlock, loss: Loss, W: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Mean square of a row's gradient per coordinate (m,): what pure noise contributes; X is not copied."""
     slopes = loss.derivative(block.scores(W, b), block.y)
-    lengths = np.einsum("nd,nd->n", block.X, block.X)[:, None]
+    lengths = np.concatenate(in_parts(lambda rows: np.einsum("nd,nd->n", block.X[rows], block.X[rows]), block.n_rows))[:, None]
     return block.means_by_task(slopes**2 * lengths).mean(axis=1) / block.n_features
 
 

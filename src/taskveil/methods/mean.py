@@ -22,7 +22,7 @@ like any other; tasks weigh the same whatever they hold; wbar starts at zero. Ob
 Where the server sees who takes part, its statement has no amplification. Unit record: see mean_records.py.
 Personal models come after the last release and never leave.
 
-Neural models behind the same name: methods/neural_mean.py.
+Neural models behind the same name: methods/neural.py.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -97,18 +96,15 @@ class Mean(Method):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.unit is Unit.RECORD:
-            personal = partial(personal_models, block, public, personalise=self.personalise)
-            return mean_records.RecordTasks(block, public, personal)
-        if self.strength is not None:
-            return mean_rounds.FixedTasks(block, public, self.strength, self.personalise)
-        return MeanTasks(block, public, self.personalise)
+            return PersonalRecordTasks(self, block, public, plan)
+        sides = MeanTasks if self.strength is None else mean_rounds.FixedTasks
+        return sides(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if plan.budget.unit is Unit.RECORD:
-            return mean_records.RecordServer(public, plan)
-        if self.strength is not None:
-            return mean_rounds.FixedServer(public, plan, self.tol)
-        return MeanServer(public, plan)
+            return mean_records.RecordServer(self, public, plan)
+        server = MeanServer if self.strength is None else mean_rounds.FixedServer
+        return server(self, public, plan)
 
     def chooses(self, budget: Budget) -> bool:
         """By evidence; not where rows were protected or a strength was given: there held-out rows say what the mean is worth."""
@@ -144,9 +140,6 @@ class Mean(Method):
 class MeanTasks(TaskSide):
     """Directions and lengths out, averages over priors around wbar in the end."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, personalise: bool):
-        self.block, self.public, self.personalise = block, public, personalise
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss, intercept = self.public.loss, self.public.fit_intercept
         left = residual_models(self.block, view["mean"], SIGNAL_TO_NOISE, loss, intercept, own_scale=False)
@@ -154,7 +147,14 @@ class MeanTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         doubt = float(view["mean_doubt"])
-        return personal_models(self.block, self.public, view["mean"], self.personalise, doubt)
+        return personal_models(self.block, self.public, view["mean"], self.method.personalise, doubt)
+
+
+class PersonalRecordTasks(mean_records.RecordTasks):
+    """Row gradients out; in the end the same averages, by their owners for themselves."""
+
+    def finish(self, state: State, view: View) -> Models:
+        return personal_models(self.block, self.public, view["mean"], self.method.personalise)
 
 
 def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, personalise: bool, doubt: float = 0.0) -> Models:
@@ -171,20 +171,15 @@ def personal_models(block: TaskBlock, public: PublicInfo, mean: np.ndarray, pers
 class MeanServer(ServerSide):
     """wbar <- wbar + the denoised mean of what is left around it."""
 
-    def __init__(self, public: PublicInfo, plan: Plan):
-        self.public, self.plan = public, plan
+    published = ("mean", "mean_doubt")
 
-    def start(self) -> tuple[State, Billboard]:
-        mean, doubt = np.zeros((self.public.n_outputs, self.public.n_features)), np.array(0.0)
-        state = {"mean": mean, "mean_doubt": doubt, "round": np.array(0)}
-        return state, Billboard(0, {"mean": mean, "mean_doubt": doubt})
+    def first(self) -> State:
+        return {"mean": np.zeros((self.public.n_outputs, self.public.n_features)), "mean_doubt": np.array(0.0)}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t = int(state["round"]) + 1
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         planned = self.plan.releases[t - 1]
         cohort = self.public.n_tasks * (planned.rate or 1.0)  # the expected cohort
         deviation = noise_deviation(planned, cohort, self.plan.budget.aggregation)
         estimate = direction_mean.estimate(releases[RELEASE], deviation, cohort, state["mean"].shape)
         mean, doubt = direction_mean.accumulated(state, *estimate)
-        new = {"mean": mean, "mean_doubt": doubt, "round": np.array(t)}
-        return new, Billboard(t, {"mean": mean, "mean_doubt": doubt}, accepted=accepted)
+        return {"mean": mean, "mean_doubt": doubt}

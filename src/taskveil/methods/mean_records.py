@@ -28,14 +28,15 @@ Why this and not Cox's: docs/theory/preparation.md#rates-and-times.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.losses.poisson import CEILING
-from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Billboard, Message, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.contributions import RowSum
 from taskveil.privacy.plan import Plan
@@ -95,10 +96,6 @@ def longest_row(public: PublicInfo) -> float:
 class RecordTasks(TaskSide):
     """Row gradients at the public model."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, personal: Callable[[np.ndarray], Models]):
-        self.block, self.public, self.personal = block, public, personal
-        self.loss = LOSSES.get(public.loss)
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         block = self.block
         if self.public.kind == "survival":
@@ -111,15 +108,12 @@ class RecordTasks(TaskSide):
             slopes = slopes * block.weights[:, None]
         return state, {RELEASE: RowGradients(X, slopes, block.offsets)}
 
-    def finish(self, state: State, view: View) -> Models:
-        return self.personal(view["mean"])
-
 
 class RecordServer(ServerSide):
     """Nesterov's accelerated gradient method on noisy gradients; all of it is post-processing."""
 
-    def __init__(self, public: PublicInfo, plan: Plan):
-        self.public, self.plan = public, plan
+    def __init__(self, method: Any, public: PublicInfo, plan: Plan):
+        super().__init__(method, public, plan)
         smooth = LOSSES.get(public.loss).smoothness  # rates are parts of the declared largest: their curvature is at most one
         self.step_size = 1.0 / ((smooth if math.isfinite(smooth) else 1.0) * longest_row(public))
 

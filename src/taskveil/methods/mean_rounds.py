@@ -17,16 +17,19 @@ the local problem is solved instead of walked, so no private state is carried fr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan
-from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.solvers.newton import minimise_local
 from taskveil.tasks.block import TaskBlock
+
+if TYPE_CHECKING:
+    from taskveil.methods.mean import Mean
 
 RELEASE = "mean"
 PRIVATE_ROUNDS, PLAIN_ROUNDS = 10, 300
@@ -47,11 +50,11 @@ def rounds(budget: Budget) -> int:
 class FixedTasks(TaskSide):
     """Exact local solves around wbar; no state."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, strength: float, personalise: bool):
-        self.block, self.public, self.strength, self.personalise = block, public, strength, personalise
-        self.loss = LOSSES.get(public.loss)
+    def __init__(self, method: Mean, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
+        self.strength = float(method.strength or 0.0)
         longest = 1.0 if public.unit_rows else float(public.n_features)
-        self.boost = 1.0 + strength / (self.loss.smoothness * longest)  # one where there is no bound on the curvature
+        self.boost = 1.0 + self.strength / (self.loss.smoothness * longest)  # one where there is no bound on the curvature
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         W, _ = self._solve(view["mean"])
@@ -59,7 +62,7 @@ class FixedTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         everyone = np.ones(self.block.n_tasks, dtype=bool)
-        if not self.personalise:
+        if not self.method.personalise:
             W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
             return Models(W, best_intercepts(self.block, W, self.loss, self.public.fit_intercept), everyone)
         if self.strength == 0.0:  # nothing pulls toward the mean: this is `local`
@@ -69,14 +72,14 @@ class FixedTasks(TaskSide):
 
     def _solve(self, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         centre = np.broadcast_to(mean, (self.block.n_tasks, *mean.shape))
-        return minimise_local(self.block, self.loss, self.strength, Penalty(centre=centre), self.public.fit_intercept)
+        return minimise_local(self.block, self.loss, self.strength, centre, self.public.fit_intercept)
 
 
 class FixedServer(ServerSide):
     """Moves wbar along the mean message; without noise it extrapolates, and stops when nothing moves."""
 
-    def __init__(self, public: PublicInfo, plan: Plan, tol: float):
-        self.public, self.plan, self.tol = public, plan, tol
+    def __init__(self, method: Any, public: PublicInfo, plan: Plan):
+        super().__init__(method, public, plan)
         self.private = plan.budget.epsilon is not None
         self.shape: tuple[int, ...] = (public.n_outputs, public.n_features)
         self.expected = float(public.n_tasks)  # what the sum of a round with everybody is divided by
@@ -102,9 +105,9 @@ class FixedServer(ServerSide):
         moves = np.vstack([state["moves"], move])[-MEMORY:]
         nxt = point + move if self.private else extrapolated(points, moves)
         mean = nxt.reshape(state["mean"].shape)
-        still = not self.private and float(np.linalg.norm(move)) <= self.tol * (1.0 + float(np.linalg.norm(point)))
+        still = not self.private and float(np.linalg.norm(move)) <= self.method.tol * (1.0 + float(np.linalg.norm(point)))
         new = {"mean": mean, "round": np.array(t), "points": points, "moves": moves}
-        return new, Billboard(t, *self.shown(mean), accepted=accepted, done=bool(still and self.tol > 0))
+        return new, Billboard(t, *self.shown(mean), accepted=accepted, done=bool(still and self.method.tol > 0))
 
 
 def extrapolated(points: np.ndarray, moves: np.ndarray) -> np.ndarray:

@@ -28,10 +28,10 @@ from taskveil.errors import OptionError
 from taskveil.methods.base import Billboard, Disclosure, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.private_mocha import PrivateMochaServer, PrivateMochaTasks, learned_relationship
 from taskveil.methods.svm.margins import NO_GUARANTEE, MarginMethod
-from taskveil.methods.svm.tasks import PERSONAL, limits, make_problems
+from taskveil.methods.svm.tasks import EXACT, PERSONAL, limits, make_problems
 from taskveil.privacy.contributions import Contribution, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.solvers.svm_problem import EMPTY
+from taskveil.solvers.svm_problem import EMPTY, SvmProblem
 from taskveil.tasks.block import TaskBlock
 
 COLUMNS = "columns"
@@ -40,7 +40,7 @@ DUAL_TERMS = "dual-terms"
 
 @dataclass(eq=False, repr=False)
 class Mocha(MarginMethod):
-    """Options as in `MarginMethod` (svm/margins.py), and
+    """Support vector machines with a relationship between tasks. Options as in `MarginMethod` (svm/margins.py), and
 
     relationship    "mean" (fixed) or "learned"
     update_every    rounds between two updates of a learned relationship
@@ -69,12 +69,12 @@ class Mocha(MarginMethod):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.epsilon is not None:
-            return PrivateMochaTasks(self, block, public)
+            return PrivateMochaTasks(self, block, public, plan)
         return MochaTasks(self, block, public)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if plan.budget.epsilon is not None:
-            return PrivateMochaServer(self, public)
+            return PrivateMochaServer(self, public, plan)
         return MochaServer(self, public)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
@@ -99,15 +99,12 @@ class MochaTasks(TaskSide):
         return {"dual": np.zeros((self.block.n_tasks, self.block.n_outputs, most))}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
-        from taskveil.solvers.dual_coordinate import visit_tasks
-
         k, r = self.block.n_tasks, self.block.n_outputs
         if len(view["models"]) != k:  # a task the server does not know: nothing to send
             return state, {}
         dual = state["dual"].copy()
         table, figures = np.zeros((k, self.public.n_tasks, r, self.size)), np.zeros((k, 2))
         slots = view["position"].astype(int)
-        everyone = np.ones(k, dtype=bool)
         self.work[:] = 0
         for o, problem in enumerate(self.problems):
             points = np.zeros((k, problem.size))
@@ -115,23 +112,38 @@ class MochaTasks(TaskSide):
             figures[:, 0] += problem.losses(points)
             flat = dual[self.block.task_of_row, o, self.position]
             new = flat.copy()
-            self.work += visit_tasks(  # type: ignore[call-arg]
-                *problem.rows, *problem.boxes, EMPTY, problem.offsets, view["curvature"], new, points,
-                1, self.method.local_passes, 0.0, 0.0, limits(view, everyone), view.round + 1,
-            )  # fmt: skip
+            once = {"cycles": 1, "passes": self.method.local_passes, "shrink": 0.0, "precision": 0.0}
+            self._visit(problem, new, points, view["curvature"], view, once)
             table[np.arange(k), slots, o] = problem.sums(new - flat)[:, : self.size]
             figures[:, 1] += problem.dual_terms(new) - problem.dual_terms(flat)
             dual[self.block.task_of_row, o, self.position] = new
         return {"dual": dual}, {COLUMNS: table, DUAL_TERMS: figures}
 
     def finish(self, state: State, view: View) -> Models:
-        w = view["models"]
-        if len(w) != self.block.n_tasks:
+        """w_t with r_t solved to the end for what the others sent: nobody else sees it, and rows held out have no part in it."""
+        w, k = view["models"], self.block.n_tasks
+        if len(w) != k:
             raise OptionError("method 'mocha' has no model for a task that did not take part; use method='svm' or 'mean'")
-        d = self.block.n_features
-        wide = np.zeros((*w.shape[:2], d + 1))
-        wide[:, :, : self.size] = w
+        d, wide = self.block.n_features, np.zeros((*w.shape[:2], self.block.n_features + 1))
+        for o, problem in enumerate(self.problems):
+            dual, points = state["dual"][self.block.task_of_row, o, self.position], np.zeros((k, problem.size))
+            points[:, : self.size] = w[:, o] - view["scale"][:, None] * view["column"][:, o]
+            points += view["scale"][:, None] * problem.sums(dual)
+            self._visit(problem, dual, points, view["scale"], view, EXACT)
+            wide[:, o, : self.size] = points[:, : self.size]
         return Models(wide[:, :, :d], wide[:, :, d])
+
+    def _visit(
+        self, problem: SvmProblem, dual: np.ndarray, points: np.ndarray, scales: np.ndarray, view: View, effort: dict[str, float]
+    ) -> None:
+        """Dual steps of every participant at its point, which moves along; both arrays are changed."""
+        from taskveil.solvers.dual_coordinate import visit_tasks
+
+        everyone = np.ones(self.block.n_tasks, dtype=bool)
+        self.work += visit_tasks(  # type: ignore[call-arg]
+            *problem.rows, *problem.boxes, EMPTY, problem.offsets, scales, dual, points,
+            effort["cycles"], effort["passes"], effort["shrink"], effort["precision"], limits(view, everyone), view.round + 1,
+        )  # fmt: skip
 
 
 class MochaServer(ServerSide):
@@ -176,8 +188,10 @@ class MochaServer(ServerSide):
         values = {
             "models": self._models(state),
             "curvature": rho * np.diag(sigma),
+            "scale": np.diag(sigma).copy(),
+            "column": state["columns"],
             "position": np.arange(self.public.n_tasks),
             "gap": np.array([gap]),
         }
-        per_task = frozenset({"models", "curvature", "position"})
+        per_task = frozenset({"models", "curvature", "scale", "column", "position"})
         return Billboard(int(state["round"][0]), values, per_task, None, done)

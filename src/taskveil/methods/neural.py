@@ -13,6 +13,12 @@ message whatever it depends on, and Renyi and hockey-stick divergences are quasi
 `curator` aggregation, and it sees who takes part, so no amplification is claimed against it under any aggregation: with `local`
 or `secure` every round is charged in full, or, with `participations=B`, the B rounds that no task exceeds
 (docs/theory/mean-regularised.md#cohorts).
+
+`NeuralMean` is Algorithm 1 of Hu, Wu, Smith 2023: task k walks E local steps from its own last w_k and sends g_k = w_k - wbar,
+
+    min sum_k [ l_k(w_k) + (lambda/2) |w_k - wbar|^2 ],   wbar the mean of all w_k          (eq. 2, 3)
+
+lambda = 0 is learning alone, lambda to infinity one model for all.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Disclosure, Method, Models, PublicInfo
 from taskveil.methods.neural_sides import BIT_SHARE, RELEASE, NeuralServer, NeuralTasks
 from taskveil.methods.options import Group, with_groups
 from taskveil.privacy.contributions import VectorSum
@@ -33,7 +39,6 @@ from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.guarantees import gaussian_mu
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.privacy.units import Neighbours
-from taskveil.tasks.block import TaskBlock
 
 POISSON = "each round every task takes part independently and in secret from the other tasks (Poisson)"
 STRETCHED = ("alone", *(("symmetrised-kl", 0.3, stretch) for stretch in (1.0, 3.0, 10.0, 30.0)))
@@ -100,8 +105,7 @@ class NeuralMethod(Method):
 
     linear = False
     chooses_locally = True
-    tasks: ClassVar[type[NeuralTasks]] = NeuralTasks
-    server: ClassVar[type[NeuralServer]] = NeuralServer
+    tasks, server = NeuralTasks, NeuralServer
     kinds = ("regression", "classification")
     reference = "Hu, Wu, Smith 2023, Private Multi-Task Learning: Formulation and Applications to Federated Learning"
     work_start: ClassVar[str] = "own"
@@ -252,12 +256,6 @@ class NeuralMethod(Method):
         """(all tasks, groups) public mixture of the groups' means; None: one mean for everybody."""
         return None
 
-    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return self.tasks(self, block, public, plan)
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return self.server(self, public, plan)
-
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.aggregation == "curator" and n_tasks == public.n_tasks
 
@@ -282,3 +280,10 @@ class NeuralMethod(Method):
                 "the rounds keeps to that and draws cohorts without looking at rows"
             )
         return Disclosure(tuple(assumptions))
+
+
+class NeuralMean(NeuralMethod):
+    __doc__ = "Mean-regularised personal models. " + (NeuralMethod.__doc__ or "")
+
+    name = "mean"  # of linear models: mean.py
+    forms: ClassVar[dict[str, str]] = {"paper": ".papers.hu_2023:Mean"}

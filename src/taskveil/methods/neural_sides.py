@@ -35,7 +35,7 @@ class NeuralTasks(TaskSide):
     def __init__(self, method: NeuralMethod, block: TaskBlock, public: PublicInfo, plan: Plan):
         from taskveil.engine.clients import Clients, round_of
 
-        self.method, self.block, self.public, self.plan = method, block, public, plan
+        super().__init__(method, block, public, plan)
         self.model = method.built(public)
         self.clients = Clients(block, method.feature_map(public), self.model, public.seed or 0)
         self.first = self.model.start(public.seed or 0)
@@ -164,7 +164,7 @@ class NeuralServer(ServerSide):
     """Adds the noisy mean of the messages to what is shared."""
 
     def __init__(self, method: NeuralMethod, public: PublicInfo, plan: Plan):
-        self.method, self.public, self.plan = method, public, plan
+        super().__init__(method, public, plan)
         self.model = method.built(public)
         self.groups = method.n_groups(public)
         self.rate = method.sampling_rate(public, plan.budget)

@@ -73,7 +73,7 @@ class OneReleaseMethod(ProximalMethod):
         return self.chooses(budget)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return OneReleaseTasks(self, block, public) if self.chooses(plan.budget) else super().task_side(block, public, plan)
+        return OneReleaseTasks(self, block, public, plan) if self.chooses(plan.budget) else super().task_side(block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         return OneReleaseServer(self, public, plan) if self.chooses(plan.budget) else super().server_side(public, plan)
@@ -88,10 +88,6 @@ class OneReleaseMethod(ProximalMethod):
 class OneReleaseTasks(WeighingTasks):
     """Send what they learnt alone: its direction, or the model itself where a norm to clip it to was given."""
 
-    def __init__(self, method: OneReleaseMethod, block: TaskBlock, public: PublicInfo):
-        super().__init__(block, public)
-        self.method = method
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         W, _ = first_models(self.method.start, self.block, self.public)
         return state, {RELEASE: unit_messages(W) if self.method.clip is None else W}
@@ -99,12 +95,6 @@ class OneReleaseTasks(WeighingTasks):
 
 class OneReleaseServer(ServerSide):
     """What stands out in the second moment."""
-
-    def __init__(self, method: OneReleaseMethod, public: PublicInfo, plan: Plan):
-        self.method, self.public, self.plan = method, public, plan
-
-    def start(self) -> tuple[State, Billboard]:
-        return {}, Billboard(0, {})
 
     def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
         S, (planned,) = releases[RELEASE], self.plan.releases

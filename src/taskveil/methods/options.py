@@ -148,10 +148,13 @@ class WithOptions:
             setattr(self, name, value)
         return self
 
-    def __repr__(self) -> str:
+    def changed(self) -> dict[str, str]:
+        """Options that are not as usual, as they are written."""
         written = {name: repr(value) for name, value in self.get_params(deep=False).items()}
-        changed = [f"{name}={written[name]}" for name, usual in self._defaults().items() if written[name] != repr(usual)]
-        return f"{type(self).__name__}({', '.join(changed)})"
+        return {name: written[name] for name, usual in self._defaults().items() if written[name] != repr(usual)}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in self.changed().items())})"
 
 
 def _inside(fields: Mapping[str, Any], nested: str) -> Any:

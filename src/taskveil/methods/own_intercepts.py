@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.exact_sums import CHUNK, summed
 from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, VectorSum
-from taskveil.privacy.plan import Request
+from taskveil.privacy.plan import Plan, Request
 from taskveil.solvers.cox import partial_likelihood
 from taskveil.tasks.block import TaskBlock
 
@@ -35,9 +35,8 @@ def own_intercept_requests(public: PublicInfo, rounds: int) -> list[Request]:
 class OwnInterceptTasks(TaskSide):
     """Curvature and gradient of the summed loss at the billboard's weights and the task's own best intercept."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo):
-        self.block, self.public = block, public
-        self.loss = LOSSES.get(public.loss)
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
         self.weights = np.ones(block.n_rows) if block.weights is None else block.weights
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
@@ -87,9 +86,6 @@ class OwnInterceptTasks(TaskSide):
 
 class OwnInterceptServer(ServerSide):
     """Newton steps from the sums of all tasks."""
-
-    def __init__(self, public: PublicInfo):
-        self.public = public
 
     def start(self) -> tuple[State, Billboard]:
         mean = np.zeros((self.public.n_outputs, self.public.n_features))

@@ -1,12 +1,12 @@
 """The last step of a task whose rows were sent in declared units: nothing leaves any more, so it may use units of its own.
 
-    w ~ N(0, t I) in units of its own spread of every column;   or   N(k wbar, t I), k = 1/2, 1, 2, in these or in declared units
+    w ~ N(0, t I)   or   N(k wbar, t I), k = 1/2, 1, 2,   in units of its own spread of every column, or in declared ones
 
 Declared ranges may be wide: in them a penalty of one size for all columns presses hard on those that use little of their range.
-All have an intercept of the task's own, and learning alone is what `local` does, so that sharing cannot lose by anything but the
-slopes (models_in_either_units). Tasks whose rows tell little have no such intercept: they stay near the public level
-(models_near). Unit record: own deviations may not enter a message; here they enter what only its owner sees
-(docs/theory/model-protected.md#together-records).
+A rare category, in units of its own spread in a dozen rows, is hardly pressed on at all. So a task's own rows weigh both. All
+have an intercept of the task's own, so that sharing cannot lose by anything but the slopes (models_in_either_units). Tasks
+whose rows tell little have no such intercept: they stay near the public level (models_near). Unit record: own deviations may
+not enter a message; here they enter what only its owner sees (docs/theory/model-protected.md#together-records).
 """
 
 from __future__ import annotations
@@ -54,47 +54,46 @@ def alone_in_own_units(block: TaskBlock, public: PublicInfo) -> Models:
 def models_in_either_units(block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float = 0.0) -> Models:
     """Every task's average over learning alone and staying near the public slopes (r, d), by its own rows.
 
-    Alone is what `local` does, whose units are a task's own; slopes are tried in either, declared ones counting as much.
+    Either is tried in the task's own units and in declared ones, which count as much: ranges may be far wider than a task's rows,
+    and where columns are rare categories a task's own spread is mostly chance.
     """
-    own, totals, alone = own_spread(block), np.zeros((2, block.n_tasks)), [Prior()]
-    if not np.any(slopes):
-        models = _weighed(block, public, slopes, doubt, own, alone, totals[0])
-        return replace(models, kept=np.zeros(block.n_tasks, dtype=bool))
-    each = zip((own, np.ones_like(own)), (alone, []), totals, strict=True)
-    both = [_weighed(block, public, slopes, doubt, *of) for of in each]
+    own, totals = own_spread(block), np.zeros((2, block.n_tasks))
+    both = [_weighed(block, public, slopes, doubt, *of) for of in zip((own, np.ones_like(own)), totals, strict=True)]
     parts = softmax(totals, axis=0)
     coef = np.einsum("um,umrd->mrd", parts, [m.coef for m in both])
     intercept = np.einsum("um,umr->mr", parts, [m.intercept for m in both])
-    weight = parts[0] * both[0].extra["weight_alone"]
-    return Models(coef, intercept, weight < 0.5, {"weight_alone": weight})
+    weight = np.einsum("um,um->m", parts, [m.extra["weight_alone"] for m in both])
+    return Models(coef, intercept, np.any(slopes) & (weight < 0.5), {"weight_alone": weight})
 
 
 def _weighed(
-    block: TaskBlock,
-    public: PublicInfo,
-    slopes: np.ndarray,
-    doubt: float,
-    spread: np.ndarray,
-    alone: list[Prior],
-    total: np.ndarray,
+    block: TaskBlock, public: PublicInfo, slopes: np.ndarray, doubt: float, spread: np.ndarray, total: np.ndarray
 ) -> Models:
     """The average in these units, for rows as they come; what they say of the units goes to `total` (m,)."""
-    even = doubt - np.log(2 * len(LENGTHS))  # without a doubt, sharing in both units and learning alone count the same beforehand
+    # without a doubt, sharing and learning alone count the same beforehand
+    even = doubt - np.log(len(LENGTHS)) - flattery(block, public, slopes)
     around = slopes[None] * spread[:, None, :]
     near = [Prior(centre=k * around, log_weight=even) for k in LENGTHS] if np.any(slopes) else []
     rows, little = over(block, spread), tells_little(block, public.loss) & public.fit_intercept
-    W, weights = averaged_models(
-        rows, [*alone, *near], public.loss, public.fit_intercept, own_scale=False, constant=little if alone else None, total=total
-    )
+    options = [Prior(), *near]
+    W, weights = averaged_models(rows, options, public.loss, public.fit_intercept, own_scale=False, constant=little, total=total)
     b = best_intercepts(rows, W, LOSSES.get(public.loss), public.fit_intercept)
-    return Models(W / spread[:, None, :], b, extra={"weight_alone": weights[:, : len(alone)].sum(axis=1)})
+    return Models(W / spread[:, None, :], b, extra={"weight_alone": weights[:, 0]})
+
+
+def flattery(block: TaskBlock, public: PublicInfo, slopes: np.ndarray) -> np.ndarray:
+    """(m,) nats by which public slopes (r, d) fit a task's rows too well, because these rows are among those that made them.
+
+    A nat for every slope that is not zero (Akaike 1974; Zou, Hastie & Tibshirani 2007), times the task's part of all rows.
+    """
+    return block.counts / max(1, sum(public.task_rows or ())) * (np.count_nonzero(slopes) / len(slopes))
 
 
 def models_near(block: TaskBlock, public: PublicInfo, view: View, alone: Models) -> Models:
     """Every task's average over learning alone and staying near the public model (r, d or d + 1), level included."""
     spread, d, width = own_spread(block), public.n_features, view["model"].shape[1]
     intercept = np.eye(width)[:, d:]
-    free, doubt = np.sqrt(d) * intercept, float(view["model_doubt"])
+    free, doubt = np.sqrt(d) * intercept, float(view["model_doubt"]) - flattery(block, public, view["model"][:, :d])
     level, near = (_near(view, k, spread) for k in (0.0, 1.0))
     options = [Prior(1.0, free, level), Prior(CONSTANT_MODEL, intercept, level)]
     if np.any(view["model"][:, :d]):

@@ -21,7 +21,6 @@ from functools import partial
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.exact_sums import CHUNK, summed
@@ -40,7 +39,7 @@ LONGEST_STEP = 10.0  # of a Newton step for classes, whose curvature may vanish
 
 @dataclass(eq=False, repr=False)
 class Pooled(Method):
-    """One common weight vector for all tasks, and a level of its own for each.
+    """One common weight vector for all tasks, and an intercept of its own for each.
 
     rounds    Newton rounds without privacy (1 suffices for squared loss); noisy gradient rounds with it
     """
@@ -74,15 +73,19 @@ class Pooled(Method):
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if plan.budget.epsilon is not None:
             return self._noisy().task_side(block, public, plan)
-        return PooledTasks(block, public, plan) if common_level(public) else OwnInterceptTasks(block, public)
+        return (PooledTasks if common_level(public) else OwnInterceptTasks)(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if plan.budget.epsilon is not None:
             return self._noisy().server_side(public, plan)
-        return PooledServer(public) if common_level(public) else OwnInterceptServer(public)
+        return (PooledServer if common_level(public) else OwnInterceptServer)(self, public, plan)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return self._noisy().ranges(public)
+
+    def chooses(self, budget: Budget) -> bool:
+        """Without noise it is what it says, one model for all rows: a baseline."""
+        return budget.epsilon is None
 
     def sends_sums(self, n_tasks: int, public: PublicInfo, plan: Plan) -> bool:
         return plan.budget.epsilon is None
@@ -189,11 +192,6 @@ def _step_of(
 class PooledTasks(TaskSide):
     """Sums of exact statistics; in the end the common model with a level of its own."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.block, self.public = block, public
-        self.loss = LOSSES.get(public.loss)
-        self.asked = {(p.round, p.name) for p in plan.releases}
-
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if (view.round + 1, STATISTICS) in self.asked:
             wide, model = replace(self.block, constant=self.public.fit_intercept), view["mean"]
@@ -214,7 +212,7 @@ class PooledTasks(TaskSide):
 
     def finish(self, state: State, view: View) -> Models:
         if "level_spread" not in view:  # written by an earlier version, in units of every task's own
-            return OwnInterceptTasks(self.block, self.public).finish(state, view)
+            return OwnInterceptTasks(self.method, self.block, self.public, self.plan).finish(state, view)
         W = np.repeat(view["mean"][None], self.block.n_tasks, axis=0)
         level = np.zeros(W.shape[:2])
         spread = view["level_spread"]
@@ -229,19 +227,18 @@ class PooledTasks(TaskSide):
 class PooledServer(ServerSide):
     """One model for all: a Newton step from each round's sums."""
 
-    def __init__(self, public: PublicInfo):
-        self.public = public
+    published = ("mean", "intercept", "level_spread")
 
-    def start(self) -> tuple[State, Billboard]:
+    def first(self) -> State:
         r, d = self.public.n_outputs, self.public.n_features
-        state = {
-            "round": np.array(0), "mean": np.zeros((r, d)), "intercept": np.zeros(r), "level_spread": np.zeros(r),
-            "strength": np.zeros(r), "variance": np.ones(r),
+        return {
+            "mean": np.zeros((r, d)), "intercept": np.zeros(r), "level_spread": np.zeros(r), "strength": np.zeros(r),
+            "variance": np.ones(r),
         }  # fmt: skip
-        return state, self._billboard(state, None)
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        new, d, free = {**state, "round": state["round"] + 1}, self.public.n_features, int(self.public.fit_intercept)
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        new: State = {}
+        d, free = self.public.n_features, int(self.public.fit_intercept)
         if STATISTICS in releases:
             model = np.column_stack([state["mean"], state["intercept"]]) if free else state["mean"]
             model, new["strength"], new["variance"] = newton_step(
@@ -253,8 +250,4 @@ class PooledServer(ServerSide):
             slopes, bends, squared = releases[LEVELS].T
             variance = state["variance"]
             new["level_spread"] = np.maximum(slopes - variance * bends, 0.0) / np.maximum(squared, 1e-300) / variance
-        return new, self._billboard(new, accepted)
-
-    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in ("mean", "intercept", "level_spread")}
-        return Billboard(int(state["round"]), values, accepted=accepted)
+        return new

@@ -19,22 +19,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State, View
+from taskveil.methods.base import ServerSide, State, View
 from taskveil.methods.svm.tasks import PERSONAL, SvmTasks
-from taskveil.tasks.block import TaskBlock
+from taskveil.structures.relationship import Relationship
 
 if TYPE_CHECKING:
     from taskveil.methods.mocha import Mocha
 
 RIDGE = 1e-3  # share of the identity in a learnt relationship, so that no task is cut off
-PER_TASK = frozenset({"models", "position"})
 
 
 class PrivateMochaTasks(SvmTasks):
     """The participant of `svm` with a centre of its own, sending its part in its own row of the table."""
-
-    def __init__(self, method: Mocha, block: TaskBlock, public: PublicInfo) -> None:
-        super().__init__(method, block, public, private=True)  # type: ignore[arg-type]
 
     def _shared(self, view: View, o: int) -> np.ndarray:
         centres = view["models"][:, o]
@@ -55,38 +51,25 @@ class PrivateMochaTasks(SvmTasks):
 class PrivateMochaServer(ServerSide):
     """Moves the centres c_t by noisy columns."""
 
-    def __init__(self, method: Mocha, public: PublicInfo) -> None:
-        self.method, self.public = method, public
-        self.size = public.n_features + method.has_intercept(public)
+    method: Mocha
+    published, per_task = ("models", "position"), frozenset({"models", "position"})
 
-    def start(self) -> tuple[State, Billboard]:
-        state: State = {
-            "round": np.zeros(1, dtype=np.int64),
-            "models": np.zeros((self.public.n_tasks, self.public.n_outputs, self.size)),
-        }
-        return state, self._billboard(state)
+    def first(self) -> State:
+        m = self.public.n_tasks
+        return {"models": np.zeros((m, self.public.n_outputs, self.method.width(self.public))), "position": np.arange(m)}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         centres, columns, C2 = state["models"], releases[PERSONAL], self.method.C2
         m = self.public.n_tasks
         S = np.ones((m, m)) if self.method.relationship == "mean" else learned_relationship(centres + columns, C2)
         step = 1.0 / (1.0 + C2 * float(np.linalg.eigvalsh(S)[-1]))
-        moved = centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))
-        state = {"round": state["round"] + 1, "models": moved}
-        return state, self._billboard(state)
-
-    def _billboard(self, state: State) -> Billboard:
-        values = {"models": state["models"], "position": np.arange(self.public.n_tasks)}
-        return Billboard(int(state["round"][0]), values, PER_TASK)
+        return {"models": centres - step * (centres - C2 * np.einsum("tj,jrd->trd", S, columns))}
 
 
 def learned_relationship(models: np.ndarray, C2: float) -> np.ndarray:
     """(W'W)^(1/2) scaled to the trace of 11' + I/C2 (Smith et al. 2017, closed form for Omega given W, of Zhang & Yeung 2010)."""
     m = len(models)
-    rows = models.reshape(m, -1)
-    values, vectors = np.linalg.eigh(rows @ rows.T)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    size = float(np.trace(root))
-    if not size > 0.0:
+    if not np.any(models):
         return np.ones((m, m)) + np.eye(m) / C2
-    return m * (1.0 + 1.0 / C2) * ((1.0 - RIDGE) * root / size + RIDGE * np.eye(m) / m)
+    rows = models.reshape(m, -1)
+    return m * (1.0 + 1.0 / C2) * Relationship().covariance(rows @ rows.T, RIDGE)

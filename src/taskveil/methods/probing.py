@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods.base import Billboard, Message, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Message, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.spikes import a_mean, first_direction
 from taskveil.methods.subspace import BOTH, Subspace, SubspaceServer, SubspaceTasks, joint
 from taskveil.privacy.contributions import MomentSum
@@ -61,10 +61,10 @@ class Probing(Subspace):
         return [probe, *rest]
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return ProbedTasks(block, public, plan) if averages(plan) else super().task_side(block, public, plan)
+        return ProbedTasks(self, block, public, plan) if averages(plan) else super().task_side(block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return super().server_side(public, plan) if plan.total is None else ProbingServer(public, plan)
+        return super().server_side(public, plan) if plan.total is None else ProbingServer(self, public, plan)
 
 
 def averages(plan: Plan) -> bool:
@@ -75,9 +75,9 @@ def averages(plan: Plan) -> bool:
 class ProbedTasks(SubspaceTasks):
     """Send the same in both rounds: what they learnt alone."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        super().__init__(block, public, plan)
-        _, self.first = ProbingServer(public, plan).start()
+    def __init__(self, method: Probing, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
+        _, self.first = ProbingServer(method, public, plan).start()
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         return super().step(state, replace(view, values=dict(self.first.values)))
@@ -86,25 +86,23 @@ class ProbedTasks(SubspaceTasks):
 class ProbingServer(SubspaceServer):
     """Averages what was released, and says whether more is."""
 
-    def start(self) -> tuple[State, Billboard]:
-        state, billboard = super().start()
-        size = self.planned[1, BOTH].contribution.total_shape
-        return {**state, "seen": np.zeros(size), "precision": np.array(0.0), "odds": np.zeros(2)}, billboard
+    def first(self) -> State:
+        seen = np.zeros(self.planned[1, BOTH].contribution.total_shape)
+        return {**super().first(), "seen": seen, "precision": np.array(0.0), "odds": np.zeros(2)}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        planned = self.planned[int(state["round"]) + 1, BOTH]
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        planned = self.planned[t, BOTH]
         total, deviation = releases[BOTH], self._deviation(planned)
         if averages(self.plan):
             precision = state["precision"] + deviation**-2
             seen = state["seen"] + total * deviation**-2
             total, deviation = seen / precision, float(precision) ** -0.5
-            first, _ = self.start()
-            new = {**first, "round": state["round"] + 1, "seen": seen, "precision": precision}
-            new |= self._both(first, planned, total, deviation)
+            first = self.first()
+            new = {**first, "seen": seen, "precision": precision, **self._both(first, planned, total, deviation)}
         else:
-            new, _ = super().step(state, releases, accepted)
-        new["odds"] = self._odds(new, planned, total, deviation)
-        return new, self._billboard(new, accepted)
+            new = super().changes(state, releases, t)
+        new["odds"] = self._odds({**state, **new}, planned, total, deviation)
+        return new
 
     def chosen(self, state: State, possible: list[PlannedRelease]) -> list[PlannedRelease]:
         """The policy: a function of noisy sums and public sizes."""

@@ -26,13 +26,12 @@ from typing import ClassVar
 import numpy as np
 
 from taskveil.losses import LOSSES
-from taskveil.methods.base import LARGEST, Billboard, Method, PublicInfo, ServerSide, TaskSide
+from taskveil.methods.base import LARGEST, Billboard, Method, PublicInfo
 from taskveil.methods.proximal_sides import RELEASE, SETUP, ProximalServer, ProximalTasks
 from taskveil.privacy.calibrate import geometric, power, uniform
 from taskveil.privacy.contributions import Contribution, OuterSum, TaskStack
 from taskveil.privacy.plan import Budget, Plan, Request
 from taskveil.structures.base import Structure
-from taskveil.tasks.block import TaskBlock
 
 
 @dataclass(eq=False, repr=False)
@@ -50,8 +49,7 @@ class ProximalMethod(Method):
     tol             without noise: stop when the second moment moves less than this, relative; 0 runs all rounds
     """
 
-    tasks: ClassVar[type[ProximalTasks]] = ProximalTasks
-    server: ClassVar[type[ProximalServer]] = ProximalServer
+    tasks, server = ProximalTasks, ProximalServer
     usual_rounds: ClassVar[int] = 5  # with noise
     structure: ClassVar[Structure]
 
@@ -99,12 +97,6 @@ class ProximalMethod(Method):
         if self.rounds is not None:
             return int(self.rounds)
         return 1000 if budget.epsilon is None else self.usual_rounds
-
-    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return self.tasks(self, block, public, plan)
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return self.server(self, public, plan)
 
     def ranges(self, public: PublicInfo) -> Mapping[str, tuple[float, float]]:
         return {"map": (-1.0, 1.0), "step": (0.0, LARGEST), "curvature": (0.0, LARGEST)}

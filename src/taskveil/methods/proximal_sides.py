@@ -1,4 +1,9 @@
-"""Both sides of the proximal loop (proximal.py): what tasks do with a map, and how the server makes one from a noisy sum."""
+"""Both sides of the proximal loop (proximal.py): what tasks do with a map, and how the server makes one from a noisy sum.
+
+Without noise a model is sent in public units, to PRECISE bits: powers of two, one for each feature, that the last sum shows to be
+no smaller than any coefficient then. The exact sum of squares (privacy/partial_sums.py) multiplies the digits of one model with
+one another; so there are two of twenty bits, where a coefficient as it stands needs four and three times the products.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +18,39 @@ from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
 from taskveil.privacy.plan import Plan
 from taskveil.solvers.centred import SmoothPart
-from taskveil.solvers.moves import extrapolated, stepped
+from taskveil.solvers.moves import counted, extrapolated, stepped
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import times
 
 if TYPE_CHECKING:
     from taskveil.methods.proximal import ProximalMethod
+    from taskveil.solvers.evidence import Moments
 
 RELEASE = "second-moment"
 SETUP = "setup"
+PRECISE = 40  # bits
+FINEST = -20  # the unit of a feature of which nothing was seen is two to this
 
 
-def first_models(start: str, block: TaskBlock, public: PublicInfo) -> tuple[np.ndarray, np.ndarray]:
-    """Models and intercepts of tasks that have heard of nobody."""
+def first_models(
+    start: str, block: TaskBlock, public: PublicInfo, moments: Moments | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Models and intercepts of tasks that have heard of nobody; `moments`: see solvers/evidence.py."""
     b, r, d = block.n_tasks, block.n_outputs, block.n_features
     if start == "zero":
         return np.zeros((b, r, d)), np.zeros((b, r))
-    alone = alone_models(block, public)
+    alone = alone_models(block, public, moments=moments)
     return alone.coef.copy(), alone.intercept.copy()
+
+
+def units(S: np.ndarray) -> np.ndarray:
+    """(features,) the units of the messages that follow a public sum of squares S: its diagonal's roots, rounded up, and doubled.
+
+    By exponents alone: on whatever processor, both sides find the same.
+    """
+    squares = S if S.ndim == 1 else np.diagonal(S)
+    _, exponents = np.frexp(squares)
+    return np.ldexp(1.0, np.where(squares > 0.0, (exponents + 1) // 2 + 1, FINEST))
 
 
 class ProximalTasks(TaskSide):
@@ -48,6 +68,7 @@ class ProximalTasks(TaskSide):
         smooth = SmoothPart(block, self.loss, method.strong_convexity, public.fit_intercept, from_rows=exact)
         self.means = smooth.mean_x
         self.centred = (smooth, smooth.mean_y) if public.loss == "squared" else None
+        self.moments = smooth.curvature.take if smooth.curvature.missing.any() else None
         self.local_steps = method.local_steps or (self.free_steps if self.private else 1)
         self._curvature: np.ndarray | None = None
 
@@ -59,7 +80,7 @@ class ProximalTasks(TaskSide):
         return self._curvature
 
     def start(self) -> State:
-        W, c = first_models(self.method.start, self.block, self.public)
+        W, c = first_models(self.method.start, self.block, self.public, self.moments)
         return {"w": W, "previous": self.kept(W), "intercept": c}
 
     def kept(self, W: np.ndarray) -> np.ndarray:
@@ -70,6 +91,8 @@ class ProximalTasks(TaskSide):
         if "map" in view:
             state = self._advance(state, view)
         message: Message = {RELEASE: state["w"]}
+        if not self.private and "map" in view:
+            message[RELEASE] = counted(state["w"], units(view["second-moment"]), PRECISE)
         if not self.private and view.round == 0:
             message[SETUP] = self._setup(state)
         return state, message
@@ -145,6 +168,9 @@ class ProximalServer(ServerSide):
         if t == 1:
             state = self._settings(releases)
         S = releases[RELEASE]
+        if not self.private and "last" in state:
+            one = units(state["last"])
+            S = S * (np.square(one) if S.ndim == 1 else np.outer(one, one))
         M = self.make_map(S, float(state["threshold"]), self.lift(t))
         values = {"map": M, "step": state["step"], "curvature": state["curvature"], "second-moment": S}
         done = not self.private and self.method.tol > 0 and "last" in state and self._still(S, state["last"])

@@ -22,7 +22,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.methods.base import LARGEST, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import alone_models, best_intercepts
 from taskveil.methods.local_gradients import gradient_variance, local_curvature, profiled_gradient
@@ -96,10 +95,6 @@ class Relationship(Method):
 class RelatedTasks(TaskSide):
     """Private: solve locally to the end around the centre the billboard gives, send the model."""
 
-    def __init__(self, method: Relationship, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.method, self.block, self.public, self.plan = method, block, public, plan
-        self.loss = LOSSES.get(public.loss)
-
     def start(self) -> State:
         alone = alone_models(self.block, self.public)
         return {"w": alone.coef, "intercept": alone.intercept}
@@ -121,17 +116,10 @@ class RelatedTasks(TaskSide):
 class RelationshipServer(ServerSide):
     """From noisy models or a noisy Gram matrix to Omega and what each task needs of it."""
 
-    def __init__(self, method: Relationship, public: PublicInfo, plan: Plan):
-        self.method, self.public, self.plan = method, public, plan
+    published, per_task = ("centre", "strength", "omega", "noisy_models"), frozenset({"centre", "strength"})
 
-    def start(self) -> tuple[State, Billboard]:
-        return {"round": np.array(0)}, Billboard(0, {})
-
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t = int(state["round"]) + 1
-        values = self._from_models(releases[MODELS], t) if MODELS in releases else self._from_gram(releases[GRAM])
-        per_task = frozenset({"centre", "strength"} & values.keys())
-        return {"round": np.array(t)}, Billboard(t, values, per_task, accepted)
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        return self._from_models(releases[MODELS], t) if MODELS in releases else self._from_gram(releases[GRAM])
 
     def _from_gram(self, gram: np.ndarray) -> dict[str, np.ndarray]:
         omega = Structure().covariance(gram, ridge=0.1)
@@ -142,7 +130,8 @@ class RelationshipServer(ServerSide):
         """Wiener filter over tasks: E[w | all noisy models] for models with task covariance C and noise s^2."""
         m = self.public.n_tasks
         flat = noisy.reshape(m, -1)
-        variance = self._noise_variance(t)
+        planned = self.planned[t, MODELS]
+        variance = planned.mechanism.coordinate_deviation(planned.contribution) ** 2
         gram = flat @ flat.T / flat.shape[1] - variance * np.eye(m)
         L, U = np.linalg.eigh((gram + gram.T) / 2.0)
         edge = variance * (2 * np.sqrt(m / flat.shape[1]) + m / flat.shape[1])  # where pure noise ends
@@ -151,17 +140,12 @@ class RelationshipServer(ServerSide):
         omega = Structure().covariance((U * L) @ U.T)
         return {"centre": centre, "omega": omega, "noisy_models": noisy}
 
-    def _noise_variance(self, t: int) -> float:
-        planned = next(p for p in self.plan.releases if p.round == t and p.name == MODELS)
-        return planned.mechanism.coordinate_deviation(planned.contribution) ** 2
-
 
 class PlainRelatedTasks(TaskSide):
     """Without noise: gradient steps, the proximal map is the server's."""
 
     def __init__(self, method: Relationship, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.method, self.block, self.public = method, block, public
-        self.loss = LOSSES.get(public.loss)
+        super().__init__(method, block, public, plan)
         self.means = block.means_by_task(block.X)
 
     def start(self) -> State:
@@ -170,14 +154,8 @@ class PlainRelatedTasks(TaskSide):
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         if view.round == 0:
-            rows = np.stack(
-                [
-                    gradient_variance(self.block, self.loss, state["w"], state["intercept"]),
-                    self.block.counts,
-                    local_curvature(self.block, self.public),
-                ],
-                axis=1,
-            )
+            noise = gradient_variance(self.block, self.loss, state["w"], state["intercept"])
+            rows = np.stack([noise, self.block.counts, local_curvature(self.block, self.public)], axis=1)
             return state, {SETUP: rows, MODELS: state["w"]}
         W_hat, eta = view["models"], float(view["step"])
         t = view.round
@@ -193,9 +171,6 @@ class PlainRelatedTasks(TaskSide):
 
 class PlainServer(ServerSide):
     """Proximal map of half the squared trace norm."""
-
-    def __init__(self, method: Relationship, public: PublicInfo, plan: Plan):
-        self.method, self.public = method, public
 
     def start(self) -> tuple[State, Billboard]:
         return {"round": np.array(0)}, Billboard(0, {})

@@ -189,12 +189,6 @@ def weighed_models(block: TaskBlock, public: PublicInfo, options: list[Prior], *
 class WeighingTasks(TaskSide):
     """Keeps no state: messages and models follow from the rows and the last billboard."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo):
-        self.block, self.public = block, public
-
-    def start(self) -> State:
-        return {}
-
     def finish(self, state: State, view: View) -> Models:
         return weighed_models(self.block, self.public, published_priors(view, self.public))
 

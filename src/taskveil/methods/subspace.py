@@ -40,24 +40,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from taskveil.methods import direction_mean
-from taskveil.methods.base import (
-    ANY_KIND,
-    ANY_LOSS,
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.shared_prior import RANGES, WeighingTasks, common_features, noise_deviation, published_priors, unit_messages
 from taskveil.methods.spikes import common_directions, hopeless, mean_within
 from taskveil.privacy.contributions import MomentSum, OuterSum
@@ -67,7 +55,6 @@ from taskveil.privacy.planned import spent_share
 from taskveil.solvers.evidence import averaged_models, residual_models, target_scales
 from taskveil.tasks.block import TaskBlock
 
-PUBLISHED = ("mean", "mean_doubt", "share", "basis", "share_doubt", "features", "features_doubt")
 MEAN = "mean"
 MOMENT = "second-moment"
 BOTH = "moments"
@@ -90,7 +77,7 @@ class Subspace(Method):
     """
 
     name = "subspace"
-    kinds, losses = ANY_KIND, ANY_LOSS
+    kinds, losses = ANY_TARGET
     forms: ClassVar[dict[str, str]] = {"adaptive": ".probing:Probing"}
     chooses_locally = True
     reference = "MP-MTL Algorithm 1 with an estimator of our own; docs/theory/model-protected.md#subspace"
@@ -104,10 +91,10 @@ class Subspace(Method):
         return self._requests(public, budget, self._rounds(public, budget))
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return SubspaceTasks(block, public, plan)
+        return SubspaceTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return SubspaceServer(public, plan)
+        return SubspaceServer(self, public, plan)
 
     def weighs_prior(self, budget: Budget) -> bool:
         return True
@@ -184,9 +171,8 @@ def moment_noise(plan: Plan, n_tasks: int) -> float:
 class SubspaceTasks(WeighingTasks):
     """Send what is left around the public centre."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        super().__init__(block, public)
-        self.asked = {(p.round, p.name) for p in plan.releases}
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
         noise = moment_noise(plan, public.n_tasks) if plan.releases else 0.0
         self.few_rows = 0.0 if noise <= SOME_NOISE else MANY_ROWS * public.n_features if noise <= MUCH_NOISE else math.inf
 
@@ -210,22 +196,18 @@ class SubspaceTasks(WeighingTasks):
 class SubspaceServer(ServerSide):
     """Centre, shares and basis from noisy sums."""
 
-    def __init__(self, public: PublicInfo, plan: Plan):
-        self.public, self.plan = public, plan
-        self.planned = {(p.round, p.name): p for p in plan.releases}
+    published = ("mean", "mean_doubt", "share", "basis", "share_doubt", "features", "features_doubt")
 
-    def start(self) -> tuple[State, Billboard]:
+    def first(self) -> State:
         d, r = self.public.n_features, self.public.n_outputs
-        state = {
-            "round": np.array(0), "mean": np.zeros((r, d)), "mean_doubt": np.array(0.0),
-            "share": np.zeros(d), "basis": np.eye(d), "share_doubt": np.array(0.0),
-            "features": np.zeros(d), "features_doubt": np.array(0.0),
+        return {
+            "mean": np.zeros((r, d)), "mean_doubt": np.array(0.0), "share": np.zeros(d), "basis": np.eye(d),
+            "share_doubt": np.array(0.0), "features": np.zeros(d), "features_doubt": np.array(0.0),
         }  # fmt: skip
-        return state, self._billboard(state, None)
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t, m = int(state["round"]) + 1, self.public.n_tasks
-        new = {**state, "round": np.array(t)}
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        new: State = {}
+        m = self.public.n_tasks
         if MEAN in releases:
             deviation = self._deviation(self.planned[t, MEAN])
             shape = (self.public.n_outputs, self.public.n_features)
@@ -237,7 +219,7 @@ class SubspaceServer(ServerSide):
         if BOTH in releases:
             planned = self.planned[t, BOTH]
             new.update(self._both(state, planned, releases[BOTH], self._deviation(planned)))
-        return new, self._billboard(new, accepted)
+        return new
 
     def _both(self, before: State, planned: PlannedRelease, total: np.ndarray, deviation: float) -> State:
         """Shares, basis and centre from both sums in one, with this deviation of the noise."""
@@ -264,7 +246,3 @@ class SubspaceServer(ServerSide):
 
     def _deviation(self, planned: PlannedRelease) -> float:
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
-
-    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in PUBLISHED}
-        return Billboard(int(state["round"]), values, accepted=accepted)

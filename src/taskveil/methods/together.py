@@ -52,19 +52,7 @@ from taskveil.methods.around_model import (
     ways,
     without_noise,
 )  # fmt: skip
-from taskveil.methods.base import (
-    ANY_KIND,
-    ANY_LOSS,
-    Billboard,
-    Message,
-    Method,
-    Models,
-    PublicInfo,
-    ServerSide,
-    State,
-    TaskSide,
-    View,
-)
+from taskveil.methods.base import ANY_TARGET, Billboard, Message, Method, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.base_rates import (
     BASE,
     MOST_RATE_NOISE,
@@ -110,7 +98,7 @@ SURE = 12.0  # nats by which what all tasks say may speak against a way or a str
 
 
 class Together(Method):
-    """Learning together by whatever message the public sizes favour; each task weighs it against learning alone.
+    """Learn together by the kind of message that suits the public sizes. Each task weighs the result against learning alone.
 
     messages      "scores" (above), "directions" (all of `subspace`), None: scores where noise is small (norm over number of
                   tasks, times the root of the number of features, at most 0.14, or 0.4 for labels, whose directions say
@@ -120,7 +108,7 @@ class Together(Method):
     """
 
     name = "together"
-    kinds, losses = ANY_KIND, ANY_LOSS
+    kinds, losses = ANY_TARGET
     units: ClassVar[tuple[str, ...]] = ("task", "record")
     chooses_locally = True
     common_units = True
@@ -216,17 +204,17 @@ class Together(Method):
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if by_rows(plan.budget):
-            return together_records.RecordTasks(block, public, plan)
+            return together_records.RecordTasks(self, block, public, plan)
         if scored(plan):
-            return TogetherTasks(block, public, plan)
+            return TogetherTasks(self, block, public, plan)
         side = self._directions().task_side(block, public, plan)
         return BaseRateTasks(side, block, public, plan) if has_base_rates(plan) else side
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if by_rows(plan.budget):
-            return together_records.RecordServer(public, plan)
+            return together_records.RecordServer(self, public, plan)
         if scored(plan):
-            return TogetherServer(public, plan)
+            return TogetherServer(self, public, plan)
         side = self._directions().server_side(public, plan)
         return BaseRateServer(side, public, plan) if has_base_rates(plan) else side
 
@@ -270,23 +258,19 @@ def evidence_message(evidence: np.ndarray) -> np.ndarray:
 class TogetherTasks(TaskSide):
     """Answer what each round asks: base rate, step, direction or evidence."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.plain, self.public, self.plan = block, public, plan
-        self.block = replace(block, constant=public.fit_intercept)
-        self.asked = {(p.round, p.name) for p in plan.releases}
-
-    def start(self) -> State:
-        return {}
+    def __init__(self, method: Together, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, replace(block, constant=public.fit_intercept), public, plan)
+        self.plain = block
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         loss = self.public.loss
         if (view.round + 1, STATISTICS) in self.asked:
-            return state, {STATISTICS: statistics(self.block, view["model"], LOSSES.get(loss))}
+            return state, {STATISTICS: statistics(self.block, view["model"], self.loss)}
         message: Message = {}
         if (view.round + 1, BASE) in self.asked:
             message[BASE] = base_message(self.plain)
         if (view.round + 1, SCORE) in self.asked:
-            message[SCORE] = finite(self._steps(view["model"])) / LOSSES.get(loss).step_size
+            message[SCORE] = finite(self._steps(view["model"])) / self.loss.step_size
         options = ways(view, self.public)
         if (view.round + 1, MOMENT) in self.asked:
             message[MOMENT] = unit_messages(self._slopes_left(view["model"]))
@@ -306,7 +290,7 @@ class TogetherTasks(TaskSide):
     def _steps(self, model: np.ndarray) -> np.ndarray:
         """(m, r, width): ridge steps from the public model, linear in the targets."""
         block = self.block
-        left = LOSSES.get(self.public.loss).surprise(block.scores(model[None]), block)
+        left = self.loss.surprise(block.scores(model[None]), block)
         return residual_models(block.with_targets(left), np.zeros_like(model), STEP_SIGNAL, "squared", False, own_scale=False)
 
     def finish(self, state: State, view: View) -> Models:
@@ -330,23 +314,21 @@ def finite(messages: np.ndarray) -> np.ndarray:
 class TogetherServer(ServerSide):
     """Adds denoised steps up to a model, then finds directions and strength."""
 
-    def __init__(self, public: PublicInfo, plan: Plan):
-        self.public, self.plan = public, plan
-        self.planned = {(p.round, p.name): p for p in plan.releases}
+    published = (*KNOWN, "leverage", "blend")
 
-    def start(self) -> tuple[State, Billboard]:
+    def first(self) -> State:
         width = self.public.n_features + int(self.public.fit_intercept)
         state = {
-            "round": np.array(0), **nothing_known(self.public.n_outputs, width), "strength": np.zeros(self.public.n_outputs),
+            **nothing_known(self.public.n_outputs, width), "strength": np.zeros(self.public.n_outputs),
             "bend": np.ones(self.public.n_outputs), "unheard": np.zeros((self.public.n_outputs, width)), "waited": np.array(0),
         }  # fmt: skip
         if self.plan.budget.epsilon is None:
             state |= {"leverage": np.array(0.0), "blend": BLENDS[0]}
-        return state, self._billboard(state, None)
+        return state
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t, m, r = int(state["round"]) + 1, self.public.n_tasks, self.public.n_outputs
-        new = {**state, "round": np.array(t)}
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        new: State = {}
+        m, r = self.public.n_tasks, self.public.n_outputs
         if STATISTICS in releases:
             free, rows = int(self.public.fit_intercept), max(float(releases[STATISTICS][0, -1]), 1.0)
             arguments = releases[STATISTICS], state["model"], state["strength"], self.public.loss, free
@@ -364,7 +346,7 @@ class TogetherServer(ServerSide):
             move, doubt = without_noise(total / (k * m), self._deviation(self.planned[t, SCORE]) / (math.sqrt(k) * m), sloped)
             wait = not sloped and not np.any(move)
             new["unheard"], new["waited"] = (total, np.array(k)) if wait else (np.zeros_like(total), np.array(0))
-            new["model"] = state["model"] + LOSSES.get(self.public.loss).step_size * move / state["bend"][:, None]
+            new["model"] = state["model"] + self.loss.step_size * move / state["bend"][:, None]
             new["model_doubt"] = np.array(max(doubt, float(state["model_doubt"])) if sloped else doubt)  # of the clearest step
         if MOMENT in releases:
             deviation = self._deviation(self.planned[t, MOMENT])
@@ -374,7 +356,7 @@ class TogetherServer(ServerSide):
             new["belief"] = self._belief(releases[STRENGTH], self._deviation(self.planned[t, STRENGTH]), state["share"])
         if HELD_OUT in releases:
             new["blend"] = best_blend(releases[HELD_OUT])
-        return new, self._billboard(new, accepted)
+        return new
 
     def _belief(self, total: np.ndarray, deviation: float, share: np.ndarray) -> np.ndarray:
         """What is clear of the noise: the log posterior of one way and strength for all, relative to the best.
@@ -388,7 +370,3 @@ class TogetherServer(ServerSide):
 
     def _deviation(self, planned: PlannedRelease) -> float:
         return noise_deviation(planned, self.public.n_tasks, self.plan.budget.aggregation)
-
-    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in (*KNOWN, "leverage", "blend") if name in state}
-        return Billboard(int(state["round"]), values, accepted=accepted)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, softmax
@@ -39,7 +40,7 @@ from taskveil.errors import OptionError
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.methods.around_model import KNOWN, chosen_models, nothing_known, without_noise
-from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.local import tells_little
 from taskveil.methods.mean_records import longest_row
 from taskveil.methods.own_units import models_in_either_units, models_near
@@ -64,7 +65,7 @@ LOG_LENGTHS, LOG_WIDTHS = np.linspace(math.log(1 / 128), 0.0, 57), np.array([0.1
 LEAST_DEVIATION = 1e-3  # of a part of the rows: no shape is true to more than this
 USUAL_ROW, USUAL_SLOPE = 0.8, 0.6  # parts of the rows that are not longer
 USUAL_CENTRE = 0.5  # how far the centre of a column is from the middle of its range, beforehand
-HOPELESS = 0.5  # noise of one score, norm over number of rows, above which only the level is asked for
+HOPELESS = 0.25  # noise of one score, norm over number of rows, above which only the level is asked for
 LEVEL_NOISE = {"numbers": 0.1, "labels": 0.04}  # of the level, above which it is of no use to anybody
 CLEAR_GAIN = 7.0  # deviations of noise at which the level may be trusted with the slopes
 GAIN_CHANCE = 0.05  # a gain likelier than this from noise alone is none: scores were heard at CHANCE already
@@ -158,15 +159,10 @@ def _radius(deviation: float, width: int) -> float:
 class RecordTasks(TaskSide):
     """Sums over rows at the public model; every row's part depends on that row alone."""
 
-    def __init__(self, block: TaskBlock, public: PublicInfo, plan: Plan):
-        self.block, self.public = block, public
-        self.loss = LOSSES.get(public.loss)
-        self.asked = {(p.round, p.name) for p in plan.releases}
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan):
+        super().__init__(method, block, public, plan)
         noise = [_deviation(p, public, plan.budget) for p in plan.releases if p.name == BASE]
         self.level_known = public.declared_bounds and bool(noise) and noise[0] <= LEVEL_NOISE.get(self.loss.targets, 0.0)
-
-    def start(self) -> State:
-        return {}
 
     def step(self, state: State, view: View) -> tuple[State, Message]:
         names = {name for round, name in self.asked if round == view.round + 1}
@@ -254,24 +250,19 @@ def _bins(lengths: np.ndarray, longest: float) -> tuple[np.ndarray, np.ndarray]:
 class RecordServer(ServerSide):
     """Newton's method on noisy sums; all of it is post-processing."""
 
-    def __init__(self, public: PublicInfo, plan: Plan):
-        self.public, self.plan = public, plan
-        self.planned = {(p.round, p.name): p for p in plan.releases}
-        self.loss = LOSSES.get(public.loss)
+    published = (*KNOWN, "row_length", "slope_length", "level", "centre", "clear")
 
-    def start(self) -> tuple[State, Billboard]:
+    def first(self) -> State:
         r, width, longest = self.public.n_outputs, _width(self.public), math.sqrt(longest_row(self.public))
-        state = {
-            "round": np.array(0), **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
+        return {
+            **nothing_known(r, width), "row_length": np.array(longest), "bend": np.ones(r),
             "slope_length": np.array(longest), "inverse": np.eye(width) * width / self._rounds(),
             "level": np.zeros((r, width)), "centre": np.zeros(self.public.n_features), "outside": np.array(0.0),
             "unheard": np.zeros((r, width)), "waited": np.array(0), "clear": np.array(0.0),
         }  # fmt: skip
-        return state, self._billboard(state, None)
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        t, longest = int(state["round"]) + 1, math.sqrt(longest_row(self.public))
-        new = {**state, "round": np.array(t)}
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        new, longest = dict(state), math.sqrt(longest_row(self.public))
         if BASE in releases:
             total, deviation = releases[BASE][:, 0], self._deviation(t, BASE)
             new["level"], new["bend"] = self._level(total, deviation)
@@ -294,7 +285,7 @@ class RecordServer(ServerSide):
             new |= self._moved(state, releases[SCORE] / _rows(self.public), self._deviation(t, SCORE))
         if GAIN in releases:
             new |= self._gaining(state, releases[GAIN][0] / _rows(self.public), self._deviation(t, GAIN))
-        return new, self._billboard(new, accepted)
+        return new
 
     def _usual(self, releases: Mapping[str, np.ndarray], t: int, name: str, part: float) -> float:
         return usual_length(releases[name] / _rows(self.public), part, self._deviation(t, name))
@@ -347,10 +338,6 @@ class RecordServer(ServerSide):
 
     def _deviation(self, round: int, name: str) -> float:
         return _deviation(self.planned[round, name], self.public, self.plan.budget)
-
-    def _billboard(self, state: State, accepted: np.ndarray | None) -> Billboard:
-        values = {name: state[name] for name in (*KNOWN, "row_length", "slope_length", "level", "centre", "clear")}
-        return Billboard(int(state["round"]), values, accepted=accepted)
 
 
 def usual_length(parts: np.ndarray, part: float, deviation: float) -> float:

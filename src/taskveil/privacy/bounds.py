@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.errors import DataError, OptionError
+from taskveil.threads import in_parts
 
 if TYPE_CHECKING:
     from taskveil.privacy.contributions import Contribution
@@ -76,9 +77,8 @@ def clip_rows(values: Any, norm: float, xp: Any = np) -> Any:
     if xp is np:
         values = _as_float(values)
         if values.size > PIECE and len(values) > 1:  # rows are clipped one by one: in pieces that stay in the cache
-            out, few = np.empty_like(values), max(1, PIECE // values.shape[1])
-            for k in range(0, len(values), few):
-                out[k : k + few] = clip_rows(values[k : k + few], norm)
+            out, pieces = np.empty_like(values), min(len(values), -(-values.size // PIECE))
+            in_parts(lambda rows: np.copyto(out[rows], clip_rows(values[rows], norm)), len(values), pieces)
             return out
     target = norm * (1.0 - _shrink(values.shape[1], values.dtype))
     if xp is np and _clearly_inside(values, target):

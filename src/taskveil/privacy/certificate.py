@@ -42,29 +42,29 @@ SEEDED = "seeded noise: whoever knows the seed can subtract it, so nothing compu
 
 @dataclass(frozen=True)
 class Certificate:
-    """The guarantee of a run: statements, the events they rest on, and what they do not cover.
+    """The guarantee of a run: its statements, the events that they follow from, and what they do not cover.
 
     Attributes
     ----------
     method, variant : str
-        What ran.
+        The method that ran.
     statements : tuple of Statement
-        Claims. Empty where nothing is claimed.
+        The claims. Empty if nothing is claimed.
     events : tuple of dict
-        Every release: contribution, mechanism, event and count. Enough to recompute the statements.
+        Every release with its contribution, mechanism, event and count. The statements can be recomputed from these.
     assumptions : tuple of str
-        What the statements rest on.
+        What must be true for the statements to hold.
     not_protected : tuple of str
-        What they do not cover.
+        What the statements do not cover.
     randomness, software : dict
-        Which samplers drew the noise; versions.
+        The samplers that drew the noise, and the versions of the software.
     total : dict or None, default=None
-        Where releases were chosen as the run went on: by which policy, and the event of the total that the statements are about;
-        `events` list what was made of it.
+        For runs that chose later releases by earlier ones: the policy, and the fixed total that the statements are about.
+        `events` then list the releases that were made.
     audit : dict or None, default=None
         What an attack on this configuration found.
     seal : str or None, default=None
-        Binds a saved certificate to the files beside it.
+        A hash that binds a saved certificate to the files beside it.
 
     Examples
     --------
@@ -148,12 +148,12 @@ class Certificate:
         return Certificate.from_dict(parse_json(text, "this is not a certificate: the text", DataError))
 
     def verify(self) -> Verification:
-        """Recompute every event and every epsilon; say what does not hold.
+        """Recompute every event and every epsilon, and say what does not hold.
 
         Returns
         -------
         Verification
-            True where everything holds; otherwise `problems` says what does not.
+            True if everything holds; otherwise `problems` says what does not.
         """
         problems = [f"{s.observer}: {s.reason}" for s in self.statements if not s.holds]
         try:

@@ -137,13 +137,10 @@ class Contribution(ABC):
             raise OptionError(f"the value was clipped for {bounded.contribution!r}, not for {self!r}")
 
 
-@dataclass(frozen=True)
-class VectorSum(Contribution):
-    """Sum over tasks of arrays of `shape`, each of l2 norm at most `bound`."""
+class ArrayMessage(Contribution):
+    """Shared by contributions whose message is an array of `shape` and of norm at most `bound`, part of the total as it is."""
 
-    kind = "vector-sum"
     shape: tuple[int, ...]
-    bound: float
 
     def __post_init__(self) -> None:
         shape = (self.shape,) if isinstance(self.shape, int) else self.shape
@@ -154,14 +151,23 @@ class VectorSum(Contribution):
     def message_shape(self) -> tuple[int, ...]:
         return self.shape
 
-    @property
-    def total_shape(self) -> tuple[int, ...]:
-        return self.shape
-
     def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
         """C / 2C in l2; by Cauchy-Schwarz sqrt(p) times that in l1."""
         l2 = factor(neighbours, 1.0, 2.0) * self.bound
         return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
+
+
+@dataclass(frozen=True)
+class VectorSum(ArrayMessage):
+    """Sum over tasks of arrays of `shape`, each of l2 norm at most `bound`."""
+
+    kind = "vector-sum"
+    shape: tuple[int, ...]
+    bound: float
+
+    @property
+    def total_shape(self) -> tuple[int, ...]:
+        return self.shape
 
     def _partial(self, messages: FloatArray) -> Partial:
         return Partial((add_up(messages, self.bound),))

@@ -34,7 +34,7 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError
 from taskveil.privacy.bounds import Bounded, FloatArray, _seal, clip_factored_rows, clip_rows
-from taskveil.privacy.contribution import Contribution, Sensitivity, SymmetricMatrix, VectorSum, factor
+from taskveil.privacy.contribution import ArrayMessage, Contribution, Sensitivity, SymmetricMatrix, VectorSum, factor
 from taskveil.privacy.fields import check_fields
 from taskveil.privacy.moments import MomentSum
 from taskveil.privacy.partial_sums import Partial, add_up, add_up_squares, added_up, added_up_squares
@@ -148,7 +148,7 @@ class TaskGram(SymmetricMatrix):
 
 
 @dataclass(frozen=True)
-class TaskStack(Contribution):
+class TaskStack(ArrayMessage):
     """Every task's own array of `shape`, side by side: nothing is summed, one task moves one row.
 
     Noise of a row needs to hide that row only, so laws that are not coordinate-wise are drawn row by row.
@@ -159,21 +159,9 @@ class TaskStack(Contribution):
     shape: tuple[int, ...]
     bound: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        super().__post_init__()
-
-    @property
-    def message_shape(self) -> tuple[int, ...]:
-        return self.shape
-
     @property
     def total_shape(self) -> tuple[int, ...]:
         return (self.n_tasks, *self.shape)
-
-    def sensitivity(self, neighbours: Neighbours | str) -> Sensitivity:
-        l2 = factor(neighbours, 1.0, 2.0) * self.bound
-        return Sensitivity(l2=l2, l1=math.sqrt(math.prod(self.shape)) * l2)
 
     def _total(self, partial: Partial) -> FloatArray:
         (messages,) = partial.parts

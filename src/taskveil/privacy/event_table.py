@@ -5,32 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from taskveil.errors import DataError
-from taskveil.privacy.events import (
-    CappedEvent,
-    Charge,
-    Event,
-    GaussianEvent,
-    GaussianTotal,
-    PureEvent,
-    SampledGaussianEvent,
-    SelectEvent,
-    UncertifiedEvent,
-    ZeroEvent,
-)
+from taskveil.privacy import events
+from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.fields import check_fields
 from taskveil.privacy.secure_events import SharedGaussianEvent, SharedSkellamEvent
 
 EVENTS: dict[str, type[Event]] = {
     e.kind: e
     for e in (
-        GaussianEvent,
-        GaussianTotal,
-        SampledGaussianEvent,
-        PureEvent,
-        ZeroEvent,
-        CappedEvent,
-        UncertifiedEvent,
-        SelectEvent,
+        events.GaussianEvent,
+        events.GaussianTotal,
+        events.SampledGaussianEvent,
+        events.PureEvent,
+        events.ZeroEvent,
+        events.CappedEvent,
+        events.UncertifiedEvent,
+        events.SelectEvent,
         SharedGaussianEvent,
         SharedSkellamEvent,
     )

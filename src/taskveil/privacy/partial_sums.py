@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import iadd
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from taskveil.threads import SMALL, in_parts
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Some = TypeVar("Some")
 BITS, SQUARE_BITS = 32, 20
 PRECISION = 56
 ROWS = 2**12  # of messages at once: sums of products of digits stay below 2^53
@@ -82,7 +83,7 @@ def add_up(messages: FloatArray, bound: float, onto: IntArray | None = None) -> 
                     sums[k, columns] += whole.sum(axis=0).astype(np.int64)  # exact: below 2^53
         return sums
 
-    sums = _all_parts(part, messages) if onto is None else part(slice(0, len(messages)), onto)
+    sums = reduce(iadd, _all_parts(part, messages)) if onto is None else part(slice(0, len(messages)), onto)
     return sums.reshape(len(ones), *messages.shape[1:])
 
 
@@ -103,8 +104,8 @@ def add_up_squares(rows: FloatArray, bound: float) -> IntArray:
     """Sum of v v' over rows (k, d) of norm at most `bound`: whole numbers (places, d, d), a place for each product of digits."""
     ones, d = _digits(bound, SQUARE_BITS), rows.shape[1]
 
-    def part(some: slice) -> IntArray:
-        sums = np.zeros((2 * len(ones) - 1, d, d), dtype=np.int64)
+    def part(some: slice) -> dict[int, IntArray]:
+        found: dict[int, IntArray] = {}
         for start in range(some.start, some.stop, ROWS):
             wholes = list(_written(rows[start : min(start + ROWS, some.stop)], ones, SQUARE_BITS))
             for a, left in wholes:
@@ -112,10 +113,14 @@ def add_up_squares(rows: FloatArray, bound: float) -> IntArray:
                     if b > a:
                         break
                     product = (left.T @ right).astype(np.int64)
-                    sums[a + b] += product if a == b else product + product.T
-        return sums
+                    found[a + b] = found.get(a + b, 0) + (product if a == b else product + product.T)
+        return found
 
-    return _all_parts(part, rows)
+    sums = np.zeros((2 * len(ones) - 1, d, d), dtype=np.int64)  # of a bound that stands for none most places stay untouched
+    for found in _all_parts(part, rows):
+        for place, whole in found.items():
+            sums[place] += whole
+    return sums
 
 
 def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tuple[int, FloatArray]]:
@@ -133,11 +138,11 @@ def _written(messages: FloatArray, ones: list[float], bits: int) -> Iterator[tup
         rest *= 2.0**bits
 
 
-def _all_parts(part: Callable[[slice], IntArray], messages: FloatArray) -> IntArray:
+def _all_parts(part: Callable[[slice], Some], messages: FloatArray) -> list[Some]:
     """Whole numbers add up to the same on any number of threads."""
     if messages.size < SMALL or len(messages) == 1:
-        return part(slice(0, len(messages)))
-    return reduce(iadd, in_parts(part, len(messages)))
+        return [part(slice(0, len(messages)))]
+    return in_parts(part, len(messages))
 
 
 def added_up_squares(sums: IntArray, bound: float) -> FloatArray:

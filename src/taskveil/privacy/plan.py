@@ -17,13 +17,15 @@ from dataclasses import replace
 from typing import Any
 
 from taskveil.errors import OptionError
-from taskveil.privacy.calibrate import largest_base_epsilon, largest_loss
+from taskveil.privacy.calibrate import largest_base_epsilon, largest_loss, verify_target
 from taskveil.privacy.contributions import Contribution, DiagonalSum, TaskGram
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, GaussianTotal, PureEvent, SampledGaussianEvent
+from taskveil.privacy.integer_tables import LARGEST_DISTANCE
 from taskveil.privacy.mechanisms import MECHANISMS, Mechanism
+from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.per_task import Weighted, check_budgets, task_shares
 from taskveil.privacy.planned import VARIANTS, Budget, Plan, PlannedRelease, Request, charged, dearest, event_of, is_sampled
-from taskveil.privacy.secure_plan import secure_plan
+from taskveil.privacy.secure_options import SECURITY_BITS, SecureOptions
 from taskveil.privacy.units import Neighbours
 
 __all__ = ["VARIANTS", "Budget", "Plan", "PlannedRelease", "Request", "charged", "event_of", "make_plan"]
@@ -45,7 +47,7 @@ def make_plan(requests: Iterable[Request], budget: Budget, policy: str = "") -> 
     if budget.task_epsilons is not None:
         requests = _with_shares(requests, budget)
     if budget.aggregation == "secure" and budget.epsilon is not None and requests:
-        return secure_plan(requests, budget)
+        return _secure_plan(requests, budget)
     kinds = [_choose(request, budget) for request in requests]
     if budget.epsilon is None or not requests:
         return Plan(_planned_releases(requests, kinds, budget, 1.0), budget)
@@ -118,10 +120,13 @@ def _planned_releases(
 
 
 def _mechanism(request: Request, kind: type[Mechanism], budget: Budget, share: float) -> tuple[Mechanism, Event]:
-    gaussian = kind.family == "gaussian"
-    relation = Neighbours.ADD_REMOVE if gaussian and is_sampled(request, budget) else budget.neighbours
-    parameter = 1 / share if gaussian else share
-    mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
+    relation = Neighbours.ADD_REMOVE if kind.family == "gaussian" and is_sampled(request, budget) else budget.neighbours
+    parameter = 1 / share if kind.family in ("gaussian", "shared") else share
+    mechanism: Mechanism
+    if issubclass(kind, SharedNoise):
+        mechanism = kind.calibrated(request.contribution, relation, parameter, secure=budget.secure)
+    else:
+        mechanism = kind.calibrated(request.contribution, relation, parameter, budget.variant)
     return mechanism, event_of(mechanism, request.contribution, budget.neighbours, request.rate, budget.aggregation)
 
 
@@ -149,6 +154,64 @@ def _charges(classes: dict[tuple[bool, float, float | None], int], budget: Budge
             event = GaussianEvent(1 / share)
         charges.append(Charge(event, count))
     return charges
+
+
+def _secure_plan(requests: Sequence[Request], budget: Budget) -> Plan:
+    """Releases that are secure sums: noise in shares, calibrated on their grids to a curator's targets.
+
+    Every site takes part in every round, with an empty message for tasks that were not asked: the number of noise shares must not
+    depend on a draw, and the server sees who takes part, so no amplification by sampling tasks is claimed. Rows sampled in secret
+    inside a task (unit record) are charged in full as well, which is safe and says more noise than needed.
+    """
+    secure = _checked_options(budget)
+    kind = MECHANISMS.get("shared-skellam" if secure.law == "skellam" else "shared-gaussian")
+    if budget.mechanism not in (None, "gaussian", "matrix-gaussian", kind.name):
+        raise OptionError(
+            f"aggregation 'secure' adds integer noise in shares ({kind.name}); mechanism {budget.mechanism!r} cannot be shared"
+        )
+    for request in requests:
+        if not kind.accepts(request.contribution):
+            raise OptionError(f"a {request.contribution.kind} is not a sum over tasks; use aggregation 'curator'")
+    kinds, paid = [kind] * len(requests), charged(requests)
+
+    def charges(loss: float) -> list[Charge]:
+        """Events at a common loss: the dominating real Gaussian, or the Skellam law on its grid."""
+        if secure.law == "skellam":
+            made = [release.event for release in _planned_releases(requests, kinds, budget, loss)]
+            return [Charge(event) for event, costs in zip(made, paid, strict=True) if costs]
+        return [Charge(GaussianEvent(1 / (loss * r.weight))) for r, costs in zip(requests, paid, strict=True) if costs]
+
+    assert budget.epsilon is not None
+    left = _delta_of_curves(budget, secure, requests)
+    loss = largest_loss(charges, budget.epsilon, left, budget.accountant)
+    plan = Plan(_planned_releases(requests, kinds, budget, loss), budget)
+    verify_target(plan.charges(), budget.epsilon, budget.delta, budget.accountant)
+    return plan
+
+
+def _checked_options(budget: Budget) -> SecureOptions:
+    if budget.secure is None:
+        raise OptionError("aggregation 'secure' needs the number of tasks: give secure=SecureOptions.for_tasks(n_tasks)")
+    if budget.variant != "sound":
+        raise OptionError("aggregation 'secure' exists for variant='sound'; the paper's is 'local-model'")
+    if budget.delta == 0:
+        raise OptionError("aggregation 'secure' needs delta > 0; use 'local' with a pure mechanism")
+    budget.secure.check()
+    return budget.secure
+
+
+def _delta_of_curves(budget: Budget, secure: SecureOptions, requests: Sequence[Request]) -> float:
+    """The delta left for the curves: secure sums spend some on their cryptography and sampling tables."""
+    grown = 1 + math.exp(min(budget.epsilon or 0.0, 700.0))
+    sizes = sum(2 * r.contribution.vector_size + 1 for r in requests)  # padded at most to twice the length
+    distance = sizes * (2 * LARGEST_DISTANCE * secure.n_sites + 1e-40)
+    left = budget.delta - len(requests) * 2.0**-SECURITY_BITS - 2 * grown * distance
+    if left < budget.delta / 2:
+        raise OptionError(
+            "delta is too small for this many secure sums, each of which takes 2^-40 of it; "
+            "use a larger delta, a smaller epsilon or fewer rounds"
+        )
+    return left
 
 
 def _choose(request: Request, budget: Budget) -> type[Mechanism]:

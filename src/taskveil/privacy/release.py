@@ -17,23 +17,17 @@ same protocol durable.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from taskveil.errors import BudgetExceeded, OptionError
-from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import AGGREGATIONS, TaskNames
 from taskveil.privacy.bounds import Bounded, FloatArray
 from taskveil.privacy.events import Charge, Event
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource
-
-if TYPE_CHECKING:
-    from taskveil.privacy.plan import Plan, PlannedRelease
-
 
 BEYOND_TOTAL = "release {0!r} does not fit into what is left of the total this run has declared. Nothing was released."
 
@@ -54,43 +48,18 @@ class Account(Protocol):
         """All committed charges."""
 
 
-def epsilon_over_runs(spent: list[Charge], plan: Plan, delta: float) -> float:
-    """Epsilon of everything spent and the plan, which may have been chosen after seeing earlier runs.
-
-    A first plan is a schedule fixed beforehand: the best accountant. After that the curves of all runs are
-    added at fixed Renyi orders, a filter (Feldman & Zrnic 2021; Lecuyer 2021 for several orders), or pure
-    epsilons are summed: both hold when the next plan depends on earlier outputs. Exact Gaussian and PLD
-    composition are not proved to.
-    """
-    if not spent:
-        return best_epsilon(plan.charges(), delta)[0]
-    charges = [*spent, *plan.charges()]
-    names = [n for n in ("pure", "rdp") if all(ACCOUNTANTS.get(n).supports(c.event) for c in charges)]
-    return min((ACCOUNTANTS.get(n).epsilon(charges, delta) for n in names), default=math.inf)
-
-
 class MemoryAccount:
-    """An account of one process; `epsilon=None` sets no limit of its own (the plan's budget is one)."""
+    """An account of one process: the plan's budget is the limit. Limits over several runs are the ledger's."""
 
-    def __init__(self, epsilon: float | None = None, delta: float = 0.0) -> None:
-        self._limit = epsilon
-        self._delta = delta
+    def __init__(self) -> None:
         self._open: dict[str, PlannedRelease] = {}
         self._total: Event | None = None  # what is left of it, where the open plan has one
         self._charges: list[Charge] = []
 
     def reserve(self, plan: Plan) -> None:
-        """Check the plan together with everything spent and reserved so far against the limit."""
+        """Take the plan's releases, one plan after another."""
         if self._open:
             raise BudgetExceeded("another plan is still open on this account; call finish() first. Nothing was released.")
-        if self._limit is not None:
-            planned = epsilon_over_runs(self._charges, plan, self._delta)
-            if planned > self._limit:
-                raise BudgetExceeded(
-                    f"the account allows epsilon {self._limit:g} at delta {self._delta:g}; with this plan of "
-                    f"{len(plan.releases)} releases it would be {planned:.3g}. Nothing was released. "
-                    "Use fewer rounds or more noise."
-                )
         self._open, self._total = {release.id: release for release in plan.releases}, plan.total
 
     def commit(self, *planned: PlannedRelease) -> str:
@@ -175,7 +144,7 @@ def _check(planned: PlannedRelease, bounded: Bounded, aggregation: str) -> None:
     if bounded.contribution != planned.contribution:
         raise OptionError(f"release {planned.id!r} was planned for {planned.contribution!r}, not for {bounded.contribution!r}")
     if bounded.summed and aggregation != "curator":
-        raise OptionError(f"a sum over tasks is all there is here; aggregation {aggregation!r} needs one message per task")
+        raise OptionError(f"only the sum over tasks is known here; aggregation {aggregation!r} needs one message per task")
 
 
 class SharedAccount:

@@ -71,7 +71,7 @@ class SecureOptions:
         if min_cohort is None:
             smallest = n_sites - _count("dropouts", dropouts, n_sites - 2, n_sites, least=0)
         else:
-            smallest = _whole("min_cohort", min_cohort, 2, n_sites)
+            smallest = Whole(2, n_sites).check("min_cohort", min_cohort)
         secure = cls(n_tasks, colluding, smallest, site_sizes=sizes, **options)
         secure.check()
         return secure
@@ -102,9 +102,8 @@ class SecureOptions:
                 f"a secure sum of {n} sites with {c} colluder(s) can lose at most {most} (sites > 2 dropouts + colluders, or a "
                 f"lying server could open a message); got {d} dropout(s). Use min_cohort >= {n - most}, or more sites"
             )
-        _whole("grid_bits", self.grid_bits, 4, 24)
-        if self.law not in LAWS:
-            raise OptionError(f"unknown integer noise {self.law!r}: expected one of {', '.join(LAWS)}")
+        for name in ("grid_bits", "law"):
+            SECURE[name].check(name, getattr(self, name))
 
     @property
     def n_sites(self) -> int:
@@ -143,9 +142,3 @@ def _count(name: str, share: Any, most: int, n_sites: int, least: int) -> int:
             f"{name} must be a share of the sites below 1, or a whole number of sites from {least} to {most}; got {share!r}"
         )
     return int(share)
-
-
-def _whole(name: str, value: Any, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise OptionError(f"{name} must be a whole number from {least} to {most}; got {value!r}")
-    return value

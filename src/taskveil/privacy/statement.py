@@ -18,7 +18,7 @@ from taskveil.privacy.units import Neighbours, Observer, Unit
 
 @dataclass(frozen=True)
 class Statement:
-    """One claim, the whole sentence: who is protected, against whom, how well, by which theorem, and whether it holds.
+    """One complete claim: who is protected, against whom, how well, by which theorem, and whether it holds.
 
     Attributes
     ----------
@@ -28,11 +28,11 @@ class Statement:
     accountant : str
     holds : bool
     reason : str or None, default=None
-        Why it does not hold.
+        If it does not hold, why.
     delta_at_least : float or None, default=None
         A proved lower bound that refutes the claim: no epsilon holds with a smaller delta.
     colluders : int or None, default=None
-        How many other sites the observer may be; `None` means all other tasks.
+        How many other sites may collude; `None` means all other tasks.
     """
 
     unit: str
@@ -55,12 +55,12 @@ class Statement:
         return {k: v for k, v in asdict(self).items() if not (k in optional and v is None)}
 
     def protected(self) -> str:
-        """Whose data the claim is about, and of how many tasks where only some have this budget."""
+        """Whose data the claim protects, in words; if only some tasks have this budget, how many."""
         what = {"record": "one row of one task", "task": "all data of one task"}[self.unit]
         return what if self.tasks is None else f"{what} of the {self.tasks} with this budget"
 
     def against(self) -> str:
-        """Everybody the claim withstands, together, and nobody more."""
+        """Against whom the claim holds, in words."""
         some = "all other tasks" if self.colluders is None else f"up to {self.colluders} other sites"
         return {
             "other-tasks": f"{some} together", "server": f"the server and {some} together",

@@ -34,7 +34,7 @@ def write_board(folder: Path, ledger: str | None = None) -> Path:
     """The page beside the run it is about; everything on it is recomputed first."""
     wrong, signer = signing.signature_problems(folder, None)
     checked = check_folder(folder, ledger)
-    evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), _accounts(ledger), signer)
+    evidence = gather(folder, checked.certificate, (*wrong, *checked.problems), ledger, signer)
     path = folder / FILE
     run = read(folder)
     well = summary_verdict(run.gain_summary) if run.gain_summary else gain_verdict(run.gain) if run.gain else UNKNOWN
@@ -108,13 +108,3 @@ def _width(line: str) -> int:
 
 def _hash(folder: Path) -> str:
     return hashlib.sha256(read_bytes(folder / "certificate.json")).hexdigest()
-
-
-def _accounts(ledger: str | None) -> list[dict[str, Any]] | None:
-    if ledger is None:
-        return None
-    from taskveil.privacy.ledger import Book
-    from taskveil.privacy.ledger.overview import describe
-
-    book = Book(ledger)
-    return [describe(book, row) for row in book.accounts()]

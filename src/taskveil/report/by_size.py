@@ -42,7 +42,7 @@ class Band:
         return (self.name, str(self.tasks), number(self.alone), number(self.shared), f"{100 * self.change:+.0f} %", cut)
 
     def words(self) -> str:
-        cut = "" if self.clipped is None else f"; clipping took {100 * self.clipped:.3g} % of a message on average"
+        cut = "" if self.clipped is None else f"; clipping cut {100 * self.clipped:.3g} % of a message on average"
         return (
             f"{self.name} ({self.tasks} tasks): median error {self.alone:.4g} alone, {self.shared:.4g} shared "
             f"({100 * self.change:+.0f} %){cut}"
@@ -112,11 +112,12 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
     names = [b.name for b in bands]
     traces = [bars(names, y, colour, "%{x}, " + side + ": %{y:.4g}<extra></extra>", name=side) for side, y, colour in sides]
     cut = [b.clipped for b in bands if b.clipped is not None]
-    caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
+    nothing = " No bar is drawn, because every error is zero." if not any(b.alone or b.shared for b in bands) else ""
+    caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared.{nothing}"
     if cut and max(cut) < 0.0005:
-        caption += " Clipping took nothing from their messages."
+        caption += " Clipping cut nothing from their messages."
     elif cut:
-        caption += f" Clipping took {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message: so much less such tasks count."
+        caption += f" Clipping cut {100 * min(cut):.3g} to {100 * max(cut):.3g} % of a message; such tasks count less."
     else:
         caption += f" {CLIPPING_NOT_MEASURED}"
     note = "Each task's own estimate on held-out rows of its own; medians over tasks are statistics of everybody's rows."

@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 import taskveil
+from taskveil.privacy.ledger.overview import amount
 from taskveil.report.page import text
 
 WIDTH, HEIGHT, PAD = 640, 150, 34
@@ -33,10 +34,9 @@ def words(a: dict[str, Any]) -> str:
 
 
 def account(a: dict[str, Any]) -> str:
-    spent = "unbounded" if a["spent"] is None else f"{a['spent']:.4g}"
     rows = "".join(
         f"<tr>{_cell('when', p['at'][:16].replace('T', ' '))}{_cell('run', p['run'])}{_cell('entry', p['what'])}"
-        f"{_cell('epsilon after it', 'unbounded' if p['spent'] is None else format(p['spent'], '.4g'))}</tr>"
+        f"{_cell('epsilon after it', amount(p['spent']))}</tr>"
         for p in a["history"]
     )
     history = (
@@ -45,8 +45,8 @@ def account(a: dict[str, Any]) -> str:
     )
     return (
         f"<section class=card><h2>{escape(a['account'])}</h2><p>One {a['unit']} ({a['neighbours']}) against {a['observer']}: "
-        f"epsilon {spent} of {a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. {words(a)}</p>"
-        f"{history if rows else ''}</section>"
+        f"epsilon {amount(a['spent'])} of {a['limit']:g} spent at delta {a['delta']:g}, composed by {escape(a['rule'])}. "
+        f"{words(a)}</p>{history if rows else ''}</section>"
     )
 
 

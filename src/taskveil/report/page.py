@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +14,13 @@ from taskveil.errors import EnvironmentMissing
 from taskveil.estimators.summary import change
 from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
-from taskveil.report.charts import charts, paired
+from taskveil.report.billboard import pictures
+from taskveil.report.by_size import sizes
+from taskveil.report.chart import Chart
+from taskveil.report.comparison_charts import curves, timings
+from taskveil.report.curve_charts import curve, survival
+from taskveil.report.gain_charts import gain, own_model
+from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Run
 from taskveil.report.words import NEIGHBOURS, bound_of, comparison_gains, plain_words, verdict
 from taskveil.saved import shipped
@@ -50,6 +58,25 @@ def render(run: Run, audience: Audience) -> str:
         warnings=run.warnings,
         note=run.comparison["note"] if run.comparison is not None else "",
     )
+
+
+def charts(run: Run) -> list[Chart]:
+    """All charts that this run has figures for."""
+    makers: list[Callable[[Run], list[Chart]]] = [
+        curves, gain, sizes, own_model, survival, budget, curve, noise, audit, pictures, timings,
+    ]  # fmt: skip
+    return [chart for make in makers for chart in make(run)]
+
+
+def paired(made: list[Chart]) -> list[Chart]:
+    """The charts of one section; no narrow one stands alone in a row of two."""
+    made, narrow = list(made), 0
+    for k, chart in enumerate(made):
+        last = k + 1 == len(made) or made[k + 1].wide
+        if not chart.wide and last and narrow % 2 == 0:
+            made[k] = replace(chart, wide=True)
+        narrow = 0 if chart.wide else narrow + 1
+    return made
 
 
 def tone(run: Run) -> str:
@@ -106,7 +133,7 @@ def events(run: Run) -> list[tuple[str, ...]]:
                 str(e.get("name", "")),
                 str(e.get("count", "")),
                 str(e.get("contribution", {}).get("kind", "")),
-                bound_of(e),
+                "-" if mechanism.get("name") == "none" else bound_of(e),  # without noise nothing needs a bound
                 str(mechanism.get("name", "")),
                 f"{scale:.4g}" if isinstance(scale, (int, float)) else "-",
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.estimators.metrics import LOWER_IS_BETTER
 from taskveil.estimators.recommend import recommended
 from taskveil.estimators.summary import gain_verdict, summary_verdict
 from taskveil.privacy.contributions import contribution_from_dict
@@ -15,14 +16,13 @@ from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience
 from taskveil.report.records import Run
 
-LOWER_IS_BETTER = ("nmse", "mse", "rmse", "median-error", "log-loss", "error-rate")
 METRICS = {
     "nmse": "error (share of variance left)",
     "mse": "mean squared error",
     "rmse": "typical error in the target's own units (RMSE)",
     "median-error": "median error in the target's units",
     "r2": "share of variance explained",
-    "log-loss": "surprise at the true labels (log loss)",
+    "log-loss": "log loss (mean of -log of the probability given to the true label)",
     "auc": "area under the curve of hits over false alarms (AUC)",
     "accuracy": "share of right labels",
     "balanced-accuracy": "share of right labels, each class alike",
@@ -30,7 +30,7 @@ METRICS = {
     "concordance": "share of comparable pairs in the right order (concordance)",
 }
 NO_GAIN_SHOWN = (
-    " Held-out rows show no gain here: few rows tell little, and the choice was made by how well all of them fit each belief."
+    " Held-out rows show no gain here. With few rows this says little: the choice was made by how well both models fit all rows."
 )
 UNITS = {"task": "all data of one task", "record": "one row of one task"}
 NEIGHBOURS = {"replace-one": "replaced by any other", "add-remove": "there or not"}
@@ -56,7 +56,7 @@ def verdict(run: Run, audience: Audience) -> list[str]:
     if audience.kind == "all" and run.gain_summary:
         sentences.append(summary_verdict(run.gain_summary))
     if empty(run):
-        sentences.append("Nothing stood clear of the noise: what was published is zero.")
+        sentences.append("No signal was stronger than the noise, so what was published is zero.")
     if run.certificate is not None:
         sentences.append(privacy_verdict(run))
     return [s[:1].upper() + s[1:] for s in sentences]
@@ -75,7 +75,7 @@ def owner_verdict(run: Run, name: str) -> list[str]:
     if mine is None:
         return [f"Task {name}: no estimate of the gain is stored with this run."]
     alone, shared = float(mine["error_alone"]), float(mine["error_shared"])
-    kept = "keeps the shared model" if mine["kept"] == "shared" else "keeps the model it learnt alone"
+    kept = "keeps the shared model" if mine["kept"] == "shared" else "keeps the model it learned alone"
     metric = run.gain_metric
     if "typical_error_alone" in mine:  # in the units the owner knows
         alone, shared = float(mine["typical_error_alone"]), float(mine["typical_error_shared"])
@@ -88,8 +88,8 @@ def owner_verdict(run: Run, name: str) -> list[str]:
 
 
 CLIPPING_NOT_MEASURED = (
-    "What clipping took from messages was not measured in this run: it is where all tasks are in one process, not at the sites "
-    "of a federation, nor where rows are clipped one by one."
+    "How much clipping cut from messages was not measured in this run. It is measured only if all tasks are in one process, and "
+    "not if rows are clipped one by one."
 )
 
 
@@ -99,8 +99,8 @@ def clipping_words(mine: Any) -> list[str]:
         return [CLIPPING_NOT_MEASURED]
     share = float(mine["clipped"])
     if share < 0.0005:
-        return ["Clipping took nothing from its messages: it counts in full."]
-    return [f"Clipping took {100 * share:.2g} % of the length of its messages on average: by so much less it counts."]
+        return ["Clipping cut nothing from its messages, so the task counts in full."]
+    return [f"Clipping cut {100 * share:.2g} % of the length of its messages on average, so the task counts less by this share."]
 
 
 def comparison_verdict(result: Any) -> list[str]:
@@ -131,7 +131,7 @@ def _against(row: Any, alone: Any, metric: str) -> str:
     unit = next((s["unit"] for s in row["statements"]), "task")
     much = f"{share:.0%}".replace("%", " %") + (" lower than" if lower else " higher than") if share >= 0.005 else "the same as"
     return (
-        f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} reaches {row['mean']:.3g} on rows nobody trained on, "
+        f"With epsilon {row['epsilon']:g} for one {unit}, {row['method']} reaches {row['mean']:.3g} on held-out rows, "
         f"{much} each task alone ({alone['mean']:.3g}). The figure is the "
         f"{METRICS.get(metric, metric)}: {'lower' if metric in LOWER_IS_BETTER else 'higher'} is better."
     )
@@ -149,10 +149,10 @@ def plain_words(run: Run) -> str:
         return ""
     worst = max(statements, key=lambda s: s.epsilon)
     odds = math.exp(min(worst.epsilon, 700.0))
-    except_ = f", but for a chance of about {worst.delta:.0e}" if worst.delta else ""
+    except_ = f", except with a probability of about {worst.delta:.0e}" if worst.delta else ""
     return (
-        f"In plain words: whatever an observer guesses about {UNITS[worst.unit]}, seeing all that this run gave them multiplies "
-        f"the odds of the guess by at most {number_in_words(odds)}{except_}. With epsilon 0 it would be 1: nothing learnt."
+        f"In plain words: an observer may guess something about {UNITS[worst.unit]}. All that this run shows them multiplies the "
+        f"odds of the guess by at most {number_in_words(odds)}{except_}. With epsilon 0 it would be 1: they learn nothing."
     )
 
 

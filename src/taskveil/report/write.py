@@ -14,7 +14,7 @@ from taskveil.saved import total, write_file
 
 
 def write_report(estimator: Any, folder: str | Path) -> Path:
-    """Page of a fitted estimator in the folder it was saved to; keeps gain.json beside it for later pages."""
+    """Write the page of a fitted estimator into the folder it was saved to. gain.json is kept beside it for later pages."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     gain = measured_gain(estimator, place)
@@ -23,7 +23,7 @@ def write_report(estimator: Any, folder: str | Path) -> Path:
 
 
 def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: Any = None) -> Path:
-    """Page of a comparison; with a fitted estimator saved in folder/model, of both."""
+    """Write the page of a comparison; with a fitted estimator that was saved in folder/model, the page of both."""
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     if estimator is not None:
@@ -34,7 +34,7 @@ def write_comparison(result: Mapping[str, Any], folder: str | Path, estimator: A
 
 
 def report_folder(folder: str | Path, audience: Audience | None = None, groups: str | Path | None = None) -> Path:
-    """Page of what lies in a folder, for an audience; `groups`: a file with declared groups of tasks."""
+    """Write the page of a folder for one kind of reader. `groups` is a file with declared groups of tasks."""
     audience, run = audience or Audience(), read(Path(folder))
     if groups is not None:
         run = replace(run, groups=read_groups(Path(groups), run.task_names))

@@ -16,6 +16,7 @@ draw was never published. Task state is private to the tasks; the folder belongs
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from pathlib import Path
@@ -31,7 +32,7 @@ from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.release import Account
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import executed_releases
-from taskveil.saved import read_bytes, read_described, read_json, total
+from taskveil.saved import read_bytes, read_described, read_json, total, under
 from taskveil.tasks.block import TaskBlock
 
 FORMAT = 1
@@ -95,7 +96,7 @@ class Checkpoint:
         about, arrays = read_described(path)
         boards = [self.billboard(i) for i in about["billboards"]]
         self._check_journal(executed, len(about["schedule"]))
-        return Position(_part(arrays, "server/"), boards, executed, about["schedule"], tasks=_part(arrays, "task/"))
+        return Position(under(arrays, "server/"), boards, executed, about["schedule"], tasks=under(arrays, "task/"))
 
     def _check_journal(self, executed: list[PlannedRelease], rounds: int) -> None:
         """A round that is over was committed before it was stored; a journal that lacks it was damaged."""
@@ -109,14 +110,14 @@ class Checkpoint:
         """Store a whole round: first what was published, then, in one rename, that the round is over."""
         boards = at.billboards
         for board in (boards[-1], boards[0]) if len(boards) == 2 else boards[-1:]:
-            self._write_billboard(board)
+            about, arrays = board_parts(board)
+            write_arrays(self.folder / f"billboard-{board.round:05d}.npz", arrays, about)
         about = {
             "billboards": [b.round for b in boards],
             "schedule": [None if s is None else [int(i) for i in s] for s in at.schedule],
         }
         arrays = {f"task/{k}": v for k, v in at.tasks.items()} | {f"server/{k}": v for k, v in at.state.items()}
-        arrays["about"] = np.asarray(json.dumps(about))
-        write_arrays(self.folder / "state.npz", arrays)
+        write_arrays(self.folder / "state.npz", arrays, about)
         point("state.stored")
 
     def finish(self) -> None:
@@ -128,19 +129,9 @@ class Checkpoint:
 
     # ------------------------------------------------------------ internals
 
-    def _write_billboard(self, board: Billboard) -> None:
-        about = {"round": board.round, "per_task": sorted(board.per_task), "done": board.done}
-        arrays = {f"value/{k}": np.asarray(v) for k, v in board.values.items()}
-        if board.accepted is not None:
-            arrays["accepted"] = board.accepted
-        arrays["about"] = np.asarray(json.dumps(about))
-        write_arrays(self.folder / f"billboard-{board.round:05d}.npz", arrays)
-
     def billboard(self, number: int) -> Billboard:
         """What was published after a round."""
-        about, arrays = read_described(self.folder / f"billboard-{number:05d}.npz")
-        accepted = arrays.pop("accepted", None)
-        return Billboard(about["round"], _part(arrays, "value/"), frozenset(about["per_task"]), accepted, about["done"])
+        return board_from(*read_described(self.folder / f"billboard-{number:05d}.npz"))
 
     def _stored(self) -> dict[str, Any] | None:
         path = self.folder / "plan.json"
@@ -223,11 +214,28 @@ def fingerprint(block: TaskBlock) -> str:
     return digest.hexdigest()
 
 
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    import io
+def board_parts(
+    board: Billboard, values: str = "value/", accepted: str = "accepted"
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A billboard as plain values and arrays, called so in a file; `board_from` reads them back."""
+    arrays = {f"{values}{name}": np.asarray(value) for name, value in board.values.items()}
+    if board.accepted is not None:
+        arrays[accepted] = board.accepted
+    return {"round": board.round, "per_task": sorted(board.per_task), "done": board.done}, arrays
 
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+
+def board_from(
+    about: dict[str, Any], arrays: dict[str, np.ndarray], values: str = "value/", accepted: str = "accepted"
+) -> Billboard:
+    """The billboard that `board_parts` took apart."""
+    per_task = frozenset(about["per_task"])
+    return Billboard(about["round"], under(arrays, values), per_task, arrays.get(accepted), about["done"])
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any] | None = None) -> None:
+    """Arrays, and plain values beside them (`read_described` gets both)."""
+    buffer, described = io.BytesIO(), {} if about is None else {"about": np.asarray(json.dumps(about))}
+    np.savez(buffer, **arrays, **described)  # type: ignore[arg-type]
     write_atomically(path, buffer.getvalue())
 
 
@@ -246,7 +254,3 @@ def write_atomically(path: Path, content: bytes) -> None:
     finally:
         os.close(folder)
     point(f"{path.name}.renamed")
-
-
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

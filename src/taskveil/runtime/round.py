@@ -25,7 +25,7 @@ from taskveil.faults import point
 from taskveil.methods.base import Billboard, Message, Method, PublicInfo, State, TaskSide, View, merge_states
 from taskveil.methods.row_gradients import RowGradients
 from taskveil.privacy.bounds import Bounded
-from taskveil.privacy.contributions import RowSum
+from taskveil.privacy.contributions import Contribution, RowSum
 from taskveil.privacy.events import SampledGaussianEvent
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, again
@@ -190,7 +190,7 @@ def released(
     for planned in releases:
         raw, fresh = message.pop(planned.name), again(run.source, 0 if tries is None else tries[planned.id])
         requests.append((planned, bounded(planned, raw, active, fresh, tasks), fresh))
-        if clipped is not None:
+        if clipped is not None and planned.contribution.bound < Contribution.unbounded:
             clipped.note(raw, requests[-1][1], active)
         del raw
     noisy = {}

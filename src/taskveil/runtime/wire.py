@@ -35,7 +35,7 @@ MAX_BYTES = 512 * 2**20
 MAX_HEADER = 2**20
 MAX_ARRAYS = 256
 MAX_DIMENSIONS = 5
-KINDS = ("hello", "welcome", "step", "message", "secure", "refused", "finish", "done")
+KINDS = ("step", "message", "secure", "refused", "finish", "done")
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 
 

@@ -22,9 +22,10 @@ of the bytes. What single precision loses is proportional to z - z0, and the anc
 gradient from the rows every EVERY steps: a fixed point of these steps is one of the exact ones, and the way to it differs by
 about 1e-6 of its length.
 
-Packing costs about as much as WAIT steps from the rows, so it is done after that many: at most twice what the better of the
-two ways would have cost, without knowing how many steps will come. Whether it pays for a task depends on nothing but the
-task's size, so that its numbers stay the same, to the last bit, alone and among others.
+Learning alone, from which such steps start, has computed these matrices already, and hands them on (solvers/evidence.py); what
+it has not, because rows were fewer than features or nobody learnt alone, is computed before the first step, to the same bits.
+Whether packing pays for a task depends on nothing but the task's size, so that its numbers stay the same, to the last bit, alone
+and among others.
 """
 
 from __future__ import annotations
@@ -39,58 +40,59 @@ from taskveil.solvers.bands import packed_size
 from taskveil.solvers.block_gradient import mean_gradients, row_weights, task_means
 from taskveil.solvers.lipschitz import task_lipschitz
 from taskveil.solvers.moves import subtract_products
+from taskveil.solvers.padding import Stack, centred_rows, of_ordinary_size, over_stacks
+from taskveil.solvers.posterior import second_moment
 from taskveil.tasks.block import TaskBlock
 from taskveil.threads import over_tasks
 
-WAIT = 10
 EVERY = 16
 MOST = 0.3  # of the bytes of a task's rows: memory, and there must be something to save
 Array = NDArray[np.floating]
 
 
 class Curvature:
-    """What `kernels_step.accelerated_step` takes beside the rows; empty for the first steps.
+    """What `kernels_step.accelerated_step` takes beside the rows.
 
     where     (m,) where the matrix of a task begins in `numbers`, -1 for a task that has none
     numbers   all packed matrices, each divided by the square of its task's length (m,), the root of its mean diagonal
     anchors   (m, d) z0 of every task, and in `slopes` the gradient there
     """
 
-    def __init__(self, block: TaskBlock, mean_x: Array, usable: bool) -> None:
-        self.block, self.mean_x = block, mean_x
-        self.where = np.full(block.n_tasks, -1, dtype=np.int64)
-        self.pays = self._pays() if usable else np.zeros(block.n_tasks, dtype=bool)
-        self.numbers, self.lengths = np.empty(0, np.float32), np.empty(0)
-        self.anchors, self.slopes = np.empty((0, 0)), np.empty((0, 0))
+    def __init__(self, block: TaskBlock, usable: bool, centred: bool) -> None:
+        self.block, self.centred = block, centred
+        length = packed_size(block.n_features)
+        pays = usable & (length * np.dtype(np.float32).itemsize <= MOST * block.sizes * block.n_features * block.X.itemsize)
+        self.where = np.where(pays, (np.cumsum(pays) - 1) * length, -1)
+        self.missing = pays.copy()  # not packed yet
+        self.numbers, self.lengths = np.empty(int(pays.sum()) * length, np.float32), np.ones(block.n_tasks)
+        room = (block.n_tasks, block.n_features) if pays.any() else (0, 0)
+        self.anchors, self.slopes = np.empty(room), np.empty(room)
         self.steps = 0
 
     def next_step_from_rows(self) -> bool:
         """Counts one more step; whether tasks whose curvature is packed read their rows in it too, and move their anchors."""
-        if self.steps == WAIT and self.pays.any():
-            self.pack()
+        if self.missing.any():
+            self.pack_missing()
         self.steps += 1
-        return (self.steps - 1 - WAIT) % EVERY == 0
+        return self.steps % EVERY == 1
 
-    def _pays(self) -> NDArray[np.bool_]:
-        most = MOST * self.block.sizes * self.block.n_features * self.block.X.itemsize
-        return np.asarray(packed_size(self.block.n_features) * np.dtype(np.float32).itemsize <= most)
+    def pack_missing(self) -> None:
+        def second_moments(stack: Stack) -> None:
+            if self.missing[stack.tasks].any():
+                stack, size = of_ordinary_size(stack)
+                self.take(stack, *second_moment(centred_rows(stack, stack.y[:, :, 0], stack.weights, self.centred)), size)
 
-    def pack(self) -> None:
-        """The matrices of the tasks for which it pays."""
-        from taskveil.solvers import kernels_curvature
+        over_stacks(second_moments, self.block)
 
-        block, weights = self.block, row_weights(self.block)
-        each = packed_size(block.n_features)
-        self.where[self.pays] = np.arange(self.pays.sum()) * each
-        self.numbers, self.lengths = np.empty(int(self.pays.sum()) * each, np.float32), np.empty(block.n_tasks)
-        self.anchors, self.slopes = np.empty(self.mean_x.shape), np.empty(self.mean_x.shape)
+    def take(self, stack: Stack, G: Array, unit: Array, size: Array) -> None:
+        """The matrices that pay among G (k, d, d): X'X / unit^2 of a stack's centred rows, which were divided by size (k,)."""
+        from taskveil.solvers import kernels_step
 
-        def work(first: int, last: int) -> None:
-            kernels_curvature.pack(
-                block.X, weights, block.offsets, self.mean_x, self.where, first, last, self.numbers, self.lengths
-            )
-
-        over_tasks(work, block.offsets, block.n_features)
+        total, mean = stack.weights.sum(axis=1), np.einsum("kpp->k", G) / G.shape[1]
+        some = mean > 0.0
+        self.lengths[stack.tasks] = np.where(some, np.sqrt(mean / np.where(some, total, 1.0)) * unit * size, 1.0)
+        kernels_step.pack(G, 1.0 / np.where(some, mean, 1.0), self.where[stack.tasks], self.numbers)
+        self.missing[stack.tasks] = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,8 @@ class SmoothPart:
         self.free = fit_intercept & ~held
         self.first_intercepts = np.zeros_like(mean_y)
         self.first_intercepts[held] = _smoothed_log_odds(mean_y, self.counts)[held]
-        self.curvature = Curvature(block, self.mean_x, usable=loss.quadratic and not from_rows)
+        usable = loss.quadratic and block.n_outputs == 1 and not from_rows
+        self.curvature = Curvature(block, usable, centred=fit_intercept)
 
     def lipschitz(self) -> Array:
         """(m,) Lipschitz constants of the gradient in w, per task, rounded up."""

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.cox import Cox, expected_events
-from taskveil.solvers.penalty import Penalty
 from taskveil.tasks.block import TaskBlock
 
 Array = NDArray[np.floating]
@@ -38,17 +37,16 @@ def partial_likelihood(X: Array, y: Array, weights: Array, w: Array) -> tuple[fl
     return value, X.T @ (expected - events), H
 
 
-def minimise_cox(block: TaskBlock, strengths: Array, penalty: Penalty | None = None) -> tuple[Array, Array]:
-    """(W (m, 1, d), intercepts (m, 1)): mean loss plus (mu/2) (w - c)' A (w - c) for strengths (m, 1); no event: w = c."""
+def minimise_cox(block: TaskBlock, strengths: Array, centre: Array | None = None) -> tuple[Array, Array]:
+    """(W (m, 1, d), intercepts (m, 1)): mean loss plus (mu/2) |w - c|^2 for strengths (m, 1); no event: w = c."""
     m, d = block.n_tasks, block.n_features
-    penalty = penalty or Penalty()
-    A, centres = penalty.full(d), penalty.centres((m, 1, d))
+    centres = np.zeros((m, 1, d)) if centre is None else np.broadcast_to(centre, (m, 1, d))
     W = np.array(centres, dtype=float)
     weights = np.ones(block.n_rows) if block.weights is None else block.weights
     for i in range(m):
         rows = block.rows(i)
         if (weights[rows] * (block.y[rows, 0] > 0.0)).sum() > 0.0:
-            W[i, 0] = _newton(block.X[rows], block.y[rows, 0], weights[rows], strengths[i, 0] * A, centres[i, 0])
+            W[i, 0] = _newton(block.X[rows], block.y[rows, 0], weights[rows], strengths[i, 0] * np.eye(d), centres[i, 0])
     return W, Cox().intercepts(block.scores(W), block)
 
 

@@ -12,7 +12,7 @@ A visit to one task is made of cycles: one pass over all its rows in a fresh ord
 still move, then passes over those alone (shrinking: no threshold to tune, because every cycle starts with all rows).
 `damping` (empty, or one factor in [0, 1] per row) multiplies every step: the masked step of docs/theory/svm.md#masks.
 
-Rows are dense (`starts` empty: row i is values[i width : (i + 1) width]) or compressed sparse rows. `constant` is the value
+Row i is values[i width : (i + 1) width]. `constant` is the value
 of an appended constant feature (0: none), so that the intercept is the last entry of u and is regularised like the rest.
 """
 
@@ -27,31 +27,23 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 @njit(cache=True, fastmath=FAST, nogil=True, forceinline=True)
-def score(values, columns, starts, width, constant, i, u):  # pragma: no cover - compiled
+def score(values, width, constant, i, u):  # pragma: no cover - compiled
     """x_i'u."""
     s = 0.0
-    if starts.size == 0:
-        row = values[i * width : (i + 1) * width]
-        for j in range(width):
-            s += row[j] * u[j]
-    else:
-        for p in range(starts[i], starts[i + 1]):
-            s += values[p] * u[columns[p]]
+    row = values[i * width : (i + 1) * width]
+    for j in range(width):
+        s += row[j] * u[j]
     if constant != 0.0:
         s += constant * u[width]
     return s
 
 
 @njit(cache=True, fastmath=FAST, nogil=True, forceinline=True)
-def add(values, columns, starts, width, constant, i, amount, u):  # pragma: no cover - compiled
+def add(values, width, constant, i, amount, u):  # pragma: no cover - compiled
     """u <- u + amount x_i."""
-    if starts.size == 0:
-        row = values[i * width : (i + 1) * width]
-        for j in range(width):
-            u[j] += amount * row[j]
-    else:
-        for p in range(starts[i], starts[i + 1]):
-            u[columns[p]] += amount * values[p]
+    row = values[i * width : (i + 1) * width]
+    for j in range(width):
+        u[j] += amount * row[j]
     if constant != 0.0:
         u[width] += amount * constant
 
@@ -75,7 +67,7 @@ def _shuffle(active, size, word):  # pragma: no cover - compiled
 
 @njit(cache=True, nogil=True, forceinline=True)
 def visit(
-    values, columns, starts, width, constant, squares, target, low, high, band, damping,
+    values, width, constant, squares, target, low, high, band, damping,
     first, last, scale, dual, u, cycles, passes, shrink, precision, limit, word,
 ):  # fmt: skip  # pragma: no cover - compiled
     """Coordinate steps on rows first..last-1; changes `dual` and `u`. Returns (first violation, rows scored).
@@ -101,7 +93,7 @@ def visit(
                     return start, work
                 work += 1
                 old = dual[i]
-                z = old - (score(values, columns, starts, width, constant, i, u) - target[i]) / h
+                z = old - (score(values, width, constant, i, u) - target[i]) / h
                 e = band / h
                 z = z - e if z > e else (z + e if z < -e else 0.0)
                 z = min(max(z, low[i]), high[i])
@@ -110,7 +102,7 @@ def visit(
                     step *= damping[i]
                 if step != 0.0:
                     dual[i] = old + step
-                    add(values, columns, starts, width, constant, i, scale * step, u)
+                    add(values, width, constant, i, scale * step, u)
                     worst = max(worst, abs(step) * h)
                 resting = z == low[i] or z == high[i] or (band > 0.0 and z == 0.0)
                 if step != 0.0 or not resting:
@@ -130,7 +122,7 @@ def visit(
 
 @njit(cache=True, nogil=True)
 def visit_tasks(
-    values, columns, starts, width, constant, squares, target, low, high, band, damping,
+    values, width, constant, squares, target, low, high, band, damping,
     offsets, scales, dual, points, cycles, passes, shrink, precision, limits, seed,
 ):  # fmt: skip  # pragma: no cover - compiled
     """One visit to every task, independent of one another: points (tasks, width + 1) are scored and changed in place.
@@ -143,7 +135,7 @@ def visit_tasks(
             continue
         word = _next(np.uint64(seed) * np.uint64(2862933555777941757) + np.uint64(3037000493))
         _, done = visit(
-            values, columns, starts, width, constant, squares, target, low, high, band, damping,
+            values, width, constant, squares, target, low, high, band, damping,
             offsets[k], offsets[k + 1], scales[k], dual, points[k], cycles, passes, shrink, precision, limits[k], word,
         )  # fmt: skip
         work[k] = done
@@ -152,7 +144,7 @@ def visit_tasks(
 
 @njit(cache=True, nogil=True)
 def sweep(
-    values, columns, starts, width, constant, squares, target, low, high, band, damping,
+    values, width, constant, squares, target, low, high, band, damping,
     offsets, coupling, inverse, dual, shared, sums, cycles, passes, shrink, precision, seed,
 ):  # fmt: skip  # pragma: no cover - compiled
     """One visit to every task in turn with the shared part updated at once; returns (largest violation, rows scored).
@@ -171,7 +163,7 @@ def sweep(
             point[j] = shared[j] + inverse * sums[k, j]
         word = _next(word)
         violation, done = visit(
-            values, columns, starts, width, constant, squares, target, low, high, band, damping,
+            values, width, constant, squares, target, low, high, band, damping,
             offsets[k], offsets[k + 1], scale, dual, point, cycles, passes, shrink, precision, 0, word,
         )  # fmt: skip
         worst = max(worst, violation)
@@ -184,18 +176,18 @@ def sweep(
 
 
 @njit(cache=True, nogil=True)
-def scores(values, columns, starts, width, constant, offsets, points, out):  # pragma: no cover - compiled
+def scores(values, width, constant, offsets, points, out):  # pragma: no cover - compiled
     """x'u of every row under its own task's point."""
     for k in range(offsets.size - 1):
         for i in range(offsets[k], offsets[k + 1]):
-            out[i] = score(values, columns, starts, width, constant, i, points[k])
+            out[i] = score(values, width, constant, i, points[k])
 
 
 @njit(cache=True, nogil=True)
-def weighted_sums(values, columns, starts, width, constant, offsets, dual, out):  # pragma: no cover - compiled
+def weighted_sums(values, width, constant, offsets, dual, out):  # pragma: no cover - compiled
     """sum_i b_i x_i per task, (tasks, width + 1)."""
     for k in range(offsets.size - 1):
         out[k] = 0.0
         for i in range(offsets[k], offsets[k + 1]):
             if dual[i] != 0.0:
-                add(values, columns, starts, width, constant, i, dual[i], out[k])
+                add(values, width, constant, i, dual[i], out[k])

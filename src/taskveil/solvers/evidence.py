@@ -38,12 +38,11 @@ from scipy.special import log_softmax
 from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.solvers.lipschitz import STEEPEST, steepness
-from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, of_ordinary_size, per_task, stacks
-from taskveil.solvers.posterior import Posterior, Prior, posterior, posterior_mean, reduced
+from taskveil.solvers.padding import CACHED, CentredRows, Stack, centred_rows, of_ordinary_size, over_stacks, per_task, stacks
+from taskveil.solvers.posterior import Posterior, Prior, Reduced, posterior, posterior_mean, reduced
 from taskveil.solvers.row_space import in_row_space
 from taskveil.solvers.solved_once import keep_aside, kept_or
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
@@ -59,8 +58,9 @@ REWEIGHTINGS = 6
 Likelihood = Callable[[Array], Array]  # scores (k, n, g) of rows, as they are weighed -> log likelihood (k, g)
 Solve = Callable[[CentredRows, Likelihood | None], Array]
 Tasks = NDArray[np.int64]
-Steepness = Callable[[], Array]  # (k,) the largest curvature of each task's mean loss, if it is asked for
-Keep = Callable[[Tasks, int, Array, Array, Steepness], None]
+Rows = tuple[Stack, Reduced, Array]  # of a stack, and what its features were divided by
+Keep = Callable[[Tasks, int, Array, Array, Rows], None]
+Moments = Callable[[Stack, Array, Array, Array], None]  # Curvature.take (solvers/centred.py)
 
 
 def averaged_models(
@@ -74,6 +74,7 @@ def averaged_models(
     leave_out: int = 0,
     constant: Mask | None = None,
     total: Array | None = None,
+    moments: Moments | None = None,
 ) -> tuple[Array, Array]:
     """Models (m, r, d) and the posterior weight of each prior (m, number of priors), a mean over outputs.
 
@@ -81,15 +82,16 @@ def averaged_models(
     strengths): what is believed of each prior and strength beforehand; None: the law of strengths above. `leave_out`: so many of
     the first priors are weighed, but left out of the models. `constant` (m, r): where the first prior, learning alone, stands for
     no slope at all. To `total` (m,) the log evidence of all priors together is added: what the same rows say in other units.
+    `moments` is given the matrices X'X that learning alone with a quadratic loss computes, where it does.
     """
     if len(priors) == 1 and not leave_out and log_prior is None and total is None and treats_alike(priors[0]):
-        coef = kept_or(partial(_alone, block, priors, loss, fit_intercept), block, loss, fit_intercept, priors[0].floor)
+        coef = kept_or(partial(_alone, block, priors, loss, fit_intercept, moments), block, loss, fit_intercept, priors[0].floor)
         if constant is not None and constant.any():
             coef = np.where(constant[:, :, None], 0.0, coef)
         return coef, np.ones((block.n_tasks, 1))
     weights = np.zeros((block.n_tasks, block.n_outputs, len(priors)))
 
-    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Steepness) -> None:
+    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Rows) -> None:
         weights[tasks, output] = np.exp(logs).sum(axis=2)
         if total is not None:
             total[tasks] += sums
@@ -98,13 +100,16 @@ def averaged_models(
     return coef, weights.mean(axis=1)
 
 
-def _alone(block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool) -> Array:
+def _alone(block: TaskBlock, priors: Sequence[Prior], loss: str, fit_intercept: bool, moments: Moments | None) -> Array:
     """Learning alone; the curvature of a quadratic loss, which a gradient loop asks for next, is put aside."""
     steepest = np.zeros(block.n_tasks)
 
-    def keep(tasks: Tasks, output: int, _logs: Array, _sums: Array, curvature: Steepness) -> None:
+    def keep(tasks: Tasks, output: int, _logs: Array, _sums: Array, rows: Rows) -> None:
+        stack, small, size = rows
         if output == 0 and quadratic:
-            steepest[tasks] = curvature()
+            steepest[tasks] = steepness(*rows)
+            if moments is not None and not small.dual:
+                moments(stack, small.turns, small.unit, size)
 
     quadratic = LOSSES.get(loss).quadratic
     coef = _averaged(block, priors, loss, fit_intercept, False, None, keep)
@@ -142,7 +147,7 @@ def log_evidence(
     believed = np.array([p.log_weight for p in priors])[:, None] + (LOG_PRIOR[loss] if log_prior is None else log_prior)
     totals = np.zeros((block.n_tasks, *believed[:, asked].shape))
 
-    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Steepness) -> None:
+    def keep(tasks: Tasks, output: int, logs: Array, sums: Array, _: Rows) -> None:
         totals[tasks] += (logs - believed)[:, :, asked]
 
     _averaged(block, priors, loss, fit_intercept, False, log_prior, keep, models=not LOSSES.get(loss).quadratic)
@@ -173,7 +178,7 @@ def _averaged(
                 scale = size * _scale(rows, loss, own_scale)
                 middles = {id(p.centre): p.centre_of(o, scale) for p in here}
                 seen, logs, sums = _weighed(rows, here, [middles[id(p.centre)] for p in here], loss, beforehand, likely)
-                weighed[:] = [logs, sums, partial(steepness, stack, seen[0].reduced, size)]
+                weighed[:] = [logs, sums, (stack, seen[0].reduced, size)]
                 few = None if constant is None else constant[stack.tasks, o]
                 return _average(seen, logs, leave_out, few) if models else np.zeros((len(rows.X), d))
 
@@ -182,7 +187,7 @@ def _averaged(
                 coef[stack.tasks, o] = w if back is None else (back @ w[:, :, None])[:, :, 0]
             keep(stack.tasks, o, *weighed)
 
-    _each_stack(block, fit)
+    over_stacks(fit, block)
     return coef
 
 
@@ -210,17 +215,8 @@ def residual_models(
             scale = size * _target_scale(stack, o, loss, fit_intercept) if own_scale else size
             out[stack.tasks, o] = w / scale[:, None] - centre[o]
 
-    _each_stack(block, fit)
+    over_stacks(fit, block)
     return out
-
-
-def _each_stack(block: TaskBlock, fit: Callable[[Stack], None]) -> None:
-    """fit(stack) for all tasks, on all threads.
-
-    BLAS has one thread: how it splits a product must not depend on how many rows other tasks have.
-    """
-    with small_matrix_threads(0):
-        each(fit, stacks(block, CACHED))
 
 
 def target_scales(block: TaskBlock, loss: str, fit_intercept: bool = True) -> Array:
@@ -296,7 +292,7 @@ def _weighed(
     """What rows say of every prior around its centre (k, d), log weights (k, K, g) of priors and strengths, their sum (k,)."""
     small = reduced(rows)
     seen = [posterior(small, p, c, SIGNAL_TO_NOISE) for p, c in zip(priors, centres, strict=True)]
-    logs = np.stack([_log_evidence(s, rows, loss, likely) + s.prior.log_weight for s in seen], axis=1)
+    logs = np.stack([_log_evidence(s, rows, loss, likely) + np.asarray(s.prior.log_weight)[..., None] for s in seen], axis=1)
     logs += beforehand
     sums = _log_sums(logs)
     return seen, logs - sums, sums[:, 0, 0]

@@ -19,8 +19,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
-from taskveil.errors import OptionError
-
 Array = np.ndarray
 
 
@@ -29,7 +27,7 @@ class IncrementalTraceProx:
 
     def __init__(self, Z: Array, mu: float, refresh_every: int = 2000) -> None:
         self.Z = np.array(Z, dtype=np.float64)
-        self.mu = _threshold(mu)
+        self.mu = float(mu)
         self.refresh_every = refresh_every
         self._feature_side = self.Z.shape[1] <= self.Z.shape[0]
         self._rank = min(self.Z.shape)
@@ -66,11 +64,6 @@ class IncrementalTraceProx:
         """P as a whole (n, d)."""
         return self.rows(np.arange(len(self.Z)))
 
-    def value(self) -> float:
-        """|P|_*, the sum of the kept singular values after shrinkage."""
-        self._eigen()
-        return float(self._shrunk.sum())
-
     def _refresh(self) -> None:
         self._gram = self.Z.T @ self.Z if self._feature_side else self.Z @ self.Z.T
         self._changes = 0
@@ -82,8 +75,7 @@ class IncrementalTraceProx:
             values, vectors = _kept_eigenpairs(self._gram, self.mu**2, self._rank)
             s = np.sqrt(np.maximum(values, 0.0))
             keep = s > self.mu
-            self._shrunk = s[keep] - self.mu
-            self._basis, self._weights = vectors[:, keep], self._shrunk / s[keep]
+            self._basis, self._weights = vectors[:, keep], (s[keep] - self.mu) / s[keep]
             self._rank = int(keep.sum())
         return self._basis, self._weights
 
@@ -93,7 +85,7 @@ class IncrementalGroupProx:
 
     def __init__(self, Z: Array, mu: float, refresh_every: int = 2000) -> None:
         self.Z = np.array(Z, dtype=np.float64)
-        self.mu = _threshold(mu)
+        self.mu = float(mu)
         self.refresh_every = refresh_every
         self._refresh()
 
@@ -110,9 +102,6 @@ class IncrementalGroupProx:
 
     def all(self) -> Array:
         return self.Z * self._weights()
-
-    def value(self) -> float:
-        return float(np.maximum(np.sqrt(np.maximum(self._squares, 0.0)) - self.mu, 0.0).sum())
 
     def _refresh(self) -> None:
         self._squares = np.square(self.Z).sum(0)
@@ -132,9 +121,3 @@ def _kept_eigenpairs(gram: Array, floor: float, last_rank: int) -> tuple[Array, 
     if 8 * last_rank < len(gram) and floor > 0:
         return eigh(gram, subset_by_value=(floor, np.inf), driver="evr", check_finite=False)
     return eigh(gram, driver="evd", check_finite=False)
-
-
-def _threshold(mu: float) -> float:
-    if not (np.isfinite(mu) and mu >= 0):
-        raise OptionError(f"the proximal threshold must be a finite number >= 0, got {mu!r}")
-    return float(mu)

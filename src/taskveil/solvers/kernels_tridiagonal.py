@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from taskveil.solvers.kernels import FAST
+from taskveil.solvers.vectors import BAND, LANES, reflect_band, solve, weigh
 
 NOTHING = 1e-280  # squared length of a row that is zero already, in matrices of ordinary size
 NEAR = 1e-3  # a bound on a curvature is as good as the curvature itself: a step of 1 / L
@@ -24,68 +25,79 @@ INNER = {**COMPILED, "forceinline": True}  # put into its callers whole: the sam
 
 @njit(**COMPILED)
 def tridiagonalise(A, diagonal, beside):  # pragma: no cover - compiled
-    """Each A[i] = Q T Q' with T from `diagonal` and `beside`; A's upper triangle is overwritten by the reflectors of Q."""
+    """Each A[i] = Q T Q' with T from `diagonal` and `beside`; A's upper triangle is overwritten by the reflectors of Q.
+
+    A reflector changes what is left of the matrix by v w' + w v'. That is done on the way to the product with the next one, so
+    that every number is read and written once for each: in a copy in which vectors begin where lines of the cache do.
+    """
     p = A.shape[1]
-    u = np.empty(p)
+    n = (p + LANES - 1) // LANES * LANES
+    memory = np.zeros((n + 4) * n + LANES)
+    start = (-(memory.ctypes.data // memory.itemsize)) % LANES
+    a, lines = memory[start : start + n * n].reshape((n, n)), memory[start + n * n : start + n * n + 4 * n].reshape((4, n))
+    v, w, x, y = lines[0], lines[1], lines[2], lines[3]
     for i in range(A.shape[0]):
-        a = A[i]
+        a[:p, :p] = A[i]
+        lines[:] = 0.0
         for s in range(p - 1):
-            diagonal[i, s] = a[s, s]
-            v = a[s, s + 1 :]
-            rest = 0.0
-            for j in range(1, v.size):
-                rest += v[j] * v[j]
-            if rest <= NOTHING:
-                beside[i, s] = v[0]
-                v[:] = 0.0
-                continue
-            length = math.sqrt(v[0] * v[0] + rest)
-            beside[i, s] = -length if v[0] > 0.0 else length
-            v[0] -= beside[i, s]
-            scale = math.sqrt(2.0 / (v[0] * v[0] + rest))
-            for j in range(v.size):
-                v[j] *= scale
-            _reflect_rest(a, s + 1, v, u[s + 1 :])
-        diagonal[i, p - 1] = a[p - 1, p - 1]
+            diagonal[i, s] = a[s, s] - 2.0 * v[s] * w[s]
+            _changed(a[s, s + 1 : p], v[s], v[s + 1 : p], w[s], w[s + 1 : p], A[i, s, s + 1 :])
+            beside[i, s] = _reflector(A[i, s, s + 1 :])
+            v[s] = w[s] = x[s] = 0.0  # rows that are done stay as they are
+            x[s + 1 : p] = A[i, s, s + 1 :]
+            y[:] = 0.0
+            for band in range((s + 1) // BAND * BAND, n, BAND):
+                reflect_band(a, lines, band)
+            half = 0.0
+            for j in range(s + 1, p):
+                half += y[j] * x[j]
+            half *= 0.5
+            v[s:] = x[s:]
+            for j in range(s + 1, p):
+                w[j] = y[j] - half * x[j]
+        diagonal[i, p - 1] = a[p - 1, p - 1] - 2.0 * v[p - 1] * w[p - 1]
 
 
 @njit(**INNER)
-def _reflect_rest(a, s, v, u):  # pragma: no cover
-    """The matrix from row s on becomes (I - v v') a (I - v v') = a - v w' - w v' with w = a v - (v' a v / 2) v."""
-    size = v.size
-    u[:] = 0.0
-    for r in range(size):
-        row, x, total = a[s + r, s:], v[r], 0.0
-        for j in range(r + 1, size):
-            total += row[j] * v[j]
-            u[j] += row[j] * x
-        u[r] += total + row[r] * x
-    half = 0.0
-    for r in range(size):
-        half += u[r] * v[r]
-    half *= 0.5
-    for r in range(size):
-        u[r] -= half * v[r]
-    for r in range(size):
-        row, x, y = a[s + r, s:], v[r], u[r]
-        for j in range(r, size):
-            row[j] -= x * u[j] + y * v[j]
+def _changed(row, v, vs, w, ws, out):  # pragma: no cover
+    """out = row - v ws - w vs."""
+    for j in range(row.size):
+        out[j] = row[j] - (v * ws[j] + w * vs[j])
+
+
+@njit(**INNER)
+def _reflector(v):  # pragma: no cover
+    """`v` becomes what turns it into its first entry alone; returns that entry."""
+    rest = 0.0
+    for j in range(1, v.size):
+        rest += v[j] * v[j]
+    if rest <= NOTHING:
+        first = v[0]
+        v[:] = 0.0
+        return first
+    length = math.sqrt(v[0] * v[0] + rest)
+    first = -length if v[0] > 0.0 else length
+    v[0] -= first
+    scale = math.sqrt(2.0 / (v[0] * v[0] + rest))
+    for j in range(v.size):
+        v[j] *= scale
+    return first
 
 
 @njit(**COMPILED)
 def turn(A, columns, back):  # pragma: no cover
-    """columns[i] (p, q) becomes Q' columns[i], or Q columns[i] where `back`, with the reflectors of A[i]."""
-    p, q = columns.shape[1], columns.shape[2]
+    """columns[i] (q, p) become Q' columns[i], or Q columns[i] where `back`, with the reflectors of A[i]."""
+    q, p = columns.shape[1], columns.shape[2]
     for i in range(A.shape[0]):
-        for step in range(p - 1):
-            s = p - 2 - step if back else step
-            v = A[i, s, s + 1 :]
-            for c in range(q):
+        for c in range(q):
+            for step in range(p - 1):
+                s = p - 2 - step if back else step
+                v, z = A[i, s, s + 1 :], columns[i, c, s + 1 :]
                 along = 0.0
                 for j in range(v.size):
-                    along += v[j] * columns[i, s + 1 + j, c]
+                    along += v[j] * z[j]
                 for j in range(v.size):
-                    columns[i, s + 1 + j, c] -= along * v[j]
+                    z[j] -= along * v[j]
 
 
 @njit(**COMPILED)
@@ -112,29 +124,38 @@ def largest_eigenvalue(diagonal, beside, found):  # pragma: no cover
 
 @njit(**COMPILED)
 def posterior(diagonal, beside, along, onto, total, t, floor, dual, determinant, residual, steps):  # pragma: no cover
-    """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths)."""
+    """What solvers/posterior.py derives, for tasks i and strengths t[i]; steps[i] is (p, strengths).
+
+    Vectors are filled up with strengths that nobody asks for.
+    """
     p, q, strengths = diagonal.shape[1], onto.shape[2], t.shape[1]
-    inverses, factors = np.empty((p, strengths)), np.empty((p, strengths))
-    x, Z, M = np.empty((p, strengths)), np.empty((q, p, strengths)), np.empty((q, q, strengths))
-    u, solved = np.empty((q, strengths)), np.empty((q, strengths))
+    full = (strengths + LANES - 1) // LANES * LANES
+    inverses, factors, x = np.empty((p, full)), np.empty((p, full)), np.empty((p, full))
+    Z, M, columns = np.empty((q, p, full)), np.empty((q, q, full)), np.empty((q, p))
+    u, solved = np.empty((q, full)), np.empty((q, full))
+    ts, roots, left, moves = np.zeros(full), np.empty(full), np.empty(full), np.empty((p, full))
     for i in range(diagonal.shape[0]):
-        _factorise(diagonal[i], beside[i], floor, t[i], inverses, factors, determinant[i])
+        ts[:strengths] = t[i]
+        _factorise(diagonal[i], beside[i], floor, ts, inverses, factors, roots)
         _solve(inverses, factors, along[i], x)
-        _weighted(along[i], x, residual[i])
+        _weighted(along[i], x, left)
         if not dual:
-            for g in range(strengths):
-                residual[i, g] = total[i] - floor * t[i, g] * residual[i, g]
+            for g in range(full):
+                left[g] = total[i] - floor * ts[g] * left[g]
         for c in range(q):
-            _solve(inverses, factors, onto[i, :, c], Z[c])
+            for j in range(p):
+                columns[c, j] = onto[i, j, c]
+            _solve(inverses, factors, columns[c], Z[c])
             if not dual:
                 _multiply(diagonal[i], beside[i], Z[c])
-            _weighted(onto[i, :, c], x, u[c])
+            _weighted(columns[c], x, u[c])
             for e in range(c + 1):
-                _weighted(onto[i, :, e], Z[c], M[c, e])
-                for g in range(strengths):
-                    M[c, e, g] = t[i, g] * M[c, e, g] + (1.0 if c == e else 0.0)
-        _solve_small(M, u, solved, determinant[i])
-        _subtract_directions(x, Z, u, solved, t[i], residual[i], steps[i])
+                _weighted(columns[e], Z[c], M[c, e])
+                for g in range(full):
+                    M[c, e, g] = ts[g] * M[c, e, g] + (1.0 if c == e else 0.0)
+        _solve_small(M, u, solved, roots)
+        _subtract_directions(x, Z, u, solved, ts, left, moves)
+        determinant[i], residual[i], steps[i] = roots[:strengths], left[:strengths], moves[:, :strengths]
 
 
 @njit(**INNER)
@@ -180,17 +201,8 @@ def _factorise(diagonal, beside, floor, t, inverses, factors, log_roots):  # pra
 @njit(**INNER)
 def _solve(inverses, factors, right, x):  # pragma: no cover
     """x (p, strengths) with L diag(1 / inverses) L' x = right (p,)."""
-    p, strengths = x.shape
-    for g in range(strengths):
-        x[0, g] = right[0]
-    for j in range(1, p):
-        for g in range(strengths):
-            x[j, g] = right[j] - factors[j, g] * x[j - 1, g]
-    for g in range(strengths):
-        x[p - 1, g] *= inverses[p - 1, g]
-    for j in range(p - 2, -1, -1):
-        for g in range(strengths):
-            x[j, g] = x[j, g] * inverses[j, g] - factors[j + 1, g] * x[j + 1, g]
+    for g in range(0, x.shape[1], LANES):
+        solve(inverses, factors, right, x, g)
 
 
 @njit(**INNER)
@@ -210,10 +222,8 @@ def _multiply(diagonal, beside, x):  # pragma: no cover
 @njit(**INNER)
 def _weighted(weights, x, out):  # pragma: no cover
     """out (strengths) = weights' x."""
-    out[:] = 0.0
-    for j in range(weights.size):
-        for g in range(out.size):
-            out[g] += weights[j] * x[j, g]
+    for g in range(0, out.size, LANES):
+        weigh(weights, x, g, out)
 
 
 @njit(**INNER)

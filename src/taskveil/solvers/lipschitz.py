@@ -23,11 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.losses.base import Loss
-from taskveil.solvers.padding import CACHED, Stack, centred_rows, of_ordinary_size, stacks
+from taskveil.solvers.padding import Stack, centred_rows, of_ordinary_size, over_stacks
 from taskveil.solvers.posterior import Reduced, largest_eigenvalue, reduced
 from taskveil.solvers.solved_once import kept_or
 from taskveil.tasks.block import TaskBlock
-from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 STEEPEST = "steepest"  # under which learning alone puts curvatures aside
@@ -50,8 +49,7 @@ def task_lipschitz(block: TaskBlock, loss: Loss, centred: bool = False, slack: f
         largest = largest_eigenvalues(_grams(stack, centred), slack)
         bounds[stack.tasks] = np.where(largest > _rounding(stack), largest, 0.0) if centred else largest
 
-    with small_matrix_threads(0):
-        each(bound, stacks(block, same_size=True))
+    over_stacks(bound, block, same_size=True)
     return loss.smoothness * bounds
 
 
@@ -63,8 +61,7 @@ def _steepest(block: TaskBlock, centred: bool) -> Array:
         stack, size = of_ordinary_size(stack)
         found[stack.tasks] = steepness(stack, reduced(centred_rows(stack, stack.y[:, :, 0], stack.weights, centred)), size)
 
-    with small_matrix_threads(0):
-        each(bound, stacks(block, CACHED))
+    over_stacks(bound, block)
     return found
 
 

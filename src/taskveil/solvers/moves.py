@@ -49,6 +49,19 @@ def subtract_products(gradient: Array, slopes: Array, means: Array) -> None:
     _in_parts(part, gradient)
 
 
+def counted(models: Array, units: Array, bits: int) -> Array:
+    """models (m, r, d) in units (d,), powers of two, rounded to whole numbers of 2^-bits."""
+    out, ones = np.empty_like(models), np.ldexp(1.0 / units, bits)
+
+    def part(tasks: slice) -> None:
+        x = np.multiply(models[tasks], ones, out=out[tasks])
+        np.rint(x, out=x)
+        x *= 2.0**-bits
+
+    _in_parts(part, models)
+    return out
+
+
 def _in_parts(part: Callable[[slice], None], models: Array) -> None:
     if models.size < SMALL:
         part(slice(None))

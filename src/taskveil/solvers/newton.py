@@ -1,18 +1,15 @@
 """Local solves, all tasks at once: mean loss plus a quadratic penalty around a centre.
 
-    min over w, b of  L_i(w, b) + (mu_i/2) (w - c_i)' A (w - c_i)
+    min over w, b of  L_i(w, b) + (mu_i/2) |w - c_i|^2
 
-A is the identity, a diagonal, or a full positive semidefinite matrix shared by all tasks; mu_i >= 0 is per
-task; the intercept b is not penalised. Solved by damped Newton; for the squared
-loss one step is exact.
+mu_i >= 0 is per task; the intercept b is not penalised. Solved by damped Newton; for the squared loss one step is exact.
 
 Always finite: a ridge of 1e-9 times the mean curvature is added, which decides separable data with mu = 0;
 a task whose labels are all equal keeps w = c with the smoothed log-odds as intercept (as
 solvers/centred.py), and one without rows keeps w = c, b = 0.
 
 Newton works on a stack of tasks: every task its own step length, all of them in stacked matrix products. With fewer rows than
-features and an invertible A the unknowns are moved to row space first (w = c + A^-1 X' a), so that the cost is cubic in the
-smaller of the two.
+features the unknowns are moved to row space first (w = c + X' a), so that the cost is cubic in the smaller of the two.
 """
 
 from __future__ import annotations
@@ -23,10 +20,7 @@ from numpy.typing import NDArray
 from taskveil.losses.base import Loss
 from taskveil.solvers.cox import minimise_cox
 from taskveil.solvers.padding import Stack, per_task, stacks
-from taskveil.solvers.penalty import Penalty
 from taskveil.tasks.block import TaskBlock
-
-__all__ = ["Penalty", "minimise_local"]
 
 Index = NDArray[np.int64]
 TINY = 1e-9  # ridge relative to the mean curvature
@@ -35,32 +29,29 @@ MOST_HALVINGS = 30
 
 
 class LocalProblem:
-    """One output of a stack of tasks, in coordinates v where the penalty is (mu/2) v'Pv around zero."""
+    """One output of a stack of tasks, in coordinates v where the penalty is (mu/2) |v|^2 around zero."""
 
-    def __init__(self, stack: Stack, output: int, loss: Loss, A: Array, centre: Array, *, fit_intercept: bool) -> None:
+    def __init__(self, stack: Stack, output: int, loss: Loss, centre: Array, *, fit_intercept: bool) -> None:
         self.loss, self.centre, self.fit_intercept = loss, centre, fit_intercept
         self.y = stack.y[:, :, output]
         self.base = per_task("knd,kd->kn", stack.X, centre)
         self.back: Array | None = None
-        self.X, self.P = stack.X, A
+        self.X = stack.X
         n, d = stack.X.shape[1:]
         if n < d:
-            self._to_row_space(A)
+            self._to_row_space()
 
-    def _to_row_space(self, A: Array) -> None:
-        """X A^-1 X' = Q diag(e) Q' gives scores Q sqrt(e) v, penalty |v|^2, and w = A^-1 X' Q v / sqrt(e)."""
-        try:
-            spread = np.linalg.solve(A, self.X.transpose(0, 2, 1))  # (k, d, n)
-        except np.linalg.LinAlgError:
-            return  # directions without penalty: stay in feature space
+    def _to_row_space(self) -> None:
+        """XX' = Q diag(e) Q' gives scores Q sqrt(e) v, penalty |v|^2, and w = X' Q v / sqrt(e)."""
+        spread = np.ascontiguousarray(self.X.transpose(0, 2, 1))  # (k, d, n)
         e, Q = np.linalg.eigh(self.X @ spread)
-        if not np.all(np.isfinite(e)) or np.linalg.cond(A) > 1e12:
+        if not np.all(np.isfinite(e)):
             return
         root = np.sqrt(np.maximum(e, 0.0))
         kept = root > 1e-8 * root[:, -1:]
         inverse = np.divide(1.0, root, out=np.zeros_like(root), where=kept)
         self.back = spread @ (Q * inverse[:, None, :])
-        self.X, self.P = Q * np.where(kept, root, 0.0)[:, None, :], np.eye(root.shape[1])
+        self.X = Q * np.where(kept, root, 0.0)[:, None, :]
 
     def solve(self, mu: Array, shares: Array) -> tuple[Array, Array]:
         """(w (k, d), b (k,)) at strengths mu (k,), rows counted by `shares` (k, n)."""
@@ -104,7 +95,7 @@ class NewtonSystem:
         smooth = self.loss.smoothness if np.isfinite(self.loss.smoothness) else 1.0
         curvature = smooth * per_task("kn,knp,knp->k", self.shares, X, X) / max(self.p, 1)
         self.R = np.zeros((len(X), q, q))
-        self.R[:, : self.p, : self.p] = mu[live, None, None] * local.P
+        self.R[:, np.arange(self.p), np.arange(self.p)] = mu[live, None]
         self.R[:, np.arange(q), np.arange(q)] += TINY * np.where(curvature > 0.0, curvature, 1.0)[:, None]
 
     def solve(self, v: Array, c: Array) -> tuple[Array, Array]:
@@ -163,19 +154,18 @@ Array = NDArray[np.floating]
 
 
 def minimise_local(
-    block: TaskBlock, loss: Loss, strengths: Array | float, penalty: Penalty | None = None, fit_intercept: bool = True
+    block: TaskBlock, loss: Loss, strengths: Array | float, centre: Array | None = None, fit_intercept: bool = True
 ) -> tuple[Array, Array]:
-    """(W (m, r, d), b (m, r)) for strengths mu: a number, (m,) or (m, r)."""
+    """(W (m, r, d), b (m, r)) for strengths mu: a number, (m,) or (m, r); centres (m, r, d), or zero."""
     m, r, d = block.n_tasks, block.n_outputs, block.n_features
     mu = np.asarray(strengths, dtype=float)
     mu = np.broadcast_to(mu[:, None] if mu.ndim == 1 else mu, (m, r))
     if not loss.rowwise:
-        return minimise_cox(block, mu, penalty)
-    penalty = penalty or Penalty()
+        return minimise_cox(block, mu, centre)
     W, b = np.empty((m, r, d)), np.empty((m, r))
-    centres = penalty.centres((m, r, d))
+    centres = np.zeros((m, r, d)) if centre is None else np.broadcast_to(centre, (m, r, d))
     for stack in stacks(block):
         for o in range(r):
-            local = LocalProblem(stack, o, loss, penalty.full(d), centres[stack.tasks, o], fit_intercept=fit_intercept)
+            local = LocalProblem(stack, o, loss, centres[stack.tasks, o], fit_intercept=fit_intercept)
             W[stack.tasks, o], b[stack.tasks, o] = local.solve(mu[stack.tasks, o], stack.shares())
     return W, b

@@ -15,7 +15,7 @@ only one stack is in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.tasks.block import TaskBlock
+from taskveil.threads import each, small_matrix_threads
 
 Array = NDArray[np.floating]
 LIMIT = 500_000  # numbers of X in one stack: 4 MB
@@ -45,10 +46,23 @@ class Stack:
         return normalised(self.weights)
 
 
-def stacks(block: TaskBlock, limit: int | None = None, same_size: bool = False) -> Iterator[Stack]:
-    """All tasks of the block, each in exactly one stack; `same_size`: without padding."""
-    limit = LIMIT if limit is None else limit
-    sizes = np.diff(block.offsets)
+def stacks(block: TaskBlock, limit: int | None = None) -> Iterator[Stack]:
+    """All tasks of the block, each in exactly one stack."""
+    return (_stack(block, *some) for some in _alike(block, LIMIT if limit is None else limit, False))
+
+
+def over_stacks(work: Callable[[Stack], None], block: TaskBlock, same_size: bool = False) -> None:
+    """work(stack) for stacks that fit into the cache, made and worked on by all threads; `same_size`: without padding.
+
+    BLAS has one thread: how it splits a product must not depend on how many rows other tasks have.
+    """
+    with small_matrix_threads(0):
+        each(lambda some: work(_stack(block, *some)), list(_alike(block, CACHED, same_size)))
+
+
+def _alike(block: TaskBlock, limit: int, same_size: bool) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Tasks that share a stack, and the width of their rows in it."""
+    sizes = block.sizes
     widths = sizes if same_size else padded_width(sizes)
     order = np.argsort(widths, kind="stable")
     ascending = widths[order]
@@ -57,7 +71,7 @@ def stacks(block: TaskBlock, limit: int | None = None, same_size: bool = False) 
         width = int(ascending[first])
         fit = int(np.searchsorted(ascending, width, side="right"))
         last = min(fit, first + max(1, limit // max(1, width * block.n_features)))
-        yield _stack(block, order[first:last], sizes, width)
+        yield order[first:last], width
         first = last
 
 
@@ -67,8 +81,8 @@ def padded_width(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(-(-sizes // step) * step)
 
 
-def _stack(block: TaskBlock, tasks: NDArray[np.int64], sizes: NDArray[np.int64], width: int) -> Stack:
-    position = np.arange(width)
+def _stack(block: TaskBlock, tasks: NDArray[np.int64], width: int) -> Stack:
+    sizes, position = block.sizes, np.arange(width)
     inside = position < sizes[tasks][:, None]
     rows = block.offsets[tasks][:, None] + np.minimum(position, sizes[tasks][:, None] - 1)
     weights = inside.astype(float)

@@ -13,8 +13,7 @@ ratios: the mean prior variance of a row's score, t trace(X C X') / rows, in uni
 
 `Reduced` is the smaller Gram matrix as Q T Q': all that any prior and strength needs, without eigenvalues. With T a system I + t
 T takes as many operations as it has rows, so that a grid of twenty strengths is nothing beside the reduction, which takes a fifth
-of the time of an eigendecomposition. Small matrices are reduced by a compiled loop, larger ones by LAPACK. Rows are divided by
-`unit`, so that squares of squares stay numbers.
+of the time of an eigendecomposition. Rows are divided by `unit`, so that squares of squares stay numbers.
 """
 
 from __future__ import annotations
@@ -26,15 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskveil.solvers import lapack
 from taskveil.solvers.padding import CentredRows, per_task
-
-SMALL = 32  # rows of a matrix up to which calling LAPACK takes longer than its blocks save
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are no more (`dual`), as Q T Q'."""
+    """Rows of k tasks: X'X / unit^2, or XX' / unit^2 where rows are fewer (`dual`), as Q T Q'."""
 
     rows: CentredRows
     dual: bool
@@ -42,8 +38,7 @@ class Reduced:
     spread: Array  # (k,) trace of the matrix
     diagonal: Array  # (k, p) of T
     beside: Array  # (k, p) beside the diagonal
-    turns: Array  # (k, p, p) the reflectors that Q is the product of
-    factors: Array | None  # (k, p) of LAPACK's reflectors
+    turns: Array  # (k, p, p) right of the diagonal the reflectors that Q is the product of; else still the matrix itself
     products: dict[int, tuple[Any, Any]] = field(default_factory=dict, repr=False)
 
     def once(self, what: Any, make: Callable[[], Any]) -> Any:
@@ -64,13 +59,11 @@ class Reduced:
 
     def turned(self, columns: Array, back: bool = False) -> Array:
         """Q' columns (k, p, q), or Q columns where `back`."""
-        if self.factors is not None:
-            return lapack.turn(self.turns, self.factors, columns, back)
         from taskveil.solvers import kernels_tridiagonal
 
-        out = np.array(columns, order="C")
+        out = np.array(columns.transpose(0, 2, 1), order="C")
         kernels_tridiagonal.turn(self.turns, out, back)
-        return out
+        return out.transpose(0, 2, 1)
 
     def times_T(self, steps: Array) -> Array:
         """T steps (k, p, g)."""
@@ -86,22 +79,33 @@ class Reduced:
         return v / self.unit[:, None, None]
 
 
+def second_moment(rows: CentredRows) -> tuple[Array, Array]:
+    """X'X / unit^2 (k, d, d), and unit (k,), the root of the mean square of a row's length."""
+    unit = _unit(rows)
+    return rows.X.transpose(0, 2, 1) @ rows.X / np.square(unit)[:, None, None], unit
+
+
+def _products_of_rows(rows: CentredRows) -> tuple[Array, Array]:
+    """XX' / unit^2 (k, n, n), and unit."""
+    unit = _unit(rows)
+    return rows.X @ rows.X.transpose(0, 2, 1) / np.square(unit)[:, None, None], unit
+
+
+def _unit(rows: CentredRows) -> Array:
+    per_row = per_task("knd,knd->k", rows.X, rows.X) / np.maximum(rows.free, 1.0)
+    return np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
+
+
 def reduced(rows: CentredRows) -> Reduced:
-    X, turned = rows.X, rows.X.transpose(0, 2, 1)
-    per_row = per_task("knd,knd->k", X, X) / np.maximum(rows.free, 1.0)
-    unit = np.sqrt(np.where(per_row > 0.0, per_row, 1.0))
-    dual = X.shape[1] <= X.shape[2]
-    G = X @ turned if dual else turned @ X
-    G /= np.square(unit)[:, None, None]
+    dual = rows.X.shape[1] < rows.X.shape[2]
+    G, unit = _products_of_rows(rows) if dual else second_moment(rows)
     spread = np.einsum("kpp->k", G)
-    diagonal, beside, factors = np.zeros(G.shape[:2]), np.zeros(G.shape[:2]), None
-    if G.shape[1] > SMALL:
-        factors = lapack.tridiagonalise(G, diagonal, beside)
-    elif G.shape[1]:
+    diagonal, beside = np.zeros(G.shape[:2]), np.zeros(G.shape[:2])
+    if G.shape[1]:
         from taskveil.solvers import kernels_tridiagonal
 
         kernels_tridiagonal.tridiagonalise(G, diagonal, beside)
-    return Reduced(rows, dual, unit, spread, diagonal, beside, G, factors)
+    return Reduced(rows, dual, unit, spread, diagonal, beside, G)
 
 
 def largest_eigenvalue(of: Reduced) -> Array:
@@ -125,11 +129,13 @@ class Prior:
     floor: float = 1.0
     directions: Array | None = None  # (d, q)
     centre: Array | None = None  # (r, d) in units of the task's own target scale, or (m, r, d), one for each; None is zero
-    log_weight: float = 0.0
+    log_weight: float | Array = 0.0  # or (m,), one for each task
 
     def of(self, tasks: NDArray[np.int64]) -> Prior:
         """For some of the tasks."""
-        return self if self.centre is None or self.centre.ndim == 2 else replace(self, centre=self.centre[tasks])
+        centre = self.centre if self.centre is None or self.centre.ndim == 2 else self.centre[tasks]
+        log_weight = self.log_weight if np.ndim(self.log_weight) == 0 else np.asarray(self.log_weight)[tasks]
+        return replace(self, centre=centre, log_weight=log_weight)
 
     def centre_of(self, output: int, scale: Array) -> Array | None:
         """(k, d) for tasks with target scales (k,)."""

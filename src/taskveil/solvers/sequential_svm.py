@@ -15,6 +15,9 @@ import numpy as np
 
 from taskveil.solvers.svm_problem import EMPTY, SvmProblem
 
+MOST_SWEEPS = 10_000
+PASSES, SHRINK = 30, 0.1  # of a visit: at most so many passes, until steps have fallen to this part
+
 
 @dataclass
 class SvmSolution:
@@ -26,8 +29,6 @@ class SvmSolution:
     sums: np.ndarray  # r (tasks, size)
     primal: float
     dual_value: float
-    sweeps: int
-    rows_scored: int
 
     @property
     def gap(self) -> float:
@@ -35,38 +36,27 @@ class SvmSolution:
         return (self.primal - self.dual_value) / max(abs(self.primal), 1e-300)
 
 
-def solve_sequential(
-    problem: SvmProblem,
-    tol: float = 1e-4,
-    max_sweeps: int = 10_000,
-    dual: np.ndarray | None = None,
-    seed: int = 0,
-    passes: int = 30,
-    shrink: float = 0.1,
-    damping: np.ndarray = EMPTY,
-) -> SvmSolution:
-    """Sweep until the relative duality gap is at most `tol`. `dual` warm-starts."""
+def solve_sequential(problem: SvmProblem, tol: float = 1e-4) -> SvmSolution:
+    """Sweep until the relative duality gap is at most `tol`."""
     from taskveil.solvers.dual_coordinate import sweep
 
-    b = np.zeros(problem.n_rows) if dual is None else np.clip(dual, problem.low, problem.high)
+    b = np.zeros(problem.n_rows)
     sums = problem.sums(b)
     shared = problem.coupling * sums.sum(axis=0)
-    work, best, value, next_check = 0, np.inf, -np.inf, 0.0
-    for t in range(1, max_sweeps + 1):
-        violation, done = sweep(  # type: ignore[call-arg]
-            *problem.rows, *problem.boxes, damping, problem.offsets, problem.coupling, problem.inverse, b, shared, sums,
-            1, passes, shrink, 0.0, seed + t,
+    best, value, next_check = np.inf, -np.inf, 0.0
+    for t in range(1, MOST_SWEEPS + 1):
+        violation, _ = sweep(  # type: ignore[call-arg]
+            *problem.rows, *problem.boxes, EMPTY, problem.offsets, problem.coupling, problem.inverse, b, shared, sums,
+            1, PASSES, SHRINK, 0.0, t,
         )  # fmt: skip
-        work += done
-        if t > 1 and violation > next_check and t % 50 and t < max_sweeps:
+        if t > 1 and violation > next_check and t % 50 and t < MOST_SWEEPS:
             continue
         sums = problem.sums(b)  # afresh, so that rounding does not build up
         shared = problem.coupling * sums.sum(axis=0)
         best, value = problem.gap(b, sums)
-        work += problem.n_rows
         relative = (best - value) / max(abs(best), 1e-300)
         if relative <= tol:
             break
         # the gap is first order in the violations: wait until they have fallen as far as the gap still has to
         next_check = violation * max(min(0.5, 1.5 * tol / relative), 1e-3)
-    return SvmSolution(shared, problem.inverse * sums, b, sums, best, value, t, work)
+    return SvmSolution(shared, problem.inverse * sums, b, sums, best, value)

@@ -21,23 +21,20 @@ from typing import Any
 
 import numpy as np
 
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError
 from taskveil.losses.base import Loss
 from taskveil.losses.epsilon_insensitive import EpsilonInsensitive
 from taskveil.losses.hinge import Hinge
 
 SCOPES = ("joint", "local", "pooled")
 EMPTY = np.zeros(0)
-NO_INDEX = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class SvmProblem:
     """One output's problem over the rows of many tasks. Build it with `make_problem`."""
 
-    values: np.ndarray  # dense rows one after another, or the values of compressed sparse rows
-    columns: np.ndarray
-    starts: np.ndarray  # empty for dense rows
+    values: np.ndarray  # rows one after another
     width: int
     constant: float  # value of the appended constant feature, 0 for none
     offsets: np.ndarray
@@ -67,13 +64,8 @@ class SvmProblem:
     @cached_property
     def squares(self) -> np.ndarray:
         """|x_i|^2, the constant feature included."""
-        if self.starts.size == 0:
-            rows = self.values.reshape(-1, self.width)
-            total = np.einsum("nd,nd->n", rows, rows, dtype=np.float64)
-        else:
-            squared = np.concatenate([[0.0], np.cumsum(np.square(self.values, dtype=np.float64))])
-            total = squared[self.starts[1:]] - squared[self.starts[:-1]]
-        return total + self.constant**2
+        rows = self.values.reshape(-1, self.width)
+        return np.einsum("nd,nd->n", rows, rows, dtype=np.float64) + self.constant**2
 
     @cached_property
     def flat(self) -> np.ndarray:
@@ -91,7 +83,7 @@ class SvmProblem:
     @property
     def rows(self) -> tuple[Any, ...]:
         """How kernels are told where the rows are."""
-        return self.values, self.columns, self.starts, self.width, self.constant
+        return self.values, self.width, self.constant
 
     @property
     def boxes(self) -> tuple[Any, ...]:
@@ -149,8 +141,6 @@ class SvmProblem:
 
     def with_scope(self, scope: str) -> SvmProblem:
         """The same rows learnt jointly, alone, or pooled."""
-        if scope not in SCOPES:
-            raise OptionError(f"scope must be one of {', '.join(SCOPES)}; got {scope!r}")
         if scope == "pooled":
             return replace(self, coupling=1.0, inverse=0.0)
         return replace(self, coupling=0.0 if scope == "local" else 1.0)
@@ -170,35 +160,17 @@ def make_problem(
     fit_intercept: bool = True,
     cost_factors: np.ndarray | None = None,
 ) -> SvmProblem:
-    """X (N, d) an array or a SciPy CSR matrix, y (N,), offsets (m + 1,); `cost_factors` (N,) multiplies C1 per row."""
-    check_constants(C1, C2)
+    """X (N, d), y (N,), offsets (m + 1,); `cost_factors` (N,) multiplies C1 per row."""
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        parts = (X.data, X.indices.astype(np.int64), X.indptr.astype(np.int64))
-    else:
-        X = np.ascontiguousarray(X)
-        parts = (X.reshape(-1), NO_INDEX, NO_INDEX)
-    values = parts[0] if parts[0].dtype in (np.float32, np.float64) else parts[0].astype(np.float64)
-    y = np.ascontiguousarray(y, dtype=np.float64).reshape(-1)
-    if not (X.shape[0] == y.size == offsets[-1]):
-        raise DataError(f"rows do not fit: X has {X.shape[0]}, y {y.size}, offsets end at {offsets[-1]}")
-    if not (np.isfinite(values).all() and np.isfinite(y).all()):
-        raise DataError("X or y contains NaN or infinity: every cell must be a finite number")
+    X, y = np.ascontiguousarray(X), np.ascontiguousarray(y, dtype=np.float64).reshape(-1)
+    values = X.reshape(-1) if X.dtype in (np.float32, np.float64) else X.reshape(-1).astype(np.float64)
     if isinstance(loss, Hinge) and not np.isin(y, (-1.0, 1.0)).all():
         raise DataError(
             "the hinge loss needs labels -1 and +1 (two classes); recode the labels or split them one against the rest"
         )
     cost = np.full(y.size, float(C1)) if cost_factors is None else float(C1) * np.asarray(cost_factors, dtype=np.float64)
     constant = 1.0 if fit_intercept else 0.0
-    return SvmProblem(values, parts[1], parts[2], X.shape[1], constant, offsets, y, cost, loss, 1.0, 1.0 / C2)
-
-
-def check_constants(C1: float, C2: float) -> None:
-    """C1 and C2 weigh a loss and a norm: both must be positive and finite."""
-    for name, value in (("C1", C1), ("C2", C2)):
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not 0 < value < np.inf:
-            raise OptionError(f"{name} must be a positive, finite number; got {value!r}")
+    return SvmProblem(values, X.shape[1], constant, offsets, y, cost, loss, 1.0, 1.0 / C2)
 
 
 def balanced_factors(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:

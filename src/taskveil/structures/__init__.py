@@ -1,11 +1,10 @@
 """How tasks relate, by name. A new structure is one file and one line; tests/contract checks it."""
 
 from taskveil.registry import Table
-from taskveil.structures.base import NormStructure, Structure
+from taskveil.structures.base import Structure
 from taskveil.structures.group_sparse import GroupSparse
 from taskveil.structures.l1 import L1
 from taskveil.structures.l12 import L12
-from taskveil.structures.mean import Mean
 from taskveil.structures.relationship import Relationship
 from taskveil.structures.squared_frobenius import SquaredFrobenius
 from taskveil.structures.trace_norm import TraceNorm
@@ -16,18 +15,6 @@ STRUCTURES.add("group_sparse", GroupSparse())
 STRUCTURES.add("l1", L1())
 STRUCTURES.add("l12", L12())
 STRUCTURES.add("squared_frobenius", SquaredFrobenius())
-STRUCTURES.add("mean", Mean())
 STRUCTURES.add("relationship", Relationship())
 
-__all__ = [
-    "L1",
-    "L12",
-    "STRUCTURES",
-    "GroupSparse",
-    "Mean",
-    "NormStructure",
-    "Relationship",
-    "SquaredFrobenius",
-    "Structure",
-    "TraceNorm",
-]
+__all__ = ["STRUCTURES", "Structure"]

@@ -3,7 +3,7 @@
 Inside this folder W has one column per task: features x tasks (d, m). The rest of the package keeps models as
 (tasks, outputs, features); `matrix` and `models` convert, without copying where the memory order allows it.
 With several outputs, structures about features (trace norm, l2,1) see tasks x outputs columns, and structures
-about tasks (mean, relationship, l1,2) see one column of outputs x features numbers per task.
+about tasks (relationship, l1,2) see one column of outputs x features numbers per task.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ class Structure(ABC):
 
     name            the name in the table
     column          "output": a column is one output of one task; "task": a column is one whole task
-    separable       g is a sum over columns, so that every task can use its own step size
     """
 
     name: str
     column: str = "output"
-    separable: bool = False
 
     @abstractmethod
     def value(self, W: Array) -> float:
@@ -34,15 +32,7 @@ class Structure(ABC):
 
     @abstractmethod
     def prox(self, W: Array, step: float | Array) -> Array:
-        """argmin_V (1/2)|V - W|_F^2 + step g(V); separable structures also take one step per column."""
-
-    @abstractmethod
-    def conjugate(self, G: Array) -> float:
-        """g*(G) = sup_W <G, W> - g(W); for a norm: 0 inside the dual unit ball, inf outside."""
-
-    def dual_norm(self, G: Array) -> float | None:
-        """The dual norm of G where g is a norm, else None."""
-        return None
+        """argmin_V (1/2)|V - W|_F^2 + step g(V); where g is a sum over columns, also with one step per column."""
 
     def map_from_covariance(self, S: Array, threshold: float, lift: float = 0.0) -> Array:
         """The (d, d) map M with M W = prox(W, threshold) for S = WW', where the prox can be written so."""
@@ -56,17 +46,6 @@ class Structure(ABC):
     def models(self, W: Array, shape: tuple[int, ...]) -> Array:
         """The inverse of `matrix` for models of this shape."""
         return np.ascontiguousarray(W.T).reshape(shape)
-
-
-class NormStructure(Structure):
-    """A structure whose penalty is a norm: the conjugate is the indicator of the dual unit ball."""
-
-    def conjugate(self, G: Array) -> float:
-        return 0.0 if self.dual_norm(G) <= 1.0 + 1e-12 else float("inf")
-
-    @abstractmethod
-    def dual_norm(self, G: Array) -> float:
-        """sup <G, W> over g(W) <= 1."""
 
 
 def shrinkage(squares: Array, threshold: float, lift: float = 0.0) -> Array:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.structures.base import Array, NormStructure, shrinkage
+from taskveil.structures.base import Array, Structure, shrinkage
 
 
-class GroupSparse(NormStructure):
+class GroupSparse(Structure):
     """g(W) = sum_j |W_j.|_2 over feature rows; the dual norm is the largest row norm."""
 
     name = "group_sparse"
@@ -23,9 +23,6 @@ class GroupSparse(NormStructure):
 
     def prox(self, W: Array, step: float | Array) -> Array:
         return shrinkage(row_squares(W), float(step))[:, None] * W
-
-    def dual_norm(self, G: Array) -> float:
-        return float(np.sqrt(row_squares(G).max(initial=0.0)))
 
     def map_from_covariance(self, S: Array, threshold: float, lift: float = 0.0) -> Array:
         """The (d, d) diagonal map from S = WW'; `factors` gives its diagonal alone."""

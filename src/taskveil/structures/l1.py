@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.structures.base import Array, NormStructure
+from taskveil.structures.base import Array, Structure
 
 
-class L1(NormStructure):
+class L1(Structure):
     """g(W) = sum_ij |W_ij|; the dual norm is the largest absolute entry."""
 
     name = "l1"
-    separable = True
 
     def value(self, W: Array) -> float:
         return float(np.abs(W).sum())
 
     def prox(self, W: Array, step: float | Array) -> Array:
         return W - np.clip(W, -np.asarray(step), np.asarray(step))
-
-    def dual_norm(self, G: Array) -> float:
-        return float(np.abs(G).max(initial=0.0))

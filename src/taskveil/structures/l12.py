@@ -9,28 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskveil.structures.base import Array, NormStructure, shrinkage
+from taskveil.structures.base import Array, Structure
 
 
-class L12(NormStructure):
+class L12(Structure):
     """g(W) = sum_i |w_i|_2 over tasks; the dual norm is the largest column norm."""
 
     name = "l12"
     column = "task"
-    separable = True
 
     def value(self, W: Array) -> float:
         return float(np.sqrt(column_squares(W)).sum())
 
     def prox(self, W: Array, step: float | Array) -> Array:
-        squares = column_squares(W)
-        if np.ndim(step) == 0:
-            return W * shrinkage(squares, float(step))
-        norms = np.sqrt(squares)
+        norms = np.sqrt(column_squares(W))
         return W * np.divide(norms - step, norms, out=np.zeros_like(norms), where=norms > step)
-
-    def dual_norm(self, G: Array) -> float:
-        return float(np.sqrt(column_squares(G).max(initial=0.0)))
 
 
 def column_squares(W: Array) -> Array:

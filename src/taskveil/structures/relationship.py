@@ -32,9 +32,6 @@ class Relationship(Structure):
     def prox(self, W: Array, step: float | Array) -> Array:
         return shrink_singular_values(W, lambda s: _shrink_by_own_sum(s, float(step)))
 
-    def conjugate(self, G: Array) -> float:
-        return 0.5 * float(singular_values(G).max(initial=0.0)) ** 2
-
     def covariance(self, gram: Array, ridge: float = 0.0) -> Array:
         """Omega from a tasks x tasks Gram matrix W'W (or a noisy one): its root, cut at 0, scaled to trace 1.
 

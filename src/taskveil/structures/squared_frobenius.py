@@ -11,13 +11,9 @@ class SquaredFrobenius(Structure):
     """g(W) = |W|_F^2."""
 
     name = "squared_frobenius"
-    separable = True
 
     def value(self, W: Array) -> float:
         return float(np.square(W).sum())
 
     def prox(self, W: Array, step: float | Array) -> Array:
         return W / (1.0 + 2.0 * np.asarray(step))
-
-    def conjugate(self, G: Array) -> float:
-        return float(np.square(G).sum() / 4.0)

@@ -11,14 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from taskveil.structures.base import Array, NormStructure, shrinkage
+from taskveil.structures.base import Array, Structure, shrinkage
 from taskveil.threads import gram, small_matrix_threads, times
 
 NOISE = 1e-6  # singular values below this part of the largest are not read from a Gram matrix
 FEW = 10  # one direction in so many is few
 
 
-class TraceNorm(NormStructure):
+class TraceNorm(Structure):
     """g(W) = |W|_*; the dual norm is the spectral norm."""
 
     name = "trace_norm"
@@ -28,9 +28,6 @@ class TraceNorm(NormStructure):
 
     def prox(self, W: Array, step: float | Array) -> Array:
         return shrink_singular_values(W, lambda s: np.maximum(s - step, 0.0), above=float(np.min(step)))
-
-    def dual_norm(self, G: Array) -> float:
-        return float(singular_values(G).max(initial=0.0))
 
     def map_from_covariance(self, S: Array, threshold: float, lift: float = 0.0) -> Array:
         """The (d, d) map whose product with W is the proximal map, from S = WW' (or a noisy version of it).

@@ -1,20 +1,21 @@
 """What the arguments of the data functions may be: one table for each, read by the functions and by the tests.
 
-`checked` puts a table before a function; `as_rows`, `as_array` and `as_column` are the way in for whatever holds values.
-Errors name columns and rules, never values.
+`checked` puts a table before a function; `as_pandas`, `as_rows`, `as_array` and `as_column` are the way in for whatever holds
+values: a polars DataFrame and an Arrow table become what a csv file becomes, a pandas DataFrame. Errors name columns and rules,
+never values.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
 from taskveil.checks import AnyOf, Choice, Column, Flag, Number, Rule, Text, Whole, check_table, optional, shown
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError, EnvironmentMissing, OptionError
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 SEED = Whole(0, 2**64)
@@ -33,7 +34,7 @@ LOAD: dict[str, Rule] = {
     "positive": optional(LABEL),
     "missing": Choice("error", "impute-bounds", "impute-own", "drop", "keep"),
     "bad_rows": Choice("error", "skip"),
-    "unusable": Choice("error", "set-aside", "set-aside-all"),
+    "unusable": Choice("error", "set-aside", "set-aside-all"),  # all: others are elsewhere, so these may all be
     "seed": SEED,
     "lazy": Flag(),
     "partitions": optional(SIZE),
@@ -73,6 +74,33 @@ def checked(rules: Mapping[str, Rule]) -> Callable[[Called], Called]:
     return around
 
 
+def as_pandas(table: Any) -> Any:
+    """A pandas DataFrame of a table that can make one of itself; anything else as it is."""
+    if hasattr(table, "collect_schema") and hasattr(table, "lazy") and not hasattr(table, "to_pandas"):
+        table = table.collect()  # a LazyFrame of polars
+    if hasattr(table, "iloc") or not hasattr(table, "to_pandas"):
+        return table
+    try:
+        return table.to_pandas()
+    except ImportError:
+        library = type(table).__module__.split(".")[0]
+        remedy = "install it with: pip install 'taskveil[parquet]'"
+        raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
+
+
+def with_index(table: Any, *asked: Any) -> Any:
+    """A pandas DataFrame in which a level of the index that is asked for by name is a column, as in a table that was written."""
+    levels = [name for name in table.index.names if name is not None and name in asked and name not in table.columns]
+    return table.reset_index(levels) if levels else table
+
+
+def with_text_names(table: Any) -> Any:
+    """A pandas DataFrame whose columns are called by texts, as in a file and in models; without a copy of its cells."""
+    if all(isinstance(c, str) for c in table.columns):
+        return table
+    return table.set_axis([c if isinstance(c, str) else str(c) for c in table.columns], axis=1)
+
+
 def as_array(values: Any, what: str) -> np.ndarray:
     """What a caller gave as an array. Masked cells, which NumPy would quietly unmask, are missing ones."""
     if hasattr(values, "toarray"):
@@ -84,6 +112,20 @@ def as_array(values: Any, what: str) -> np.ndarray:
         return np.asarray(values)
     except (ValueError, TypeError, OverflowError):
         raise DataError(f"{what} must be rows x features or one value per row, every row of the same length") from None
+
+
+def some(names: Iterable[object], most: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    told = [str(name) for name in names]
+    return ", ".join(told[:most]) + (f" and {len(told) - most} more" if len(told) > most else "")
+
+
+def as_number(text: str) -> float | None:
+    """The number that a text is, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def row_count(X: Any) -> int:

@@ -6,6 +6,7 @@
     offsets  (m + 1,)   task i owns rows offsets[i] to offsets[i + 1]
     weights  None or (N,) 0/1: rows held out have weight 0; means divide by the sum of weights
     constant whether every row ends in a one that is not stored: models then have d + 1 features (stacks and scores know)
+    own_units  whether every task's rows are in units of their own: without some of them they would have others
 
 Models over a block are W (m, r, d) and intercepts (m, r). Nothing here depends on where a task stands in the
 block, so that a block of tasks equals its tasks one by one.
@@ -37,6 +38,7 @@ class TaskBlock:
     weights: np.ndarray | None = None
     kind: str = "regression"
     constant: bool = False
+    own_units: bool = False
 
     def __post_init__(self) -> None:
         if self.y.ndim == 1:
@@ -126,11 +128,14 @@ class TaskBlock:
         of = self.task_of_row
         d, common = self.X.shape[1], len(W) == 1
         out = np.empty((self.n_rows, W.shape[1]), dtype=np.result_type(self.X, W))
-        for r in row_chunks(self.n_rows):
+
+        def some(r: slice) -> None:
             V = W if common else W[of[r]]
             out[r] = np.einsum("nd,kd->nk", self.X[r], V[0, :, :d]) if common else np.einsum("nd,nkd->nk", self.X[r], V[:, :, :d])
             if self.constant:
                 out[r] += V[:, :, d]
+
+        each(some, row_chunks(self.n_rows))
         return out if intercept is None else out + intercept[of]
 
     def folds(self, k: int, seed: int = 0) -> np.ndarray:

@@ -43,60 +43,45 @@ class Dataset:
     licence: str
     publisher: str
     bounds_said: str
-    read: Callable[[Arrays], TaskSet]
+    read: Callable[[Dataset, Arrays], TaskSet]
+    urls: Mapping[str, str]  # file of the original: address
+    digest: str | None = None  # of the arrays that must come of it; None: the converter compares published counts
     notes: tuple[str, ...] = ()
 
 
-def _tasks(z: Arrays, bounds: PublicBounds, **options: Any) -> TaskSet:
+def _tasks(entry: Dataset, z: Arrays, bounds: PublicBounds, y: np.ndarray | None = None, **options: Any) -> TaskSet:
     """Common part: X, y, task, task_names, feature_names as in every prepared file."""
-    X, task, task_names = z["X"], z["task"], [str(n) for n in z["task_names"]]
-    y = options.pop("y", None)
-    y = z["y"] if y is None else y
+    X, y, options = z["X"], z["y"] if y is None else y, {"kind": entry.kind, "target_name": entry.target, **options}
+    task, task_names = z["task"], [str(n) for n in z["task_names"]]
     feature_names = [str(n) for n in z["feature_names"]] if "feature_names" in z else None
     X = X.astype(np.float32) if X.dtype == np.uint8 else X
     X = bounds.clip_features(X, feature_names or [f"x{j}" for j in range(X.shape[1])])
     return TaskSet.from_arrays(X, y, task, task_names=task_names, feature_names=feature_names, bounds=bounds, **options)
 
 
-def _read_school(z: Arrays) -> TaskSet:
+def _read_school(entry: Dataset, z: Arrays) -> TaskSet:
     features = {str(n): (0.0, 100.0) if str(n).startswith("pct_") else (0.0, 1.0) for n in z["feature_names"]}
-    return _tasks(z, PublicBounds(features, target=(0.0, 70.0)), kind="regression", target_name="score")
+    return _tasks(entry, z, PublicBounds(features, target=(0.0, 70.0)))
 
 
-def _read_har(z: Arrays) -> TaskSet:
+def _read_har(entry: Dataset, z: Arrays) -> TaskSet:
     activities = np.asarray([str(a) for a in z["activity_names"]])
     # `run` counts within one activity of one subject; the activity makes it unique within the subject
     run = z["y"].astype(np.int64) * 100 + z["run"]
     bounds = PublicBounds(features={"*": (-1.0, 1.0)}, classes=tuple(activities.tolist()))
-    return _tasks(
-        z,
-        bounds,
-        y=activities[z["y"]],
-        kind="classification",
-        classes=activities,
-        target_name="activity",
-        groups={"run": run, "seq": z["seq"]},
-    )
+    return _tasks(entry, z, bounds, y=activities[z["y"]], classes=activities, groups={"run": run, "seq": z["seq"]})
 
 
-def _read_femnist(z: Arrays) -> TaskSet:
+def _read_femnist(entry: Dataset, z: Arrays) -> TaskSet:
     labels = np.asarray([str(c) for c in z["class_names"]])
     bounds = PublicBounds(features={"*": (0.0, 255.0)}, classes=tuple(labels.tolist()))
-    return _tasks(z, bounds, y=labels[z["y"]], kind="classification", classes=labels, target_name="character")
+    return _tasks(entry, z, bounds, y=labels[z["y"]], classes=labels)
 
 
-def _read_mnist_writers(z: Arrays) -> TaskSet:
+def _read_mnist_writers(entry: Dataset, z: Arrays) -> TaskSet:
     bounds = PublicBounds(features={"*": (0.0, 255.0)}, classes=tuple(range(10)))
     series = z["writer_hsf"][z["task"]]
-    return _tasks(
-        z,
-        bounds,
-        y=z["y"].astype(np.int64),
-        kind="classification",
-        classes=np.arange(10),
-        target_name="digit",
-        groups={"series": series},
-    )
+    return _tasks(entry, z, bounds, y=z["y"].astype(np.int64), classes=np.arange(10), groups={"series": series})
 
 
 HEART_RANGES: dict[str, tuple[float, float]] = {
@@ -105,7 +90,7 @@ HEART_RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def _read_heart(z: Arrays) -> TaskSet:
+def _read_heart(entry: Dataset, z: Arrays) -> TaskSet:
     bounds = PublicBounds(HEART_RANGES, classes=(0, 1))
     X = np.array(z["X"], dtype=np.float64)
     names = [str(n) for n in z["feature_names"]]
@@ -115,16 +100,16 @@ def _read_heart(z: Arrays) -> TaskSet:
     middle = np.asarray([bounds.midpoint(n) for n in names], dtype=np.float64)
     X = np.where(np.isnan(X), middle, X)
     y = (z["y"] > 0).astype(np.int64)
-    return _tasks({**z, "X": X}, bounds, y=y, kind="classification", classes=[0, 1], target_name="disease")
+    return _tasks(entry, {**z, "X": X}, bounds, y=y, classes=[0, 1])
 
 
-def _read_vehicle(z: Arrays) -> TaskSet:
+def _read_vehicle(entry: Dataset, z: Arrays) -> TaskSet:
     bounds = PublicBounds(features={"*": (-5.0, 5.0)}, classes=(-1, 1))
-    return _tasks(z, bounds, y=z["y"].astype(np.int64), kind="classification", classes=[-1, 1], target_name="vehicle")
+    return _tasks(entry, z, bounds, y=z["y"].astype(np.int64), classes=[-1, 1])
 
 
 DATASETS: Table[Dataset] = Table("data set")
-READERS: dict[str, Callable[[Arrays], TaskSet]] = {
+READERS: dict[str, Callable[[Dataset, Arrays], TaskSet]] = {
     "school": _read_school, "har": _read_har, "femnist": _read_femnist, "mnist_writers": _read_mnist_writers,
     "heart": _read_heart, "vehicle": _read_vehicle,
 }  # fmt: skip
@@ -166,7 +151,7 @@ def load_dataset(name: str) -> TaskSet:
     entry = DATASETS.get(name)
     path = find(name)
     try:
-        tasks = entry.read(read_npz(path))
+        tasks = entry.read(entry, read_npz(path))
     except KeyError as e:
         raise DataError(f"{path} lacks the array {e.args[0]!r}; fetch the data set again.") from None
     return tasks.with_notes(*entry.notes)

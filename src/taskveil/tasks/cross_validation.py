@@ -33,30 +33,32 @@ class _WithinTasks:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def get_metadata_routing(self) -> Any:
-        """For scikit-learn with metadata routing on: `groups` are for `split`."""
+        """Tell scikit-learn's metadata routing that `split` takes `groups`, and `task` as estimators do."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         request = MetadataRequest(owner=type(self).__name__)
         request.split.add_request(param="groups", alias=True)
+        request.split.add_request(param="task", alias=True)
         return request
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """How many splits there will be; the arguments are there for scikit-learn and not used."""
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, task: Any = None) -> int:
+        """The number of splits. The arguments are not used; scikit-learn passes them."""
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Positions of training and test rows, n_splits times."""
+    def split(self, X: Any, y: Any = None, groups: Any = None, task: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the positions of the training rows and of the test rows, n_splits times."""
+        groups = groups if task is None else task
         if self.task_column is None and groups is None:
             raise DataError("which task does each row belong to? Give task_column=, or pass the tasks as groups=")
         tasks = groups if self.task_column is None else _column(X, self.task_column)
-        task = factorize(as_column(tasks, "task"), what="task")[0]
-        if X is not None and task.size != row_count(X):
-            raise DataError(f"there must be one task for each of the {row_count(X)} rows of X; got {task.size}")
-        rows = np.arange(task.size)
+        codes = factorize(as_column(tasks, "task"), what="task")[0]
+        if X is not None and codes.size != row_count(X):
+            raise DataError(f"there must be one task for each of the {row_count(X)} rows of X; got {codes.size}")
+        rows = np.arange(codes.size)
         unit = (
             rows if self.group_column is None else factorize(as_column(_column(X, self.group_column), "group"), what="group")[0]
         )
-        pairs = np.unique(np.stack([task, unit], axis=1), axis=0, return_inverse=True)
+        pairs = np.unique(np.stack([codes, unit], axis=1), axis=0, return_inverse=True)
         of_unit, of_row = pairs[0][:, 0], pairs[1].ravel()  # units lie task by task
         for test in self._tests(of_unit):
             yield rows[~test[of_row]], rows[test[of_row]]
@@ -75,9 +77,29 @@ class _WithinTasks:
 
 
 class TaskKFold(_WithinTasks):
-    """k folds of the rows of every task; every row of a task with several is tested once.
+    """Cross-validation folds within every task: each task has rows in every training part.
 
-    Folds are of one size all in all: a task with fewer rows than folds is in some of the test parts, and no part is empty.
+    Every row of a task with two or more rows is tested once. All folds together have about the same size. A task with fewer rows
+    than folds is in only some of the test parts, and no test part is empty.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        The number of folds.
+    task_column : str or int or None, default=None
+        Column of X that holds the task. `None` takes the tasks from `groups`.
+    group_column : str or int or None, default=None
+        Column of X that holds the person or another group whose rows stay together. `None` treats each row by itself.
+    random_state : int, default=0
+        Seed of the random order of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import taskveil as tv
+    >>> X, tasks = np.zeros((6, 1)), ["a", "a", "a", "b", "b", "b"]
+    >>> [len(test) for train, test in tv.TaskKFold(3).split(X, groups=tasks)]
+    [2, 2, 2]
     """
 
     def __init__(self, n_splits: int = 5, *, task_column: Any = None, group_column: Any = None, random_state: int = 0):
@@ -98,7 +120,17 @@ class TaskKFold(_WithinTasks):
 
 
 class TaskShuffleSplit(_WithinTasks):
-    """Random test parts of the rows of every task; at least one row of each is trained on."""
+    """Random test parts within every task; at least one row of each task stays in the training part.
+
+    Parameters
+    ----------
+    n_splits : int, default=10
+        The number of random splits.
+    test_size : float, default=0.2
+        Share of each task's rows that are tested.
+    task_column, group_column, random_state
+        As in `TaskKFold`.
+    """
 
     @checked(FOLDS)
     def __init__(

@@ -19,9 +19,9 @@ import numpy as np
 
 from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.tasks import catalogue
-from taskveil.tasks.catalogue import DATASETS
+from taskveil.tasks.catalogue import DATASETS, Dataset
 from taskveil.tasks.files import read_npz
-from taskveil.tasks.originals import ORIGINALS, Original, content_digest
+from taskveil.tasks.originals import CONVERTERS, content_digest
 
 LARGEST = 400 * 2**20
 """No original is larger; an answer that is, is not ours."""
@@ -33,26 +33,22 @@ def fetch(name: str, *, force: bool = False, get: Callable[[str], bytes] | None 
 
     `get` stands in for the network.
     """
-    DATASETS.get(name)
-    path = catalogue.cache_folder() / name / f"{name}.npz"
+    dataset, path = DATASETS.get(name), catalogue.cache_folder() / name / f"{name}.npz"
     if path.is_file() and not force:
         return path
-    original = ORIGINALS[name]
     reach = get or (lambda url: download(url, progress))
-    files = {file: reach(url) for file, url in original.urls.items()}
-    _store(path, _converted(name, original, files), _about(name, original))
+    files = {file: reach(url) for file, url in dataset.urls.items()}
+    _store(path, _converted(dataset, files), _about(dataset))
     return path
 
 
 def verify(name: str) -> bool:
     """Whether the file on this machine is the prepared one, byte for byte, or holds the same arrays."""
-    path, original = catalogue.find(name), ORIGINALS[name]
-    if hashlib.sha256(path.read_bytes()).hexdigest() == DATASETS.get(name).sha256:
+    path, dataset = catalogue.find(name), DATASETS.get(name)
+    if hashlib.sha256(path.read_bytes()).hexdigest() == dataset.sha256:
         return True
     arrays = read_npz(path)
-    if original.digest is None or not set(original.compared) <= set(arrays):
-        return False
-    return content_digest(arrays, original.compared) == original.digest
+    return dataset.digest is not None and {"X", "y", "task"} <= set(arrays) and content_digest(arrays) == dataset.digest
 
 
 def download(url: str, progress: Progress | None = None) -> bytes:
@@ -91,15 +87,17 @@ def _read(answer: object, url: str, progress: Progress | None) -> bytes:
     return b"".join(parts)
 
 
-def _converted(name: str, original: Original, files: dict[str, bytes]) -> dict[str, np.ndarray]:
+def _converted(dataset: Dataset, files: dict[str, bytes]) -> dict[str, np.ndarray]:
     try:
-        arrays = original.convert(files)
+        arrays = CONVERTERS[dataset.name](files)
     except DataError:
         raise
     except Exception as e:  # a changed original can fail in any way; what matters is that nothing is stored
-        raise DataError(f"the original of {name!r} is not what it was ({type(e).__name__}); nothing was stored.") from None
-    if original.digest is not None and content_digest(arrays, original.compared) != original.digest:
-        raise DataError(f"the original of {name!r} does not have the expected checksum; nothing was stored.")
+        raise DataError(
+            f"the original of {dataset.name!r} is not what it was ({type(e).__name__}); nothing was stored."
+        ) from None
+    if dataset.digest is not None and content_digest(arrays) != dataset.digest:
+        raise DataError(f"the original of {dataset.name!r} does not have the expected checksum; nothing was stored.")
     return arrays
 
 
@@ -119,7 +117,6 @@ def _store(path: Path, arrays: dict[str, np.ndarray], about: str) -> None:
         raise EnvironmentMissing(f"cannot write {path.parent}: {e.strerror or type(e).__name__}.") from None
 
 
-def _about(name: str, original: Original) -> str:
-    d = DATASETS.get(name)
+def _about(d: Dataset) -> str:
     lines = [d.title, f"Cite: {d.citation}", f"Terms: {d.licence}", f"Published by: {d.publisher}"]
-    return "\n".join([*lines, *(f"From: {u}" for u in original.urls.values()), ""])
+    return "\n".join([*lines, *(f"From: {u}" for u in d.urls.values()), ""])

@@ -21,29 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.errors import DataError, EnvironmentMissing
+from taskveil.tasks.arguments import as_number, some
 from taskveil.tasks.header import NOT_UTF8, Header, check_names, encoding_of, read_header
 from taskveil.tasks.plain_csv import read_plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "BAD_ROWS",
-    "TABLES",
-    "FileTable",
-    "arrow",
-    "check_bad_rows",
-    "column_names",
-    "mostly_numbers",
-    "read_npz",
-    "read_table",
-    "skipped_rows",
-    "without_rows",
-]
 
 PANDAS = {"split_blocks": True, "self_destruct": True}
-BAD_ROWS = ("error", "skip")
 ROW_NUMBERS = "__index_level_"  # what pandas calls an index without a name in a Parquet file
 TABLES = (".csv", ".tsv", ".txt", ".parquet", ".pq")  # file types that hold a table
 MISSING_MARKS = ["", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"]
@@ -63,12 +50,6 @@ class FileTable:
     notes: tuple[str, ...] = ()
     rows: np.ndarray | None = None
     left_out: pd.DataFrame | None = None  # rows with cells that cannot be read
-
-
-def check_bad_rows(chosen: str) -> None:
-    """Refuse a treatment of bad rows that does not exist."""
-    if chosen not in BAD_ROWS:
-        raise OptionError(f"bad_rows must be one of {', '.join(BAD_ROWS)}; got {chosen!r}.")
 
 
 def column_names(path: Path) -> list[str]:
@@ -94,7 +75,6 @@ def read_table(
     7), so that no other row's cell decides how one is read; a csv row with an empty cell in one of the `filled_columns` is a bad
     row. Where bad rows are skipped, those of `later_columns` stay, with an empty cell, for the caller to leave out.
     """
-    check_bad_rows(bad_rows)
     _check_file(path)
     if _is_parquet(path):
         return FileTable(_read_parquet(path))
@@ -334,7 +314,7 @@ def skipped_rows(lost: int, all_rows: int, reasons: Mapping[str, int]) -> str:
 def without_rows(names: Sequence[str], codes: np.ndarray) -> tuple[str, ...]:
     """A note on the tasks that none of the rows `codes` (N,) belongs to; none where every task has one."""
     empty = np.setdiff1d(np.arange(len(names)), codes)
-    shown = ", ".join(names[i] for i in empty[:12]) + (f" and {empty.size - 12} more" if empty.size > 12 else "")
+    shown = some((names[i] for i in empty), 12)
     return (f"{empty.size} of {len(names)} task(s) have no usable row: {shown}",) if empty.size else ()
 
 
@@ -377,10 +357,5 @@ def _decimal_points(column: pd.Series) -> pd.Series | None:
 def _is_number(cell: str, delimiter: str, truth: bool = False) -> bool:
     if truth:
         return cell in TRUTH or cell.strip() in MISSING_MARKS
-    if cell.strip() in MISSING_MARKS or (delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())):
-        return True
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    commas = delimiter != "," and re.fullmatch(COMMA_DECIMAL, cell.strip())
+    return bool(cell.strip() in MISSING_MARKS or commas or as_number(cell) is not None)

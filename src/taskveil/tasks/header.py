@@ -13,8 +13,6 @@ from pathlib import Path
 
 from taskveil.errors import DataError
 
-__all__ = ["Header", "check_names", "encoding_of", "read_header"]
-
 NOT_UTF8 = (
     "is not UTF-8 text; save it as UTF-8 (in Excel: 'CSV UTF-8'; elsewhere: iconv -f WINDOWS-1252 -t UTF-8 OLD > NEW), or give "
     "pandas.read_csv(..., encoding=...) to load_tasks"

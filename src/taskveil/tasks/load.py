@@ -22,16 +22,13 @@ import numpy as np
 
 from taskveil.errors import DataError, OptionError, UnknownName
 from taskveil.tasks import catalogue, synthetic
-from taskveil.tasks.arguments import LOAD, as_array, as_names, checked
+from taskveil.tasks.arguments import LOAD, as_array, as_names, as_pandas, checked
 from taskveil.tasks.files import TABLES, arrow, column_names, holds_table, read_npz, read_table
-from taskveil.tasks.frames import as_pandas
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.labels import make_binary
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import Layout, check_columns, need_columns, tasks_from_frame
 from taskveil.tasks.task import TaskSet
-
-__all__ = ["load_tasks", "make_binary"]
 
 SHEET = "In the program that made it, save it as 'CSV UTF-8'."
 CONVERTED = {
@@ -65,7 +62,7 @@ def load_tasks(
     lazy: bool = False,
     partitions: int | None = None,
 ) -> Any:
-    """Load tasks from a file, a table, arrays, a dict of (X, y), or a data-set name.
+    """Load tasks from a file, a table, arrays, a dict of (X, y), or the name of a data set.
 
     Parameters
     ----------
@@ -82,39 +79,42 @@ def load_tasks(
     bounds : path, mapping or PublicBounds, default=None
         Declared public ranges. Values outside are clipped.
     kind : str or None, default=None
-        "regression", "classification" or "survival" (needs `event`). Without it numbers are regression; text, booleans and
-        categories are classification.
+        "regression", "classification" or "survival" (needs `event`). `None` decides by the type of the target: numbers mean
+        regression; text, booleans and categories mean classification.
     positive : label, default=None
         The label that counts as 1; every other label is 0.
     features : list of str, default=None
-        The feature columns; all remaining columns when not given.
+        The feature columns. `None` takes all remaining columns.
     text : list of str, default=()
-        Feature columns that are hashed as text even where their cells look like numbers.
+        Feature columns that are hashed as text, even if their cells look like numbers.
     event : str, default=None
-        Survival: column that says whether the event was seen (1) or not (0); `target` is the time.
+        For survival: column that says whether the event was observed (1) or not (0). `target` is then the time.
     exposure : str, default=None
-        Counts: column with what every count is per, for `TaskRegressor(loss="poisson")`.
+        For counts: column that holds the exposure of every count, for `TaskRegressor(loss="poisson")`.
     leave_out : list of str, default=()
-        Columns that are no features (identifiers, free text).
+        Columns that are not features (identifiers, free text).
     groups : list of str, default=()
-        Columns carried along for splitting (`split_rows(..., group=...)`), not used as features.
+        Columns that are kept for splitting (`split_rows(..., group=...)`) but not used as features.
     missing : {"error", "impute-bounds", "impute-own", "drop"}, default="error"
-        What to do with empty cells.
+        What to do with empty cells: refuse them, fill in the middle of the declared range, fill in the median of the task's own
+        rows, or drop the row.
     bad_rows : {"error", "skip"}, default="error"
-        For rows without task or target and for csv lines that cannot be read.
+        What to do with rows without task or target, and with csv lines that cannot be read.
     unusable : {"error", "set-aside"}, default="error"
-        For tasks with infinite or huge values: "set-aside" keeps their place without rows.
+        What to do with tasks that have infinite or huge values. "set-aside" keeps their place, but without rows.
     seed : int, default=0
-        Of a synthetic data set.
+        Seed of a synthetic data set.
     lazy : bool, default=False
-        Leave the rows where they are: `source` is a folder, a pattern or an address of Parquet files, for runtime="dask".
+        Whether to leave the rows in their files, for runtime="dask". `source` is then a folder, a pattern or an address of
+        Parquet files.
     partitions : int or None, default=None
-        Of a lazy task set, into how many parts of whole tasks it is cut; None: eight, or more of about 32 MiB.
+        For lazy=True: into how many partitions of whole tasks the table is divided. `None` makes eight, or a multiple of eight
+        with about 32 MiB each.
 
     Returns
     -------
     TaskSet
-        Rows grouped by task; a LazyTasks with lazy=True.
+        Rows grouped by task. With lazy=True a LazyTasks.
 
     Examples
     --------
@@ -146,6 +146,9 @@ def load_tasks(
     if lazy:
         arrow()
         from taskveil.tasks.lazy.parquet import lazy_from_parquet
+
+        if not isinstance(source, (str, Path)):
+            raise OptionError(f"lazy=True reads Parquet files by their address; a {type(source).__name__} is in memory already")
 
         return lazy_from_parquet(str(source), layout, positive, partitions)
     tasks = _from_any(source, layout, seed)

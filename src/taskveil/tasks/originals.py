@@ -1,5 +1,4 @@
-"""The public originals of the built-in data sets: where their publishers keep them, and how they become our
-arrays.
+"""How the public originals of the built-in data sets become our arrays. Where their publishers keep them: catalogue.toml.
 
 Each converter takes the downloaded files (name -> bytes) and returns the arrays X, y, task, task_names, ...
 of the prepared file. What comes out is checked against a digest of the prepared arrays, so that neither a
@@ -17,7 +16,6 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,26 +23,12 @@ from taskveil.errors import DataError
 
 Files = Mapping[str, bytes]
 Arrays = dict[str, np.ndarray]
-RAW = "https://raw.githubusercontent.com"
 
 
-@dataclass(frozen=True)
-class Original:
-    """Files to download (name -> address).
-
-    Their conversion, and the digest of what must come out (None: counts).
-    """
-
-    urls: Mapping[str, str]
-    convert: Callable[[Files], Arrays]
-    digest: str | None
-    compared: tuple[str, ...] = ("X", "y", "task")
-
-
-def content_digest(arrays: Mapping[str, np.ndarray], names: tuple[str, ...] = ("X", "y", "task")) -> str:
-    """sha256 over type, shape and values of the named arrays: the same for any way of storing them."""
+def content_digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """sha256 over type, shape and values of X, y and task: the same for any way of storing them."""
     digest = hashlib.sha256()
-    for name in names:
+    for name in ("X", "y", "task"):
         a = np.ascontiguousarray(arrays[name])
         if a.dtype.kind == "f":
             a = np.where(np.isnan(a), np.nan, a + 0.0).astype(a.dtype)  # one kind of NaN, one kind of zero
@@ -223,44 +207,6 @@ SCHOOL_FEATURES = (
 HEART_SITES = ("cleveland", "hungarian", "switzerland", "va")
 HEART_FEATURES = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal")
 HAR_COUNTS = [1722, 1544, 1406, 1777, 1906, 1944]
-_UCI_HEART = "hiteshwarsingh1/HeartDisease-Prediction/b791ec9e8730124a4f3e68d903935cd7d38dcf60/Datasets"
-_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_QMNIST = "facebookresearch/qmnist/94061367ec2e099ea18c553c75727ecf849ddb9b"
-_UCI_HAR = "https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip"
-_CLEVELAND = "rogerdiniz/Python_and_data_science/70514956d375c656bc25fe693b68fb7b635860da"
-
-ORIGINALS: dict[str, Original] = {
-    "school": Original(
-        {"school.mat": f"{RAW}/jiayuzhou/MALSAR/fb9751594983df020ddc4f7e4a40520ee7c37989/data/school.mat"},
-        school,
-        "ab0f2adda315df4aeb296b5d3f71a1f91ce4f2be87622956636f5ab94486ae22",
-    ),
-    "heart": Original(
-        {
-            "processed.cleveland.data": f"{RAW}/{_CLEVELAND}/processed.cleveland.data",
-            **{f"processed.{s}.data": f"{RAW}/{_UCI_HEART}/processed.{s}.data" for s in HEART_SITES[1:]},
-        },
-        heart,
-        "53d915e6185c8e842c481b0a4c5e72abb18aa7a06b3646cd2292501dbaaa4de6",
-    ),
-    "vehicle": Original(
-        {"mytrain.json": f"{RAW}/litian96/ditto/602f571de561f7796104860108dfa91182bfbcd8/data/vehicle/data/train/mytrain.json"},
-        vehicle,
-        "8be2c55d1ed0c016e51f372696c493d2dc78b39f410d81ca529dee49fca4f9a2",
-    ),
-    "femnist": Original(
-        {"mytest.json.zip": f"{RAW}/s-huu/PMTL/9e849ada6af2d8df92c40724d81b4b4cf2ac24b0/data/femnist/data/test/mytest.json.zip"},
-        femnist,
-        "5b99071ca6e0b056cde340b8596365415400a6fbc922808913a8948c1661a959",
-    ),
-    "mnist_writers": Original(
-        {
-            "train-images-idx3-ubyte.gz": f"{_MNIST}/train-images-idx3-ubyte.gz",
-            "train-labels-idx1-ubyte.gz": f"{_MNIST}/train-labels-idx1-ubyte.gz",
-            "qmnist-train-labels.tsv.gz": f"{RAW}/{_QMNIST}/qmnist-train-labels.tsv.gz",
-        },
-        mnist_writers,
-        "6860a841a7cdb738c82f468afc8212daa0ceb88d08cfbc6c9489295f1dea7a7e",
-    ),
-    "har": Original({"har.zip": _UCI_HAR}, har, None),
-}
+CONVERTERS: dict[str, Callable[[Files], Arrays]] = {
+    "school": school, "heart": heart, "vehicle": vehicle, "femnist": femnist, "mnist_writers": mnist_writers, "har": har,
+}  # fmt: skip

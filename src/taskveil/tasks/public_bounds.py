@@ -29,6 +29,7 @@ import numpy as np
 from taskveil.checks import ListOf, Number, Text, shown
 from taskveil.errors import DataError
 from taskveil.saved import read_table
+from taskveil.tasks.arguments import some
 
 KEYS = ("features", "target", "levels", "classes", "looked_at")
 ANY = "*"
@@ -42,19 +43,20 @@ LOOKED_AT = ListOf(Text(), at_least=0)  # entries such as 'features.age'
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """Ranges, levels and labels that somebody declared before any row was read.
+    """Ranges, levels (categories) and labels that somebody declared before any row was read.
 
     Attributes
     ----------
     features : mapping of str to (low, high)
-        "*" covers every column not named. A one-hot column "sex=male" is 0 to 1.
+        Range of each column. "*" covers every column that is not named. A one-hot column "sex=male" ranges from 0 to 1.
     target : (low, high) or None, default=None
+        Range of a numeric target.
     levels : mapping of str to tuple of str
-        Categories of a text column, one-hot in this order.
+        Categories of each text column; they become one-hot columns in this order.
     classes : tuple or None, default=None
         Labels of a classification target.
     looked_at : tuple of str, default=()
-        Entries that were filled from values; the certificate lists them.
+        Entries that were filled in from the values of the table. The certificate lists them.
 
     Examples
     --------
@@ -106,10 +108,9 @@ class PublicBounds:
         _check_maps(declared)
         blanks = _blanks(declared)
         if blanks:
-            shown = ", ".join(blanks[:5]) + (f" and {len(blanks) - 5} more" if len(blanks) > 5 else "")
             raise DataError(
-                f"the declaration still has blanks ({BLANK!r}) in {shown}; fill them in from what the columns mean, or remove "
-                "those lines: what is not declared stays with each task."
+                f"the declaration still has blanks ({BLANK!r}) in {some(blanks)}; fill them in from what the columns mean, or "
+                "remove those lines: what is not declared stays with each task."
             )
         classes = declared.get("classes")
         return cls(
@@ -161,8 +162,9 @@ class PublicBounds:
         pairs = [self._find(n) for n in names]
         lost = [n for n, p in zip(names, pairs, strict=True) if p is None]
         if lost:
-            shown = ", ".join(map(repr, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
-            raise DataError(f'no declared range for column {shown}; add it to the bounds, or "*" for all the others.')
+            raise DataError(
+                f'no declared range for column {some(map(repr, lost))}; add it to the bounds, or "*" for all the others.'
+            )
         ends = np.asarray(pairs, dtype=np.float64).reshape(-1, 2)
         return ends[:, 0].copy(), ends[:, 1].copy()
 

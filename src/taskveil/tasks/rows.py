@@ -14,12 +14,14 @@ from taskveil.tasks.files import FileTable, column_names, holds_table, read_npz,
 from taskveil.tasks.grouping import factorize
 from taskveil.tasks.prepare.encode import Encoded, encode_features, levels_of
 from taskveil.tasks.prepare.facts import hashed_in
-from taskveil.tasks.prepare.fills import dropped_rows, fill_missing
+from taskveil.tasks.prepare.unusable import dropped_rows, fill_missing
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.table import TASK_NAMES, need_columns, usual_column
 
 if TYPE_CHECKING:
     import pandas as pd
+
+NO_TASK = "__task__"
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,46 +51,34 @@ def load_rows(
     One-hot columns and buckets are rebuilt from their names ('sex=male', 'ward#3/16').
     Missing cells are treated as in `load_tasks`.
     """
-    if every_task:
-        return _for_every_task(source, tuple(feature_names), PublicBounds.coerce(bounds), missing, bad_rows, every_task)
-    if isinstance(source, (str, Path)):
-        path = Path(source)
-        if path.suffix.lower() == ".npz":
-            return _npz_rows(path, feature_names)
-        if not holds_table(path):
-            from taskveil.tasks.load import load_tasks
+    path = Path(source) if isinstance(source, (str, Path)) else None
+    if path is not None and path.suffix.lower() == ".npz" and not every_task:
+        return _npz_rows(path, feature_names)
+    if path is not None and not holds_table(path) and not every_task:
+        from taskveil.tasks.load import load_tasks
 
-            tasks = load_tasks(source, task=task, features=feature_names)
-            names = np.asarray(tasks.task_names)[tasks.task_of_row()]
-            return Rows(tasks.X, names, np.asarray(tasks.row_index))
-        task = task or usual_column(column_names(path), TASK_NAMES, "task")
-        need_columns(column_names(path), [task])
-        unused, written = _not_used(column_names(path), feature_names), [task, *text_in(feature_names)]
-        table = read_table(path, bad_rows=bad_rows, text_columns=unused, id_columns=written, filled_columns=[task])
-        rows = _table_rows(table.frame, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
-        return _placed(rows, table)
-    task = task or usual_column(list(source.columns), TASK_NAMES, "task")
-    return _table_rows(source, tuple(feature_names), task, PublicBounds.coerce(bounds), missing)
+        tasks = load_tasks(source, task=task, features=feature_names)
+        return Rows(tasks.X, np.asarray(tasks.task_names)[tasks.task_of_row()], np.asarray(tasks.row_index))
+    columns = list(source.columns) if path is None else column_names(path)
+    column = NO_TASK if every_task else task or usual_column(columns, TASK_NAMES, "task")
+    named = [] if every_task else [column]
+    need_columns(columns, named)
+    table = FileTable(source)
+    if path is not None:
+        ids = [*named, *text_in(feature_names)]
+        unused = _not_used(columns, feature_names)
+        table = read_table(path, bad_rows=bad_rows, text_columns=unused, id_columns=ids, filled_columns=named)
+    frame = table.frame.assign(**{NO_TASK: "all"}) if every_task else table.frame
+    rows = _table_rows(frame, tuple(feature_names), column, PublicBounds.coerce(bounds), missing)
+    place = rows.row_index if table.rows is None else table.rows[rows.row_index]
+    rows = replace(rows, row_index=place, notes=(*table.notes, *rows.notes))
+    return _for_each(rows, every_task) if every_task else rows
 
 
-def _for_every_task(
-    source: Any, names: tuple[str, ...], bounds: PublicBounds | None, missing: str, bad_rows: str, tasks: Sequence[str]
-) -> Rows:
-    table = None
-    if isinstance(source, (str, Path)):
-        unused = _not_used(column_names(Path(source)), names)
-        table = read_table(Path(source), bad_rows=bad_rows, text_columns=unused, id_columns=text_in(names))
-        source = table.frame
-    rows = _table_rows(source.assign(__task__="all"), names, "__task__", bounds, missing)
-    rows = rows if table is None else _placed(rows, table)
+def _for_each(rows: Rows, tasks: Sequence[str]) -> Rows:
+    """Every row once for each of the tasks."""
     n, m = len(rows.row_index), len(tasks)
     return Rows(np.repeat(rows.X, m, axis=0), np.tile(np.asarray(tasks), n), np.repeat(rows.row_index, m), rows.notes)
-
-
-def _placed(rows: Rows, table: FileTable) -> Rows:
-    """The rows with their places in the file, and what was left out while it was read."""
-    place = rows.row_index if table.rows is None else table.rows[rows.row_index]
-    return replace(rows, row_index=place, notes=(*table.notes, *rows.notes))
 
 
 def encode_like(frame: pd.DataFrame, names: Sequence[str], bounds: PublicBounds | None) -> Encoded:

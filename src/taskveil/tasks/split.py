@@ -20,7 +20,7 @@ from taskveil.tasks.task import TaskSet
 def split_rows(
     tasks: TaskSet, train_fraction: float, seed: int, group: str | np.ndarray | None = None
 ) -> tuple[TaskSet, TaskSet]:
-    """Random training and test parts of every task.
+    """Split the rows of every task at random into a training part and a test part.
 
     Parameters
     ----------
@@ -28,13 +28,14 @@ def split_rows(
     train_fraction : float
         Share of each task's rows that go into the training part.
     seed : int
+        Seed of the random choice.
     group : str or array of shape (n_rows,), default=None
-        Rows of one group stay together: the name of a carried column, or one value per row.
+        Rows of one group stay together. Either the name of a column loaded with `groups=`, or one value per row.
 
     Returns
     -------
     (TaskSet, TaskSet)
-        Training part and test part, with the same tasks.
+        The training part and the test part, with the same tasks.
 
     Examples
     --------

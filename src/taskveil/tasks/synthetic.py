@@ -43,7 +43,7 @@ class SyntheticData:
 
 
 def get_synthetic(name: str, seed: int = 0, **options: Any) -> SyntheticData:
-    """Draw a made-up data set whose true models are known.
+    """Draw a synthetic data set whose true models are known.
 
     Parameters
     ----------

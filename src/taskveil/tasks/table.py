@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.files import check_bad_rows, skipped_rows, without_rows
-from taskveil.tasks.frames import with_text_names
+from taskveil.tasks.arguments import some, with_index, with_text_names
+from taskveil.tasks.files import skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, folded, group_rows, rows_by_task
 from taskveil.tasks.prepare.encode import Encoded, encode_features, is_number
 from taskveil.tasks.prepare.facts import Fact
-from taskveil.tasks.prepare.fills import MISSING, dropped_rows, fill_facts, fill_missing, gaps, named
 from taskveil.tasks.prepare.labels import filled_targets, target_values
 from taskveil.tasks.prepare.survival import signed_times
+from taskveil.tasks.prepare.unusable import dropped_rows, fill_facts, fill_missing, gaps
 from taskveil.tasks.public_bounds import PublicBounds
 from taskveil.tasks.task import CLIPPED, EXPOSURE, TaskSet, exposed_bounds
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Layout", "check_columns", "feature_columns", "need_columns", "tasks_from_frame", "usual_column"]
 
 TASK_NAMES = ("task", "task_id")
 TARGET_NAMES = ("y", "target")
+SHOWN = 12  # columns that an error lists
 ROLES, LISTS = ("task", "target", "person", "event", "exposure"), ("targets", "features", "text", "leave_out", "groups")
 
 
@@ -58,9 +58,6 @@ class Layout:
     unread: tuple[str, ...] = ()  # tasks of rows that could not be read: they keep their place
 
     def __post_init__(self) -> None:
-        if self.missing not in MISSING:
-            raise OptionError(f"missing must be one of {', '.join(MISSING)}; got {self.missing!r}.")
-        check_bad_rows(self.bad_rows)
         if self.features is not None and self.leave_out:
             raise OptionError("features= lists the columns to use, leave_out= those not to use; give one of them.")
         if self.targets is not None and (self.event or self.exposure):
@@ -126,6 +123,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     """Group a table by its task column; or, with `targets`, make one task of every target column."""
     if len(frame) == 0:
         raise DataError("the table has no rows; at least one row is needed.")
+    frame = with_index(frame, layout.task, layout.target, *layout.carried)
     frame, layout = with_text_names(frame), layout.with_text_names()
     check_columns(list(frame.columns), layout)
     layout = replace(layout, kind="classification") if layout.labelled else layout
@@ -163,7 +161,7 @@ def need_columns(columns: Sequence[Any], wanted: Sequence[str]) -> None:
         alike = {name: close for name in lost if (close := _alike(str(name), have)) is not None}
         asked = " and ".join(f"{close!r}" + (f" for {name!r}" if len(lost) > 1 else "") for name, close in alike.items())
         hint = f" Did you mean {asked}?" if alike else ""
-        listed = f" Columns: {_list(have)}." if len(alike) < len(lost) else ""
+        listed = f" Columns: {some(have, SHOWN)}." if len(alike) < len(lost) else ""
         raise DataError(f"the table has no column {' and no column '.join(map(repr, lost))}.{hint}{listed}")
 
 
@@ -275,7 +273,7 @@ def _encoded(frame: pd.DataFrame, columns: Sequence[str], layout: Layout, order:
         return encode_features(frame, columns, layout.bounds, order=order, text=layout.text)
     except DataError as fault:
         holes = [c for c in columns if is_number(frame[c]) and bool(frame[c].isna().any())]
-        raise DataError(f"{fault} {gaps(named(holes))}" if holes and layout.missing == "error" else str(fault)) from None
+        raise DataError(f"{fault} {gaps(holes)}" if holes and layout.missing == "error" else str(fault)) from None
 
 
 def _exposure(rows: _Rows, layout: Layout, pick: Callable[[np.ndarray], np.ndarray]) -> dict[str, np.ndarray]:
@@ -302,9 +300,7 @@ def usual_column(have: Sequence[Any], usual: Sequence[str], what: str) -> str:
     for name in usual:
         if name in have:
             return name
-    raise OptionError(
-        f"which column is the {what}? Give {what}=COLUMN (--{what} COLUMN). Columns: {_list([str(c) for c in have])}."
-    )
+    raise OptionError(f"which column is the {what}? Give {what}=COLUMN (--{what} COLUMN). Columns: {some(have, SHOWN)}.")
 
 
 def feature_columns(frame: pd.DataFrame, features: Sequence[str] | None, taken: set[Any]) -> list[str]:
@@ -324,7 +320,3 @@ def plain(column: pd.Series) -> np.ndarray:
     if is_number(column) and not bool(column.isna().any()):
         return column.to_numpy()
     return column.to_numpy(dtype=object)
-
-
-def _list(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -58,14 +58,17 @@ class TaskSet:
     X : ndarray of shape (n_rows, n_features)
         Rows, grouped by task.
     y : ndarray of shape (n_rows,)
-        Numbers, labels, or for survival times, negative where the event was not seen.
+        Numbers or labels. For survival: times, negative if the event was not observed.
     offsets : ndarray of shape (n_tasks + 1,)
-        Task i has the rows from offsets[i] up to offsets[i + 1].
+        Task i has the rows from offsets[i] up to, but not including, offsets[i + 1].
     task_names, feature_names : tuple of str
+        Names of tasks and of features, in order.
     kind : {"regression", "classification", "survival"}
+        What the target is.
     classes : ndarray of shape (n_classes,) or None
+        The labels of a classification.
     bounds : PublicBounds or None
-        Declared ranges.
+        Declared public ranges.
 
     Examples
     --------
@@ -123,9 +126,9 @@ class TaskSet:
     ) -> TaskSet:
         """Group rows (X, y) by their task identifiers; X is not copied when it is float and grouped already.
 
-        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise any identifiers. A task with values that
-        cannot be used is an error, or with unusable="set-aside" keeps its place without rows. Values outside declared `bounds`
-        are clipped first.
+        With `task_names`, `task` holds positions 0..m-1 in that list; otherwise it holds any identifiers. A task with unusable
+        values is an error. With unusable="set-aside" it keeps its place, but without rows. Values outside declared `bounds` are
+        clipped first.
         """
         check_table({"kind": kind, "unusable": unusable}, LOAD)
         bounds = PublicBounds.coerce(bounds)
@@ -135,16 +138,16 @@ class TaskSet:
         given, labels = survival_target(y, silent) if kind == "survival" else y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
-        groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
-        feature_names = _feature_names(feature_names, X.shape[1])
+        carried, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
+        feature_names, (codes, names) = _feature_names(feature_names, X.shape[1]), _codes(task, task_names)
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), _declared_target(y, kind, bounds)
-        codes, names = _codes(task, task_names)
         usable = rows_to_keep(X, y, codes, len(names), lost, others=unusable == "set-aside-all") if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
-            check_values(X, y, feature_names)
+            usable_exposure(groups or {}, EXPOSURE, lost, silent=False)
+            check_values(X, y, feature_names, kind)
         order, offsets = group_rows(codes, len(names))
         all_facts += [Fact("labels", target_name)] if kind == "classification" and classes is None else []
         y, classes = label_set(y, classes) if kind == "classification" else (y, None)
@@ -164,7 +167,7 @@ class TaskSet:
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
             person=take(person_codes(person, silent)),
-            groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
+            groups={k: take(np.asarray(v)) for k, v in carried.items()},
             notes=tuple(notes),
             facts=tuple(dict.fromkeys(all_facts)),
             set_aside=aside,
@@ -188,7 +191,7 @@ class TaskSet:
 
     @property
     def exposure(self) -> np.ndarray | None:
-        """What the count of every row is per (N,), above zero; None: every row counts for one."""
+        """Exposure of every row, (N,), positive. `None` means one for every row."""
         return self.groups.get(EXPOSURE)
 
     @property
@@ -234,21 +237,25 @@ class TaskSet:
         return np.searchsorted(self.classes, self.y)
 
     def select(self, mask: np.ndarray) -> TaskSet:
-        """The rows where `mask` (N,) is true; tasks keep their place, even when they lose all rows."""
+        """The rows for which `mask` (N,) is true. Tasks keep their place, even if they lose all rows."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != (self.n_rows,):
             raise DataError(f"a row mask must be {self.n_rows} booleans, got {mask.dtype} of shape {mask.shape}.")
         kept = np.zeros(self.n_tasks + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.task_of_row()[mask], minlength=self.n_tasks), out=kept[1:])
-        return replace(
-            self,
-            X=self.X[mask],
-            y=self.y[mask],
-            offsets=kept,
-            row_index=self.row_index[mask],  # type: ignore[index]
-            person=None if self.person is None else self.person[mask],
-            groups={k: v[mask] for k, v in self.groups.items()},
-        )
+        return self._of_rows(mask, offsets=kept)
+
+    def _of_rows(self, rows: np.ndarray, **others: Any) -> TaskSet:
+        """The set of these rows, with what else changes by that."""
+        own: dict[str, Any] = {"X": self.X, "y": self.y, "row_index": self.row_index, "person": self.person}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in own.items()}
+        return replace(self, **taken, groups={k: v[rows] for k, v in self.groups.items()}, **others)
+
+    def without_tasks_of(self, bad: np.ndarray) -> TaskSet:
+        """Tasks that have one of the `bad` rows (N,) set aside: they keep their place and lose all rows."""
+        wrong = np.bincount(self.task_of_row()[bad], minlength=self.n_tasks) > 0
+        aside = tuple(name for name, out in zip(self.task_names, wrong, strict=True) if out)
+        return replace(self.select(~wrong[self.task_of_row()]), set_aside=(*self.set_aside, *aside)) if aside else self
 
     def within(self, bounds: PublicBounds) -> TaskSet:
         """These tasks under other declared bounds: values outside are clipped, labels outside are refused."""
@@ -267,16 +274,7 @@ class TaskSet:
         """Only these tasks, in this order."""
         order = np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in tasks] or [np.arange(0)])
         offsets = np.concatenate([[0], np.cumsum(self.sizes[list(tasks)])]).astype(np.int64)
-        return replace(
-            self,
-            X=self.X[order],
-            y=self.y[order],
-            offsets=offsets,
-            task_names=tuple(self.task_names[i] for i in tasks),
-            row_index=self.row_index[order],  # type: ignore[index]
-            person=None if self.person is None else self.person[order],
-            groups={k: v[order] for k, v in self.groups.items()},
-        )
+        return self._of_rows(order, offsets=offsets, task_names=tuple(self.task_names[i] for i in tasks))
 
     def with_notes(self, *notes: str) -> TaskSet:
         """The same set with further notes (each said once)."""
@@ -296,11 +294,7 @@ class TaskSet:
 def exposed(tasks: TaskSet, exposure: np.ndarray, unusable: str = "error") -> TaskSet:
     """The same tasks with what every count is per; a task with an exposure that cannot be used is an error, or set aside."""
     groups, lost = usable_exposure({EXPOSURE: exposure}, EXPOSURE, np.zeros(tasks.n_rows, dtype=bool), unusable == "set-aside")
-    bad = np.zeros(tasks.n_tasks, dtype=bool)
-    bad[tasks.task_of_row()[lost]] = True
-    aside = tuple(name for name, out in zip(tasks.task_names, bad, strict=True) if out)
-    made = replace(tasks, groups={**tasks.groups, **groups}, set_aside=(*tasks.set_aside, *aside))
-    return made.select(~bad[tasks.task_of_row()]) if bad.any() else made
+    return replace(tasks, groups={**tasks.groups, **groups}).without_tasks_of(lost)
 
 
 def exposed_bounds(bounds: PublicBounds | None, column: Any) -> PublicBounds | None:

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from taskveil.calculators import pmtl
-from taskveil.errors import OptionError, UnknownName
+from taskveil.errors import OptionError
 
 FULL = {"n_tasks": 200, "n_rounds": 50, "epsilon": 1.0, "delta": 1e-5}
 
 
 def test_theorem_1_with_all_tasks_by_hand():
-    v = pmtl.theorem(1, **FULL, clip_norm=0.5).values
+    v = pmtl.privacy(**FULL, clip_norm=0.5).values
     sigma = 4 * 0.5 * math.sqrt(50 * math.log(1e5)) / 200
     assert v["noise_on_mean"] == pytest.approx(sigma)
     assert v["noise_on_sum"] == pytest.approx(200 * sigma)
@@ -22,7 +22,7 @@ def test_theorem_1_with_all_tasks_by_hand():
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 5.0, 2 * math.log(1e5)])
 def test_the_explicit_constant_is_enough_where_the_proof_holds(epsilon):
     """zCDP of T Gaussian rounds with sensitivity 2 gamma/m, an independent account of the same releases."""
-    v = pmtl.theorem(1, **{**FULL, "epsilon": epsilon}).values
+    v = pmtl.privacy(**{**FULL, "epsilon": epsilon}).values
     assert v["condition_holds"]
     rho = 50 * (2 / 200) ** 2 / (2 * v["noise_on_mean"] ** 2)
     assert v["epsilon_by_zcdp"] == pytest.approx(rho + 2 * math.sqrt(rho * math.log(1e5)))
@@ -37,11 +37,11 @@ def test_half_the_noise_would_not_be_enough():
 
 
 def test_theorem_1_says_when_its_condition_fails():
-    assert not pmtl.theorem(1, **{**FULL, "epsilon": 30.0}).values["condition_holds"]
+    assert not pmtl.privacy(**{**FULL, "epsilon": 30.0}).values["condition_holds"]
 
 
 def test_theorem_1_with_cohorts_is_an_order_with_its_condition():
-    c = pmtl.theorem(1, **FULL, cohort=20, c2=1.5)
+    c = pmtl.privacy(**FULL, cohort=20, c2=1.5)
     assert c.values["noise_on_mean"] == pytest.approx(1.5 * math.sqrt(50 * math.log(1e5)) / 200)
     assert c.values["epsilon_at_most"] == pytest.approx(0.01 * 50)
     assert not c.values["condition_holds"]
@@ -49,8 +49,8 @@ def test_theorem_1_with_cohorts_is_an_order_with_its_condition():
 
 
 def test_theorem_3_by_hand():
-    v = pmtl.theorem(
-        3, n_tasks=100, n_parameters=10, n_rounds=20, noise=0.1, smoothness=2.0, regularisation=0.5, cohort=50, local_steps=4
+    v = pmtl.nonconvex(
+        n_tasks=100, n_parameters=10, n_rounds=20, noise=0.1, smoothness=2.0, regularisation=0.5, cohort=50, local_steps=4
     ).values
     curved = 2 + 0.5 + 0.5 / 0.25
     assert v["step"] == pytest.approx(1 / (0.5 * 2 + (0.5 + 4) * 0.5))
@@ -70,27 +70,20 @@ def test_theorem_5_is_the_recursion_it_is_proved_by():
     gap = 9.0
     for t in range(T):
         gap = gap / 2 + (F if (t + 1) % E == 0 else 0)
-    v = pmtl.theorem(
-        5, n_parameters=d, n_rounds=T, noise=sigma, regularisation=lam, local_steps=E, start_gap=9.0, loss_bound=B
+    v = pmtl.strongly_convex(
+        n_parameters=d, n_rounds=T, noise=sigma, regularisation=lam, local_steps=E, start_gap=9.0, loss_bound=B
     ).values
     assert gap <= v["gap_order"] * (1 + 1e-9)
     assert v["neighbourhood_term"] == pytest.approx(F / (1 - 0.125))
 
 
 def test_without_noise_the_noise_share_is_zero():
-    assert pmtl.theorem(5, n_parameters=5, n_rounds=3, noise=0.0).values["noise_share"] == 0
+    assert pmtl.strongly_convex(n_parameters=5, n_rounds=3, noise=0.0).values["noise_share"] == 0
 
 
 @pytest.mark.parametrize(
-    ("number", "sizes", "message"),
-    [
-        (2, {}, "no theorem 2"),
-        (1, {}, "needs n_tasks"),
-        (1, {**FULL, "sigma": 1.0}, "does not take sigma"),
-        (1, {**FULL, "cohort": 300}, "between 1 and 200"),
-        (1, {**FULL, "delta": 1.0}, "delta must lie"),
-    ],
+    ("sizes", "message"), [({**FULL, "cohort": 300}, "between 1 and 200"), ({**FULL, "delta": 1.0}, "delta must lie")]
 )
-def test_wrong_use_is_refused(number, sizes, message):
-    with pytest.raises((OptionError, UnknownName), match=message):
-        pmtl.theorem(number, **sizes)
+def test_wrong_use_is_refused(sizes, message):
+    with pytest.raises(OptionError, match=message):
+        pmtl.privacy(**sizes)

@@ -27,7 +27,7 @@ def fitted():
 def test_a_large_task_is_measured_on_as_many_rows_as_tell_it_something(fitted, monkeypatch, enough, rows):
     """Folds of a fifth: five of them below `enough`, else as many as reach it in the task itself."""
     monkeypatch.setattr(gain, "ENOUGH", enough)
-    alone, shared, held = gain.held_out_losses(fitted.method_, fitted._training, fitted.record_)
+    alone, shared, held = gain.held_out(fitted.method_, fitted._training, fitted.record_, gain.row_losses)
     assert held.counts.sum() == rows
     unmeasured = held.row_weights == 0
     assert not alone[unmeasured].any() and not shared[unmeasured].any()
@@ -75,7 +75,7 @@ def test_figures_of_another_run_on_the_same_rows_are_measured(chosen, monkeypatc
 
 def test_losses_are_forgotten_with_the_rows_they_are_of(chosen):
     rows = weakref.ref(chosen._training)
-    assert rows() in gain._chosen_by
+    assert rows() in gain.chosen_by
     del chosen._training
     gc.collect()
     assert rows() is None

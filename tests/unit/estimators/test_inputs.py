@@ -9,7 +9,7 @@ import pytest
 
 import taskveil as tv
 from taskveil.errors import DataError
-from taskveil.estimators.inputs import tasks_of
+from taskveil.estimators.inputs import Reading, tasks_of
 from taskveil.tasks import TaskSet
 
 BOUNDS = {"features": {"*": [-1, 1]}, "target": [-2, 2]}
@@ -33,7 +33,7 @@ def test_declared_bounds_clip_the_rows(way):
         if way != "task set":
             made = replace(made, bounds=tv.load_tasks(made, bounds=(-9, 9)).bounds)
         given = (made, None, None)
-    tasks = tasks_of(*given, None, "regression", BOUNDS)
+    tasks = tasks_of(*given, None, Reading("regression", BOUNDS))
     np.testing.assert_array_equal(tasks.X, np.clip(X, -1, 1))
     np.testing.assert_array_equal(tasks.y, np.clip(y, -2, 2))
     assert any("clipped" in note for note in tasks.notes)
@@ -42,9 +42,9 @@ def test_declared_bounds_clip_the_rows(way):
 def test_declared_classes_hold_for_arrays_too():
     X, _, task = rows()
     y = np.arange(60) % 2
-    assert tasks_of(X, y, task, None, "classification", {"classes": [0, 1, 2]}).n_classes == 3
+    assert tasks_of(X, y, task, None, Reading("classification", {"classes": [0, 1, 2]})).n_classes == 3
     with pytest.raises(DataError, match="outside the declared classes"):
-        tasks_of(X, y, task, None, "classification", {"classes": [0, 3]})
+        tasks_of(X, y, task, None, Reading("classification", {"classes": [0, 3]}))
 
 
 def test_declared_bounds_come_back_with_a_saved_model(tmp_path):

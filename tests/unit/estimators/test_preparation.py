@@ -9,7 +9,7 @@ from experiments.hu_2023.naive_dp import NaiveDP
 
 import taskveil as tv
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.person import limit_tasks_per_person
+from taskveil.tasks.prepare.facts import Fact
 from taskveil.tasks.prepare.step import PrepareRules, scaling_mode
 from taskveil.tasks.public_bounds import PublicBounds
 
@@ -90,10 +90,9 @@ def test_records_without_ranges_are_taken_as_they_are_and_never_in_units_of_thei
 
 
 def test_tasks_refuse_rows_that_were_left_out_because_of_other_tasks(visits):
-    who = visits.drop(columns="out").assign(who=np.arange(len(visits)) % 40)
-    tasks = tv.load_tasks(who, task="site", target="days", person="who")
+    tasks = tv.load_tasks(visits.drop(columns="out"), task="site", target="days").with_facts(Fact("person-limit"))
     with pytest.raises(OptionError, match="which other tasks the person is in"):
-        tv.TaskRegressor("mean").fit(limit_tasks_per_person(tasks, 1, seed=0))
+        tv.TaskRegressor("mean").fit(tasks)
 
 
 @pytest.mark.parametrize("declared", [True, False])

@@ -16,7 +16,7 @@ from taskveil import methods
 from taskveil.errors import DataError, OptionError
 from taskveil.estimators.metrics import concordance
 from taskveil.report.audience import Audience, cut
-from taskveil.report.charts import charts
+from taskveil.report.page import charts
 from taskveil.report.records import from_estimator
 
 BOUNDS = {"features": {"*": [-4, 4]}, "target": [0, 3]}

@@ -10,7 +10,3 @@ def test_the_logistic_loss_is_the_log_loss_of_scikit_learn():
     s, y = rng.standard_normal(50), rng.choice([-1.0, 1.0], 50)
     ours = LOSSES.get("logistic").value(s, y).mean()
     assert ours == pytest.approx(log_loss(y > 0, 1.0 / (1.0 + np.exp(-s))), rel=1e-12)
-
-
-def test_the_conjugate_is_infinite_outside_probabilities():
-    assert np.isinf(LOSSES.get("logistic").conjugate(np.array([0.2, -1.2]), np.array([1.0, 1.0]))).all()

@@ -22,7 +22,7 @@ from taskveil.runtime import round as rounds
 
 pytest.importorskip("jax")
 
-from taskveil.methods.neural_mean import NeuralMean
+from taskveil.methods.neural import NeuralMean
 from taskveil.methods.papers import hu_2023
 
 SLOW_STEPS = {"model": "linear", "batch_size": None, "learning_rate": 0.3, "clip": 1e4, "personalise": "none"}

@@ -218,7 +218,7 @@ def test_class_weights_are_checked_and_used():
     with pytest.raises(OptionError, match="class_weight"):
         tv.TaskClassifier(Svm(class_weight="even"), epsilon=None).fit(block.X, block.y[:, 0], task=block.task_of_row)
     fits = [
-        tv.TaskClassifier(Svm(class_weight=c), epsilon=None).fit(block.X, block.y[:, 0], task=block.task_of_row)
+        tv.TaskClassifier(Svm(C1=0.5, class_weight=c), epsilon=None).fit(block.X, block.y[:, 0], task=block.task_of_row)
         for c in (None, {-1: 1.0, 1: 1.0}, {-1: 1.0, 1: 10.0})
     ]
     np.testing.assert_array_equal(fits[0].coef_, fits[1].coef_)

@@ -96,7 +96,7 @@ def score_change(bound_everything):
         target = y.copy()
         target[:4] = size
         block = TaskBlock(X, target, np.arange(0, 201, 4))
-        side = TogetherTasks(block, public, plan)
+        side = TogetherTasks(methods.get("together"), block, public, plan)
         _, billboard = methods.get("together", messages="scores").server_side(public, plan).start()
         _, message = side.step(side.start(), billboard.view(None))
         sums.append(what.total(what.clip(message[SCORE])))

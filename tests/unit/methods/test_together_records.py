@@ -98,7 +98,8 @@ def messages(first_row, tasks=RecordTasks):
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-0.9, 0.9, (30, 2)), rng.uniform(-1, 1, (30, 1))
     X[0], y[0] = first_row
-    side = tasks(TaskBlock(X, y, np.arange(0, 33, 3), kind="regression"), public, plan)
+    block = TaskBlock(X, y, np.arange(0, 33, 3), kind="regression")
+    side = tasks(methods.get("together"), block, public, plan)
     _, board = methods.get("together").server_side(public, plan).start()
     lengths = {"row_length": np.array(0.5), "slope_length": np.array(0.5), "centre": np.array([0.1, -0.2])}
     values = {**board.values, **lengths, "model": np.array([[0.5, -0.25, 0.1]])}

@@ -9,7 +9,8 @@ from scipy import stats
 from taskveil.errors import OptionError
 from taskveil.privacy.certificate import build_certificate
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, RowSum, VectorSum
-from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace, model_noise
+from taskveil.privacy.mechanisms.laplace import l2_laplace
+from taskveil.privacy.mechanisms.model_laplace import ModelLaplace, PaperModelLaplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import insecure_seeded_noise, system_noise
 from taskveil.privacy.release import MemoryAccount, release
@@ -27,7 +28,7 @@ def test_the_norm_of_the_noise_is_gamma():
     mechanism = ModelLaplace.calibrated(VectorSum((6,), 1.0), Neighbours.REPLACE_ONE, 0.5)
     stream = insecure_seeded_noise(0).at(0, "b")
     right = [np.linalg.norm(mechanism.noise((6,), stream)) for _ in range(20_000)]
-    printed = [np.linalg.norm(model_noise(0.5 / 2, (6,), stream)) for _ in range(2_000)]
+    printed = [np.linalg.norm(l2_laplace(0.5 / 2, (6,), stream)) for _ in range(2_000)]
     law = stats.gamma(6, scale=2 / 0.5)
     assert stats.kstest(right, law.cdf).pvalue > 1e-6
     assert stats.kstest(printed, law.cdf).pvalue < 1e-6

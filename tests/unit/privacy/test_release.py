@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
 from taskveil.errors import BudgetExceeded, OptionError
-from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon
 from taskveil.privacy.aggregation import secure_messages
 from taskveil.privacy.contribution import seal_clipped_sum
 from taskveil.privacy.contributions import DiagonalSum, OuterSum, TaskStack, VectorSum
@@ -18,14 +15,14 @@ from taskveil.privacy.mechanisms.gaussian import Gaussian, MatrixGaussian
 from taskveil.privacy.mechanisms.laplace import L2Laplace, Laplace
 from taskveil.privacy.plan import Budget, Request, make_plan
 from taskveil.privacy.randomness import grid, insecure_seeded_noise, system_noise
-from taskveil.privacy.release import MemoryAccount, epsilon_over_runs, release, release_alongside, release_together
+from taskveil.privacy.release import MemoryAccount, release, release_alongside, release_together
 from taskveil.privacy.secure_options import SecureOptions
 
 VECTOR = VectorSum((3,), 1.0)
 
 
-def open_account(plan, **limits):
-    account = MemoryAccount(**limits)
+def open_account(plan):
+    account = MemoryAccount()
     account.reserve(plan)
     return account
 
@@ -196,37 +193,6 @@ def test_a_release_is_made_once():
     with pytest.raises(BudgetExceeded, match="already made"):
         release(plan.releases[0], bounded, account, insecure_seeded_noise(0))
     assert account.spent() == [Charge(plan.releases[0].event)]
-
-
-def test_an_account_refuses_a_plan_beyond_its_limit_and_stays_usable():
-    account = MemoryAccount(epsilon=1.5, delta=1e-5)
-    with pytest.raises(BudgetExceeded, match=r"allows epsilon 1.5 .* Nothing was released"):
-        account.reserve(plan_for(epsilon=2.0))
-    account.reserve(plan_for(epsilon=1.0))
-
-
-def test_spending_of_earlier_runs_counts():
-    """The twin, an account that forgets, would allow any number of runs."""
-    account = MemoryAccount(epsilon=1.3, delta=1e-5)
-    plan = plan_for(n=1)
-    account.reserve(plan)
-    account.commit(plan.releases[0])
-    account.finish()
-    with pytest.raises(BudgetExceeded, match="allows epsilon"):
-        account.reserve(plan_for(n=1))
-    MemoryAccount(epsilon=1.3, delta=1e-5).reserve(plan_for(n=1))
-
-
-def test_runs_chosen_one_after_another_are_composed_by_a_filter_not_by_a_fixed_schedule():
-    """Exact composition is smaller, and not proved when the second run depends on the first."""
-    plan = plan_for(n=1)
-    filtered = epsilon_over_runs(plan.charges(), plan, 1e-5)
-    assert filtered == pytest.approx(ACCOUNTANTS.get("rdp").epsilon(plan.charges() * 2, 1e-5))
-    assert filtered > best_epsilon(plan.charges() * 2, 1e-5)[0]
-    assert epsilon_over_runs([], plan, 1e-5) == plan.epsilon()
-    pure = plan_for(n=1, mechanism="l2-laplace")
-    assert epsilon_over_runs(pure.charges(), pure, 0.0) == pytest.approx(2.0)
-    assert epsilon_over_runs(pure.charges(), plan, 0.0) == math.inf
 
 
 def test_what_was_reserved_and_not_used_is_given_back_and_commits_are_not():

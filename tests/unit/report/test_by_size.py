@@ -79,7 +79,7 @@ def test_the_task_that_differs_most_is_told_how_much_less_it_counts(folder):
     gain = est.gain_.to_dict()
     assert gain["site-07"]["clipped"] == max(t["clipped"] for t in gain.values()) > 0.5
     page = report_folder(place, Audience("owner", "site-07")).read_text()
-    assert f"Clipping took {100 * gain['site-07']['clipped']:.2g} %" in page
+    assert f"Clipping cut {100 * gain['site-07']['clipped']:.2g} %" in page
 
 
 def test_figures_by_size_are_on_the_full_page_and_on_no_other(folder, tmp_path):
@@ -91,7 +91,7 @@ def test_figures_by_size_are_on_the_full_page_and_on_no_other(folder, tmp_path):
     for audience in (Audience("public"), Audience("owner", "site-03")):
         text = report_folder(place, audience).read_text()
         assert "Error by size" not in text and "site-07" not in text
-    assert "Clipping took" not in report_folder(place, Audience("public")).read_text()
+    assert "Clipping cut" not in report_folder(place, Audience("public")).read_text()
 
 
 def test_a_group_of_a_task_that_is_not_there_is_refused(folder, tmp_path):

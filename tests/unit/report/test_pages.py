@@ -179,7 +179,7 @@ def test_a_billboard_of_zeros_is_said_in_words(tmp_path):
     """Thirty hospitals at epsilon 0.01: the server finds nothing above the noise and publishes zeros."""
     estimator = tv.TaskRegressor(method="mean", epsilon=0.01).fit(tv.get_synthetic("hospitals", n_tasks=30).train)
     estimator.save(tmp_path)
-    assert "Nothing stood clear of the noise" in write_report(estimator, tmp_path).read_text()
+    assert "No signal was stronger than the noise" in write_report(estimator, tmp_path).read_text()
 
 
 def test_what_is_not_finite_becomes_a_gap():

@@ -15,7 +15,7 @@ pytest.importorskip("jax")
 
 from taskveil.errors import BudgetExceeded
 from taskveil.methods.base import PublicInfo
-from taskveil.methods.neural_mean import NeuralMean
+from taskveil.methods.neural import NeuralMean
 from taskveil.methods.neural_sides import RELEASE, NeuralTasks
 from taskveil.privacy import release
 from taskveil.privacy.contribution import seal_clipped_sum

@@ -20,6 +20,7 @@ from taskveil.privacy.randomness import insecure_seeded_noise
 from taskveil.privacy.release import MemoryAccount
 from taskveil.runtime import wire
 from taskveil.runtime.federation.server.driver import Driver, Rules
+from taskveil.runtime.federation.server.replies import check_done
 from taskveil.runtime.federation.server.secure_round import secure_content
 from taskveil.runtime.run import Run
 from taskveil.runtime.secure import SecureServer, messages
@@ -56,7 +57,7 @@ def questions(parts) -> list[bytes]:
     if site.party is not None:
         extra = {"secure": np.frombuffer(secure_bytes(fresh(parts, 0))[0], dtype=np.uint8)}
     steps = [question(site, number=n, arrays=extra, round=n) for n in range(len(site.rounds))]
-    found = [wire.encode(Packet("hello")), *steps, question(site, "finish", round=len(site.rounds))]
+    found = [*steps, question(site, "finish", round=len(site.rounds))]
     if extra:
         found.append(wire.encode(Packet("secure", {"plan": site.digest, "number": 0}, extra)))
     return found
@@ -112,7 +113,7 @@ def test_whatever_a_site_sends_the_server_takes_it_for_absent_or_for_a_message(r
         if arrays is not None:
             assert all(np.isfinite(a).all() for a in arrays.values())
         driver.is_refusal(data)
-        driver._is_done(0, data)
+        driver.checked(0, data, check_done)
         driver.checked(0, data, lambda packet: secure_content(driver, packet, 0))  # whatever else is raised would end the run
 
 

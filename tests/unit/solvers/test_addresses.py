@@ -14,7 +14,7 @@ from numba import njit
 from numba.core.registry import CPUDispatcher
 
 from taskveil import solvers
-from taskveil.solvers import kernels, kernels_curvature, kernels_step, kernels_tridiagonal
+from taskveil.solvers import kernels, kernels_step, kernels_tridiagonal
 from taskveil.solvers.bands import packed_size
 
 WIDTHS = [4, 5, 6, 7, 12, 13, 20, 28, 31]  # below 32 numbers: compilers call arrays close within at most a few vectors
@@ -75,14 +75,25 @@ def test_products_with_a_packed_matrix(d):
     rng = np.random.default_rng(d)
     packed, v = (rng.standard_normal(n).astype(np.float32) for n in (packed_size(d), d + 3))
     v[d:] = 0.0
-    times = kernels_curvature.curvature_times
+    times = kernels_step.curvature_times
     assert len(outcomes(lambda packed, v, out: times(packed, 0, d, v, out), [packed, v], d + 3)) == 1
 
 
 @pytest.mark.parametrize("d", WIDTHS)
-def test_reflection_of_a_matrix(d):
-    A, v = np.random.default_rng(d).standard_normal((d, d)), np.random.default_rng(d + 1).standard_normal(d)
-    assert len(outcomes(lambda A, v, u: kernels_tridiagonal._reflect_rest(A, 0, v, u), [A, v], d)) == 1
+def test_reduction_to_tridiagonal_form(d):
+    B = np.random.default_rng(d).standard_normal((d, d))
+
+    def reduce(A, out):
+        kernels_tridiagonal.tridiagonalise(A, out[None, :d], out[None, d:])
+
+    assert len(outcomes(reduce, [(B @ B.T)[None]], 2 * d)) == 1
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+def test_turning_into_the_basis_and_back(d):
+    A = np.random.default_rng(d).standard_normal((1, d, d))
+    for back in (False, True):
+        assert len(outcomes(lambda A, out, back=back: kernels_tridiagonal.turn(A, out[None, None], back), [A], d)) == 1
 
 
 def reordering() -> dict[str, CPUDispatcher]:

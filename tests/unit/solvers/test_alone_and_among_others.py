@@ -12,7 +12,7 @@ from taskveil.solvers import padding, posterior
 from taskveil.solvers.evidence import Prior, averaged_models, residual_models
 from taskveil.solvers.lasso import minimise_l1
 from taskveil.solvers.lipschitz import task_lipschitz
-from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.solvers.newton import minimise_local
 from taskveil.threads import small_matrix_threads
 
 LOSS = {"regression": "squared", "classification": "logistic"}
@@ -21,14 +21,14 @@ LOSS = {"regression": "squared", "classification": "logistic"}
 def solved(block, kind: str, d: int) -> dict[str, np.ndarray]:
     """Every solver that works on stacks of tasks; axis 0 runs over tasks."""
     rng = np.random.default_rng(d)
-    B, centre, A = rng.standard_normal((d, min(3, d))), rng.standard_normal((1, d)), np.eye(d) + np.ones((d, d))
+    B, centre = rng.standard_normal((d, min(3, d))), rng.standard_normal((1, d))
     name, loss = LOSS[kind], LOSSES.get(LOSS[kind])
     W = np.repeat(centre[None], block.n_tasks, axis=0)
     with small_matrix_threads(0):
         return {
             "averaged": averaged_models(block, [Prior(), Prior(0.1, B), Prior(centre=centre)], name)[0],
             "residual": residual_models(block, centre, 1.0, name),
-            "newton": minimise_local(block, loss, 0.1, Penalty(A))[0],
+            "newton": minimise_local(block, loss, 0.1, W)[0],
             "lasso": minimise_l1(block, loss, 0.05)[0],
             "lipschitz": task_lipschitz(block, loss, True),
             "intercepts": best_intercepts(block, W, loss),
@@ -58,9 +58,9 @@ def test_padding_with_rows_of_others_is_seen(monkeypatch):
     """The twin: weight zero does not keep a row out of a decomposition in row space."""
     real = padding._stack
 
-    def borrowed(block, tasks, sizes, width):
-        stack = real(block, tasks, sizes, width)
-        stack.X[np.arange(width) >= sizes[tasks][:, None]] = block.X[0]
+    def borrowed(block, tasks, width):
+        stack = real(block, tasks, width)
+        stack.X[np.arange(width) >= block.sizes[tasks][:, None]] = block.X[0]
         return stack
 
     monkeypatch.setattr(padding, "_stack", borrowed)

@@ -7,12 +7,16 @@ from tests.support.blocks import make_block
 
 from taskveil.losses import LOSSES
 from taskveil.solvers import centred as module
+from taskveil.solvers import kernels_step
 from taskveil.solvers.centred import SmoothPart
+from taskveil.solvers.evidence import averaged_models
+from taskveil.solvers.padding import padded_width
+from taskveil.solvers.posterior import Prior
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
 
 SQUARED = LOSSES.get("squared")
-STEPS = module.WAIT + 2 * module.EVERY + 3
+STEPS = 2 * module.EVERY + 3
 
 
 def ragged(n_features=7, scale=1.0, dtype=float):
@@ -96,13 +100,42 @@ def test_an_anchor_that_stays_behind_is_noticed(monkeypatch):
     assert distance_to_least_squares(far_from_the_anchor()) > 1e-6
 
 
-def test_nothing_is_packed_for_a_few_steps_or_where_it_does_not_pay():
+def test_only_what_pays_is_packed_and_not_before_the_first_step():
     block = ragged(20)
-    _, _, short = walked(block, steps=module.WAIT)
-    assert short.curvature.numbers.size == 0
-    _, _, long = walked(block)
-    packed = long.curvature.where >= 0
-    assert packed.any() and not packed.all() and block.sizes[packed].min() > block.sizes[~packed].max()
-    assert long.curvature.numbers.nbytes <= module.MOST * block.X.nbytes
+    curvature = SmoothPart(block, SQUARED).curvature
+    assert curvature.missing.any()
+    packed = walked(block)[2].curvature
+    assert not packed.missing.any() and np.array_equal(packed.where >= 0, curvature.missing)
+    pays = packed.where >= 0
+    assert not pays.all() and block.sizes[pays].min() > block.sizes[~pays].max()
+    assert packed.numbers.nbytes <= module.MOST * block.X.nbytes
     logistic = SmoothPart(block.with_targets(np.sign(block.y)), LOSSES.get("logistic"))
-    assert not logistic.curvature.pays.any()
+    assert not logistic.curvature.missing.any()
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_learning_alone_hands_on_is_what_is_computed_without_it(intercept):
+    """To the last bit, some rows of weight zero; tasks with fewer rows than features are left to be packed."""
+    block = make_block(n_tasks=12, n_features=100, rows=(85, 130), shift=3.0, noise=2.0, seed=3)
+    block = block.with_mask(np.arange(block.n_rows) % 5 > 0)
+    handed, computed = (SmoothPart(block, SQUARED, fit_intercept=intercept).curvature for _ in range(2))
+    averaged_models(block, [Prior()], "squared", intercept, moments=handed.take)
+    left = computed.missing & (padded_width(block.sizes) < block.n_features)
+    assert left.any() and not left.all()
+    np.testing.assert_array_equal(handed.missing, left)
+    handed.pack_missing()
+    computed.pack_missing()
+    assert handed.numbers.tobytes() == computed.numbers.tobytes()
+    np.testing.assert_array_equal(handed.lengths, computed.lengths)
+
+
+def test_a_packed_matrix_is_the_curvature():
+    block = ragged(7)
+    curvature = SmoothPart(block, SQUARED).curvature
+    curvature.pack_missing()
+    for i in np.flatnonzero(curvature.where >= 0):
+        v, out = np.zeros(10, np.float32), np.empty(10, np.float32)
+        v[:7] = np.random.default_rng(i).standard_normal(7)
+        kernels_step.curvature_times(curvature.numbers, curvature.where[i], 7, v, out)
+        wanted = np.cov(block.X[block.rows(i)].T, bias=True) @ v[:7]
+        np.testing.assert_allclose(curvature.lengths[i] ** 2 * out[:7], wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())

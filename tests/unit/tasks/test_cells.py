@@ -171,3 +171,13 @@ def test_a_task_none_of_whose_rows_can_be_read_keeps_its_place(tmp_path, table):
     tasks = load_tasks(tmp_path / "t.csv", task="site", target="days", bad_rows="skip")
     assert "middle" in tasks.task_names and tasks["middle"].n_rows == 0
     assert tasks.task_names == tuple(sorted(tasks.task_names)) and tasks.n_rows == len(table) - 4
+
+
+@pytest.mark.parametrize(
+    "codes", [["K", "1", "2", "3"], ["5A", "7B", "12C"], ["1", "2", "APPR"], ["A1", "10", "B2"], ["1 year", "3 years"]]
+)
+def test_codes_that_hold_digits_stay_words(codes):
+    """What is asked about are numbers with something else among them, not codes."""
+    table = pd.DataFrame({"site": ["a", "b"] * 30, "x": (codes * 60)[:60], "y": np.arange(60.0)})
+    tasks = load_tasks(table, task="site", target="y")
+    assert tasks.feature_names[0] == "x#0/16"

@@ -14,8 +14,9 @@ import pytest
 
 from taskveil.errors import DataError, EnvironmentMissing, UnknownName
 from taskveil.tasks import catalogue, fetch, load_tasks
+from taskveil.tasks.catalogue import DATASETS
 from taskveil.tasks.files import read_npz
-from taskveil.tasks.originals import ORIGINALS, _runs, _unique_names, har
+from taskveil.tasks.originals import CONVERTERS, _runs, _unique_names, har
 
 
 def prepared(name):
@@ -94,7 +95,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def network(name, files):
-    answers = {url: files[file] for file, url in ORIGINALS[name].urls.items()}
+    answers = {url: files[file] for file, url in DATASETS.get(name).urls.items()}
     return lambda url: answers[url]
 
 
@@ -124,7 +125,7 @@ def test_a_changed_original_is_not_stored(cache):
     assert not list(cache.rglob("*.npz")) and not list(cache.rglob("*.part"))
 
 
-@pytest.mark.parametrize("name", ORIGINALS)
+@pytest.mark.parametrize("name", CONVERTERS)
 def test_rubbish_is_not_stored(name, cache):
     with pytest.raises(DataError, match="nothing was stored"):
         fetch.fetch(name, get=lambda url: b"<html>moved</html>")
@@ -176,7 +177,7 @@ def test_an_endless_answer_is_cut(monkeypatch):
 def test_only_https_is_fetched():
     with pytest.raises(DataError, match="https only"):
         fetch.download("http://example.org/a")
-    assert all(u.startswith("https://") for o in ORIGINALS.values() for u in o.urls.values())
+    assert all(u.startswith("https://") for n in CONVERTERS for u in DATASETS.get(n).urls.values())
 
 
 def test_an_unknown_name_is_refused_before_any_download():

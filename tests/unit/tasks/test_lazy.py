@@ -196,6 +196,19 @@ def test_a_file_that_was_replaced_after_loading_is_refused(tmp_path, other, part
         read_here(lazy)
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_task_that_came_with_an_equal_footer_is_refused(tmp_path, partitions):
+    """Neither sizes nor statistics tell such files apart."""
+    frame = table().assign(task=lambda f: f.task.str[-2:].astype(int))
+    plain = {"compression": "NONE", "use_dictionary": False, "write_statistics": False}
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), tmp_path / "part-0.parquet", **plain)
+    lazy = tv.load_tasks(tmp_path, **COLUMNS, lazy=True, partitions=partitions)
+    other = frame.assign(task=frame.task.replace(20, 77))
+    pq.write_table(pa.Table.from_pandas(other, preserve_index=False), tmp_path / "part-0.parquet", **plain)
+    with pytest.raises(DataError, match="changed while it was read"):
+        read_here(lazy)
+
+
 def test_a_column_that_stands_there_twice_is_refused(tmp_path):
     rows = pa.Table.from_pandas(table(), preserve_index=False)
     pq.write_table(rows.append_column("x1", rows.column("x1")), tmp_path / "part-0.parquet")

@@ -6,7 +6,6 @@ import pytest
 
 from taskveil.errors import DataError
 from taskveil.tasks import PublicBounds, TaskSet, load_rows, load_tasks
-from taskveil.tasks.person import limit_tasks_per_person, most_tasks_of_one_person
 from taskveil.tasks.prepare.facts import Fact
 
 
@@ -248,21 +247,6 @@ def test_rows_to_predict_come_from_npz_and_built_in_names_too(tmp_path):
     assert rows.task.tolist() == ["b", "a"]
     tiny = load_tasks("synthetic:tiny")
     np.testing.assert_array_equal(load_rows("synthetic:tiny", tiny.feature_names).X, tiny.X)
-
-
-def test_a_person_is_kept_in_at_most_the_allowed_number_of_tasks():
-    rng = np.random.default_rng(0)
-    data = pd.DataFrame({"task": rng.integers(0, 9, 400), "y": rng.random(400), "x": rng.random(400)})
-    data["who"] = rng.integers(0, 40, 400)
-    tasks = load_tasks(data, person="who")
-    assert most_tasks_of_one_person(tasks) > 3
-    for limit in (1, 3):
-        kept = limit_tasks_per_person(tasks, limit, seed=1)
-        assert most_tasks_of_one_person(kept) == limit
-        assert np.unique(kept.person).size == 40, "nobody disappears"
-    pairs = set(zip(kept.person.tolist(), kept.task_of_row().tolist(), strict=True))
-    whole = [p for p in zip(tasks.person.tolist(), tasks.task_of_row().tolist(), strict=True) if p in pairs]
-    assert len(whole) == kept.n_rows, "a person stays in a task with all rows or none"
 
 
 def test_rows_without_task_or_target_are_left_out_of_a_table_when_asked_and_that_is_said():

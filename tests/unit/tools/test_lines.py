@@ -5,6 +5,7 @@ from pathlib import Path
 from tools.lines import code_lines, functions, measured
 
 LONGEST_FILE, LONGEST_FUNCTION = 400, 60
+MOST_LINES, MOST_FILES = 35_336, 385  # what was reached; to be lowered with what is reached next
 
 SAMPLE = '''"""What
 this is."""
@@ -34,6 +35,11 @@ def test_no_file_and_no_function_is_longer_than_allowed():
     found = measured()
     assert {name: n for name, n in found["files"].items() if n > LONGEST_FILE} == {}
     assert {name: n for name, n in found["functions"].items() if n > LONGEST_FUNCTION} == {}
+
+
+def test_the_package_does_not_grow():
+    total = measured()["total"]
+    assert total["lines of code"] <= MOST_LINES and total["files"] <= MOST_FILES
 
 
 def test_a_file_that_is_too_long_is_seen(tmp_path: Path):

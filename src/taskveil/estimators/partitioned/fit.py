@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.estimators import certify, inputs
+from taskveil.estimators import certify, common_units, inputs
 from taskveil.estimators.partitioned import worker
-from taskveil.estimators.partitioned.models import PartitionedModels, lazy_frame
+from taskveil.estimators.partitioned.models import PartFile, PartitionedModels, lazy_frame
 from taskveil.methods.base import Method
 from taskveil.methods.common_scale import CommonScale
 from taskveil.privacy.plan import Plan
@@ -22,8 +23,8 @@ from taskveil.runtime.dask.cluster import connect, gathered, submit, wait
 from taskveil.runtime.dask.partitions import Partitions, read_partitions, same
 from taskveil.runtime.in_process import run_rounds
 from taskveil.runtime.run import Run
+from taskveil.tasks.arguments import some
 from taskveil.tasks.lazy.tasks import LazyTasks
-from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.unusable import SET_ASIDE
 
 
@@ -54,6 +55,8 @@ def lazy_tasks(estimator: Any, X: Any, given: tuple[Any, ...]) -> LazyTasks | No
         raise OptionError("tasks loaded with lazy=True are trained with runtime='dask'; or load them into memory")
     if any(value is not None for value in given):
         raise OptionError("fit(tasks) takes lazy tasks alone: they hold targets and tasks, and rows have no weights of their own")
+    if estimator.strict:
+        raise OptionError("strict=True looks into the rows of every task, and those of lazy tasks are elsewhere; leave it out")
     if estimator.bounds is not None:
         raise OptionError("declare bounds where lazy tasks are loaded: load_tasks(..., bounds=..., lazy=True)")
     if X.kind != estimator._kind:
@@ -86,10 +89,15 @@ def fit(estimator: Any, tasks: LazyTasks, run: Run) -> None:
     made: Any = record.models  # a future for each partition
     firsts = partitions.first
 
-    def settled(k: int) -> Any:
-        return submit(client, worker.settle, owns[k], made[k], partitions.common, boards, firsts[k])
+    def asked(work: Any) -> Any:
+        return lambda k, *more: submit(client, work, owns[k], made[k], partitions.common, boards, firsts[k], *more)
 
-    parts = partitions.sweep(settled)
+    said: list[tuple[Any, ...]] = [()] * len(owns)
+    if plan.budget.epsilon is None and not bought and common_units.weighs(method, record, rules.scaling != "none"):
+        told = partitions.sweep(asked(worker.told))
+        of_all = np.sum(gathered(client, [submit(client, worker.sums, one) for one in told]), axis=0)
+        said = [(one, of_all) for one in told]
+    parts = partitions.sweep(lambda k: asked(worker.settle)(k, *said[k]))
     wait(client, parts)
     models = PartitionedModels(parts, tasks.cuts, (public.n_tasks, public.n_outputs, public.n_features), client)
     record.models = models  # type: ignore[assignment]
@@ -116,24 +124,13 @@ class Bar:
 
 def keep(estimator: Any, tasks: LazyTasks, method: Method, record: Any, models: PartitionedModels) -> None:
     """Fitted attributes; arrays over tasks are lazy."""
-    shell = tasks.shell
     estimator.warnings_ += [*record.warnings, *record.notes]
-    estimator.task_names_, estimator.feature_names_ = shell.task_names, shell.feature_names
-    estimator.n_features_in_, estimator.classes_, estimator.bounds_ = shell.n_features, shell.classes, shell.bounds
-    estimator.method_, estimator.record_, estimator.models_ = method, record, models
-    estimator.scaling_ = common_scaling(models)
-    estimator.n_iter_, estimator._training, estimator._gain_summary = record.rounds, None, None
-    scaling = estimator.scaling_
-    prepared = estimator.preparation_
-    estimator.preparation_ = replace(prepared, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
+    estimator._training, estimator._gain_summary = None, None
+    scaling = models.on_part(worker.common_scaling, 0)
+    prepared = replace(estimator.preparation_, scaling=scaling.mode, own_target=scaling.own_target, cluster=True)
+    estimator._become(tasks.shell, method, scaling, record, prepared)
     estimator.certificate_ = certify.certificate(method, record, estimator.preparation_)
     set_coefficients(estimator, models)
-
-
-def common_scaling(models: PartitionedModels) -> Scaling:
-    """Which units there are; their numbers where all tasks have the same, none where they are each task's own."""
-    first = models.take(np.asarray([0]))[0].scaling
-    return first.take([]) if first.data_dependent else first
 
 
 def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
@@ -142,8 +139,8 @@ def set_coefficients(estimator: Any, models: PartitionedModels) -> None:
         return
     _, r, d = models.shape
     single = r == 1
-    estimator.coef_ = models.lazy(_coef_single if single else _coef, (d,) if single else (r, d))
-    estimator.intercept_ = models.lazy(_intercept_single if single else _intercept, () if single else (r,))
+    estimator.coef_ = models.lazy(partial(_numbers, "coef", single), (d,) if single else (r, d))
+    estimator.intercept_ = models.lazy(partial(_numbers, "intercept", single), () if single else (r,))
 
 
 def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
@@ -166,30 +163,16 @@ def predict_lazy(estimator: Any, tasks: LazyTasks) -> Any:
 
 
 def _part(client: Any, part: Any) -> Any:
-    return submit(client, _read_file, part) if hasattr(part, "read") else part
+    return submit(client, PartFile.read, part) if isinstance(part, PartFile) else part
 
 
 def _note_aside(estimator: Any, names: list[str]) -> None:
     estimator.task_warnings_ = dict.fromkeys(names, (SET_ASIDE,))
     if names:
-        estimator.warnings_.append(f"{len(names)} task(s): {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}: {SET_ASIDE}")
+        estimator.warnings_.append(f"{len(names)} task(s): {some(names, 3)}: {SET_ASIDE}")
 
 
-def _read_file(part: Any) -> Any:
-    return part.read()
-
-
-def _coef(part: worker.Part) -> np.ndarray:
-    return part.coef
-
-
-def _coef_single(part: worker.Part) -> np.ndarray:
-    return part.coef[:, 0]
-
-
-def _intercept(part: worker.Part) -> np.ndarray:
-    return part.intercept
-
-
-def _intercept_single(part: worker.Part) -> np.ndarray:
-    return part.intercept[:, 0]
+def _numbers(name: str, single: bool, part: worker.Part) -> np.ndarray:
+    """Coefficients or intercepts of a partition; of a single output without its axis."""
+    values: np.ndarray = getattr(part, name)
+    return values[:, 0] if single else values

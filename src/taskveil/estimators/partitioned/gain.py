@@ -18,6 +18,7 @@ from taskveil.estimators.partitioned import worker
 from taskveil.estimators.partitioned.models import PartFile, lazy_frame
 from taskveil.runtime.dask.cluster import gathered, submit
 from taskveil.runtime.dask.partitions import names_array
+from taskveil.tasks.lazy.places import everywhere
 
 BELOW_ZERO = math.nextafter(0.0, -1.0)
 STEPS = (  # above the first, up to the second: change of a task's error by sharing
@@ -40,11 +41,6 @@ def measured(estimator: Any) -> list[Any]:
     return list(frames)
 
 
-def leave_rows(estimator: Any) -> None:
-    """Forget where the rows are: the gain is asked for by nobody, and pages are written without it."""
-    estimator._lazy = None
-
-
 def gain_frame(estimator: Any) -> Any:
     """Per task."""
     return lazy_frame(estimator.models_.client, measured(estimator))
@@ -52,7 +48,7 @@ def gain_frame(estimator: Any) -> Any:
 
 def write_gain(estimator: Any, place: str) -> dict[str, Any]:
     """Every partition's figures beside its models; returns what a page for all needs: the metric and the summary."""
-    client = estimator.models_.client
+    client, place = estimator.models_.client, everywhere(place)
     written = [submit(client, _written, f, gain_url(place, k)) for k, f in enumerate(measured(estimator))]
     estimator._gain_summary = summarised(gathered(client, written))
     return {"metric": MEASURES[estimator.record_.public.loss][0], "summary": estimator._gain_summary}

@@ -24,6 +24,7 @@ from taskveil.estimators.partitioned.models import PartFile, PartitionedModels
 from taskveil.faults import point
 from taskveil.runtime.dask.cluster import gathered, submit
 from taskveil.runtime.dask.partitions import names_array
+from taskveil.tasks.lazy.places import everywhere, file_system, last_name, without_secrets
 
 FILES = ("model.json", "arrays.npz", "certificate.json")
 
@@ -43,25 +44,30 @@ def save(estimator: Any, place: str, files: Callable[[list[dict[str, Any]] | Non
 
     `files`: the contents of the three files, given the parts.
     """
-    fs, root = _file_system(place)
+    asked, place = place, everywhere(place)  # workers write, and work in other folders
+    fs, root = file_system(place)
     models, parts = estimator.models_, None
     if isinstance(models, PartitionedModels):
         fs.makedirs(f"{root}/parts", exist_ok=True)
-        _forget(fs, root, "gain-")  # figures of what was saved here before are not those of what will be
         parts = _write_parts(models, estimator.task_names_, place)
-        _forget(fs, root, ".")  # what a writer that was killed left beside
+        _check_written(fs, root, len(parts), place)
         point("parts.written")
     else:
         fs.makedirs(root, exist_ok=True)
     for name, content in files(parts).items():
         worker.put(f"{place.rstrip('/')}/{name}", content)
-    return place
+    return asked
 
 
-def _forget(fs: Any, root: str, start: str) -> None:
-    """Take away the files among the parts whose names start so."""
-    for path in fs.find(f"{root}/parts"):
-        if path.rsplit("/", 1)[-1].startswith(start):
+def _check_written(fs: Any, root: str, n_parts: int, place: str) -> None:
+    """All parts are here, not on disks of other machines; what older runs and killed writers left beside them goes."""
+    fs.invalidate_cache()
+    there = {path.rsplit("/", 1)[-1]: path for path in fs.find(f"{root}/parts")}
+    parts = {last_name(part_url(place, k)) for k in range(n_parts)}
+    if not parts <= set(there):
+        raise EnvironmentMissing(worker.ELSEWHERE.format(place=without_secrets(place)))
+    for name, path in there.items():
+        if name not in parts and name.startswith((".", "gain-", "part-")):
             fs.rm_file(path)
 
 
@@ -81,7 +87,7 @@ def _write_parts(models: PartitionedModels, names: tuple[str, ...], place: str) 
 def saved_models(about: Mapping[str, Any], place: str) -> PartitionedModels:
     """The models of a saved run; files are read when they are needed."""
     cuts = np.concatenate([[0], np.cumsum([part["tasks"] for part in about["parts"]])])
-    names, sizes = tuple(about["task_names"]), about["public"]
+    names, sizes, place = tuple(about["task_names"]), about["public"], everywhere(place)
     files = [
         PartFile(part_url(place, k), sizes["n_outputs"], names[cuts[k] : cuts[k + 1]], part["sha256"])
         for k, part in enumerate(about["parts"])
@@ -102,20 +108,11 @@ def changed_parts(folder: Path, about: Mapping[str, Any]) -> list[str]:
 @contextmanager
 def local_copy(place: str) -> Iterator[Path]:
     """The three small files of a saved model at an address, in a folder."""
-    fs, root = _file_system(place)
+    fs, root = file_system(place)
     with tempfile.TemporaryDirectory() as folder:
         for name in FILES:
             try:
                 (Path(folder) / name).write_bytes(fs.cat_file(f"{root}/{name}"))
             except OSError:
-                raise DataError(f"{place} is not a saved model: {name} is missing") from None
+                raise DataError(f"{without_secrets(place)} is not a saved model: {name} is missing") from None
         yield Path(folder)
-
-
-def _file_system(place: str) -> tuple[Any, str]:
-    try:
-        import fsspec
-
-        return fsspec.core.url_to_fs(place)
-    except (ImportError, ValueError) as error:
-        raise EnvironmentMissing(f"cannot write to or read from {place!r}: {error}. The extra 'dask' brings fsspec") from None

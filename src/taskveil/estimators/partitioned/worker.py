@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.errors import DataError, EnvironmentMissing
 from taskveil.estimators import common_units
+from taskveil.estimators.choice import Evidence, evidence
 from taskveil.estimators.gain import Gain, in_target_units, measure_gain
 from taskveil.estimators.inputs import class_weights
 from taskveil.estimators.metrics import gathered_scores, scores_by_method
@@ -19,6 +21,7 @@ from taskveil.methods.base import Billboard, Method, Models
 from taskveil.runtime.dask.worker import Common, Held, Own, assemble, at_work, own_part
 from taskveil.runtime.run import RunRecord
 from taskveil.saved import write_file
+from taskveil.tasks.lazy.places import file_system, fsspec, last_name, without_secrets
 from taskveil.tasks.lazy.tasks import Reader
 from taskveil.tasks.prepare.scaling import Scaling
 from taskveil.tasks.prepare.step import PrepareRules, choose_scaling
@@ -54,7 +57,9 @@ def prepare(reader: Reader, tables: list[Any], rules: PrepareRules, bought: bool
     tasks = assemble(reader, tables)
     weights = None if class_weight is None else class_weights(tasks, class_weight)
     if bought:
-        scaling = common_units.outer_scaling(tasks, rules.unit, rules.private)
+        scaling = common_units.outer_scaling(tasks, rules.unit, rules.private, rules.loss)
+    elif rules.scaling == "private":
+        scaling, _ = common_units.instead(tasks, rules.unit if rules.private else "task", rules.private, rules.loss)
     else:
         scaling = choose_scaling(tasks, rules, weights)
     block = scaling.apply(tasks)
@@ -79,11 +84,22 @@ def _record(common: Common, boards: list[Billboard], models: Models, first: int)
     return RunRecord(models, own, common.plan, common.public, [], {})
 
 
-def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Part:
-    """What the tasks of a partition keep."""
+def told(own: Own, models: Models, common: Common, boards: list[Billboard], first: int) -> Evidence:
+    """What held-out rows of a partition's tasks say."""
+    with at_work(own.block):
+        return evidence(common.method, own.block, _record(common, boards, models, first))
+
+
+def sums(said: Evidence) -> np.ndarray:
+    """For all tasks to know."""
+    return said.sums()
+
+
+def settle(own: Own, models: Models, common: Common, boards: list[Billboard], first: int, *said: Any) -> Part:
+    """What the tasks of a partition keep; `said`: what held-out rows said, of these tasks and in sum of all."""
     record = _record(common, boards, models, first)
     with at_work(own.block):
-        scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record)
+        scaling, _ = common_units.settle(common.method, unpacked(own.scaling, own.block.n_tasks), own.block, record, *said)
     return Part(record.models, scaling)
 
 
@@ -95,6 +111,11 @@ def gain(own: Own, part: Part, common: Common, boards: list[Billboard], first: i
         _, block = common_units.units_of(own.block, unpacked(own.scaling, block.n_tasks), record)
     gain_of_part: Gain = replace(measure_gain(common.method, block, record, part.models, tuple(names)), rows=block.sizes)
     return in_target_units(gain_of_part, part.scaling, record.public.loss).to_frame()
+
+
+def common_scaling(part: Part) -> Scaling:
+    """Which units there are; their numbers where all tasks have the same, none where they are each task's own."""
+    return part.scaling.take([] if part.scaling.data_dependent else [0])
 
 
 def take(part: Part, at: np.ndarray) -> Part:
@@ -133,6 +154,9 @@ def predicted(
 # ------------------------------------------------------------------ files
 
 
+ELSEWHERE = "{place} is not the same place for all machines of the cluster; save to a folder they share, or to an object store"
+
+
 def write_part(part: Part, names: np.ndarray, url: str) -> str:
     """One Parquet file with a row for each task; returns its SHA-256."""
     content = part_bytes(part, names)
@@ -142,13 +166,14 @@ def write_part(part: Part, names: np.ndarray, url: str) -> str:
 
 def put(url: str, content: bytes) -> None:
     """One file, whole or not at all, whoever is killed meanwhile or writes it twice; object stores do that by themselves."""
-    import fsspec
-
-    fs, path = fsspec.core.url_to_fs(url)
-    if "file" in fs.protocol:
-        write_file(Path(path), content)
-    else:
-        fs.pipe_file(path, content)
+    fs, path = file_system(url)
+    try:
+        if "file" in fs.protocol:
+            write_file(Path(path), content)
+        else:
+            fs.pipe_file(path, content)
+    except FileNotFoundError:  # the driver made the folder
+        raise EnvironmentMissing(ELSEWHERE.format(place=without_secrets(url))) from None
 
 
 def part_bytes(part: Part, names: np.ndarray) -> bytes:
@@ -183,24 +208,21 @@ def _column(values: np.ndarray) -> Any:
 
 def read_part(url: str, n_outputs: int, names: tuple[str, ...], sha256: str) -> Part:
     """What `write_part` wrote; refused where it was changed or belongs to other tasks."""
-    import fsspec
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from taskveil.errors import DataError
-
     try:
-        with fsspec.open(url, "rb") as file:
+        with fsspec().open(url, "rb") as file:
             content = file.read()
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise DataError(f"{url.rsplit('/', 1)[-1]} is not the file that was saved; restore it, or fit again")
+            raise DataError(f"{last_name(url)} is not the file that was saved; restore it, or fit again")
         table = pq.read_table(io.BytesIO(content))
     except (OSError, pa.ArrowException):
-        raise DataError(f"{url.rsplit('/', 1)[-1]} is missing or damaged; restore it, or fit again") from None
+        raise DataError(f"{last_name(url)} is missing or damaged; restore it, or fit again") from None
     values = {n: _array(table.column(n)) for n in table.column_names if n != "task"}
     m, scaling = table.num_rows, Scaling.stored(values, json.loads(table.schema.metadata[b"scaling"]))
     if table.column("task").to_pylist() != list(names):
-        raise DataError(f"{url.rsplit('/', 1)[-1]} holds other tasks than model.json says")
+        raise DataError(f"{last_name(url)} holds other tasks than model.json says")
     extra = {k.removeprefix("extra/"): v for k, v in values.items() if k.startswith("extra/")}
     coef = values.get("coef", np.zeros((m, 0))).reshape(m, n_outputs, -1 if "coef" in values else 0)
     return Part(Models(coef, values["intercept"].reshape(m, n_outputs), values.get("kept"), extra), scaling)

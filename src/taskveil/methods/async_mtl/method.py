@@ -35,7 +35,6 @@ from taskveil.methods.async_mtl.tasks import AsyncTasks
 from taskveil.methods.base import Asynchronous, Billboard, Disclosure, Models, PublicInfo
 from taskveil.privacy.contributions import Contribution, RowSum, VectorSum
 from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.tasks.block import TaskBlock
 
 STEP_SAFETY = 0.95
 OPTIMISM = 4.0  # the trace bounds the curvature, but features are rarely all parallel; a step too long is noticed
@@ -71,7 +70,7 @@ class Form:
 
 @dataclass(eq=False, repr=False)
 class AsyncMTL(Asynchronous):
-    """Shared and own parts, learnt from noisy gradients in any order of arrival.
+    """Learn shared and own parts of models from noisy gradients, in any order of arrival.
 
     Parameters
     ----------
@@ -97,6 +96,7 @@ class AsyncMTL(Asynchronous):
     units: ClassVar[tuple[str, ...]] = ("record", "task")
     aggregations: ClassVar[tuple[str, ...]] = ("curator", "local")
     reference: ClassVar[str] = "Xie, Lin, Baytas & Zhou 2017, Algorithm 1"
+    tasks, server = AsyncTasks, AsyncServer
 
     preset: str = "aso"
     shared_penalty: float = 0.05
@@ -166,13 +166,6 @@ class AsyncMTL(Asynchronous):
             return int(self.rounds)
         return 30 if budget.epsilon is not None else 400
 
-    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> AsyncTasks:
-        return AsyncTasks(self, self.form(plan.budget), block, public)
-
-    def server_side(self, public: PublicInfo, plan: Plan) -> AsyncServer:
-        form = self.form(plan.budget)
-        return AsyncServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
-
     def initial_step(self, public: PublicInfo, form: Form) -> float:
         """alpha from public sizes; without privacy a long one, which the tasks' curvatures then shorten."""
         if self.step is not None:
@@ -222,7 +215,8 @@ class AsyncMTL(Asynchronous):
             return float(self.clip)
         return 0.5 * math.sqrt(typical_square(public)) if form.rows else 1.0
 
-    def _row_weights(self, form: Form, public: PublicInfo) -> np.ndarray | None:
+    def row_weights(self, form: Form, public: PublicInfo) -> np.ndarray | None:
+        """(n_tasks,) 1 / (rate n_t), which turns a sum of rows into a mean; None: it is one already."""
         if not form.rows:
             return None
         sizes: Any = getattr(public, "task_rows", None)

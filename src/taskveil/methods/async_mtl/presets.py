@@ -37,11 +37,6 @@ class Penalties:
         g = STRUCTURES.get(self.own)
         return g.models(g.prox(g.matrix(Q), threshold), Q.shape)
 
-    def value(self, P: Array, Q: Array, shared_strength: float, own_strength: float) -> float:
-        """lambda r(P) + tau g(Q) for models (tasks, outputs, features)."""
-        r, g = STRUCTURES.get(self.shared), STRUCTURES.get(self.own)
-        return shared_strength * r.value(r.matrix(P)) + own_strength * g.value(g.matrix(Q))
-
 
 PRESETS: Table[Penalties] = Table("preset of method 'async'")
 PRESETS.add("dirty", Penalties("group_sparse", "l1"))

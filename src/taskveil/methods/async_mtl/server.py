@@ -33,16 +33,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from taskveil.errors import DataError, OptionError
+from taskveil.errors import DataError
 from taskveil.methods.base import ArrivalServer, Billboard, PublicInfo, State
+from taskveil.privacy.plan import Plan
 
 if TYPE_CHECKING:
-    from taskveil.methods.async_mtl.method import AsyncMTL, Form
+    from taskveil.methods.async_mtl.method import AsyncMTL
 
 SAFETY = 0.9  # c < 1
 WINDOW = 100  # sweeps over all tasks without progress before the proved rule takes over
 PROGRESS = 0.98  # the residual must fall below this share of its best value within the window
-RULES = ("safeguarded", "delays")
 
 
 class AsyncServer(ArrivalServer):
@@ -50,11 +50,10 @@ class AsyncServer(ArrivalServer):
 
     shown: ClassVar[tuple[str, ...]] = ("shared", "own", "intercept")
 
-    def __init__(self, method: AsyncMTL, form: Form, public: PublicInfo, step: float, row_weights: np.ndarray | None) -> None:
-        self.method, self.form, self.public = method, form, public
-        self.penalties = method.penalties()
-        self.initial_step = step
-        self.row_weights = row_weights  # (n_tasks,) 1 / (rate n_t) turns a sum of rows into a mean; None: already a mean
+    def __init__(self, method: AsyncMTL, public: PublicInfo, plan: Plan) -> None:
+        super().__init__(method, public, plan)
+        self.form, self.penalties = method.form(plan.budget), method.penalties()
+        self.row_weights = method.row_weights(self.form, public)
         self.relaxation = Relaxation(method.relaxation, public.n_tasks)
         self._prox: Any = None
         self._prox_of: np.ndarray | None = None
@@ -76,7 +75,7 @@ class AsyncServer(ArrivalServer):
             "version": np.zeros(1, dtype=np.int64),
             "read_at": np.zeros(m, dtype=np.int64),
             "delay_sum": np.zeros(2, dtype=np.int64),  # sum and largest of the delays seen
-            "step": np.array([self.initial_step]),
+            "step": np.array([self.method.initial_step(self.public, self.form)]),
             "turns": np.zeros(2),  # sum and sum of squares of <g_t, last g_t> since the step was set
             "watch": self.relaxation.start(),
         }
@@ -201,13 +200,6 @@ class AsyncServer(ArrivalServer):
         return Billboard(int(state["version"][0]), {name: state[name] for name in self.shown}, frozenset(self.shown), accepted)
 
 
-def check(rule: object) -> None:
-    """Refuse what is neither a rule nor a number in (0, 1]."""
-    if rule in RULES or (isinstance(rule, (int, float)) and 0 < rule <= 1):
-        return
-    raise OptionError(f"relaxation must be {' or '.join(map(repr, RULES))} or a number in (0, 1]; got {rule!r}")
-
-
 def arock(delays: np.ndarray, n_tasks: int) -> np.ndarray:
     """c / (1 + 2 delay / sqrt(T)) for each message."""
     return SAFETY / (1.0 + 2.0 * delays / math.sqrt(n_tasks))
@@ -221,7 +213,6 @@ class Relaxation:
     """
 
     def __init__(self, rule: str | float, n_tasks: int) -> None:
-        check(rule)
         self.rule, self.n_tasks = rule, n_tasks
 
     def start(self) -> np.ndarray:

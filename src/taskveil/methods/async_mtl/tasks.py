@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskveil.losses import LOSSES
 from taskveil.losses.base import Loss
 from taskveil.methods.async_mtl.presets import Penalties
 from taskveil.methods.base import Message, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.row_gradients import RowGradients
+from taskveil.privacy.plan import Plan
 from taskveil.solvers.block_gradient import mean_gradients
-from taskveil.solvers.newton import Penalty, minimise_local
+from taskveil.solvers.newton import minimise_local
 from taskveil.structures import STRUCTURES
 from taskveil.tasks.block import TaskBlock
 
 Array = np.ndarray
 
 if TYPE_CHECKING:
-    from taskveil.methods.async_mtl.method import AsyncMTL, Form
+    from taskveil.methods.async_mtl.method import AsyncMTL
 
 STEPS_PER_MESSAGE = 20  # of the semi-exact update; the next message goes on from where this one stopped
 
@@ -82,7 +82,7 @@ class OwnProblem:
 
     def _newton(self, shared: Array) -> tuple[Array, Array]:
         """tau |q|^2 is a ridge of strength 2 tau around the shared part."""
-        whole, b = minimise_local(self.block, self.loss, 2 * self.strength, Penalty(centre=shared), self.fit_intercept)
+        whole, b = minimise_local(self.block, self.loss, 2 * self.strength, shared, self.fit_intercept)
         return whole - shared, b
 
     def gradient_step(self, shared: Array, own: Array, intercept: Array, step: float) -> tuple[Array, Array]:
@@ -115,9 +115,9 @@ class OwnProblem:
 class AsyncTasks(TaskSide):
     """`view.round` is the number of messages this block has had accepted; it says which release is due."""
 
-    def __init__(self, method: AsyncMTL, form: Form, block: TaskBlock, public: PublicInfo) -> None:
-        self.method, self.form, self.block, self.public = method, form, block, public
-        self.loss = LOSSES.get(public.loss)
+    def __init__(self, method: AsyncMTL, block: TaskBlock, public: PublicInfo, plan: Plan) -> None:
+        super().__init__(method, block, public, plan)
+        self.form = method.form(plan.budget)
         self.problem = OwnProblem(block, self.loss, method.penalties(), method.own_penalty, public.fit_intercept)
         self._rows = with_ones(block.X) if public.fit_intercept else np.asarray(block.X, dtype=float)
 

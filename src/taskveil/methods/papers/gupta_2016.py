@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from taskveil.methods import dp_mtrl
-from taskveil.methods.base import Billboard, Message, Models, PublicInfo, ServerSide, State, TaskSide, View
+from taskveil.methods.base import Message, Models, PublicInfo, ServerSide, State, TaskSide, View
 from taskveil.methods.dp_mtrl import MODELS
 from taskveil.methods.local import best_intercepts
 from taskveil.privacy.contributions import Contribution, TaskStack
@@ -37,10 +37,10 @@ class DpMtrl(dp_mtrl.DpMtrl):
         ]  # models are scaled back by s_i
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return super().task_side(block, public, plan) if plan.budget.epsilon is None else ScaledTasks(self, block, public)
+        return super().task_side(block, public, plan) if plan.budget.epsilon is None else ScaledTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return super().server_side(public, plan) if plan.budget.epsilon is None else ScaledServer(self, public)
+        return super().server_side(public, plan) if plan.budget.epsilon is None else ScaledServer(self, public, plan)
 
 
 class ScaledTasks(dp_mtrl.NoisyModelTasks):
@@ -66,5 +66,5 @@ class ScaledTasks(dp_mtrl.NoisyModelTasks):
 class ScaledServer(dp_mtrl.NoisyModelServer):
     """Undoes the units before the relations are learned."""
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
-        return super().step(state, {MODELS: releases[MODELS] * releases[SCALES][:, :, None]}, accepted)
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
+        return super().changes(state, {MODELS: releases[MODELS] * releases[SCALES][:, :, None]}, t)

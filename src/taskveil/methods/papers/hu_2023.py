@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import OptionError
-from taskveil.methods import clustered_mean, fedavg, fedprox, neural_mean
+from taskveil.methods import clustered_mean, fedavg, fedprox
 from taskveil.methods.base import Disclosure, PublicInfo, State
-from taskveil.methods.neural import POISSON, NeuralMethod
+from taskveil.methods.neural import POISSON, NeuralMean, NeuralMethod
 from taskveil.methods.neural_sides import NeuralServer, NeuralTasks
 from taskveil.privacy.accountants import best_epsilon
 from taskveil.privacy.events import Charge, GaussianEvent, SampledGaussianEvent
@@ -78,7 +78,7 @@ class Printed(NeuralMethod):
         return replace(disclosure, assumptions=tuple(s for s in disclosure.assumptions if s != POISSON), refutations=(wrong,))
 
 
-class Mean(Printed, neural_mean.NeuralMean):
+class Mean(Printed, NeuralMean):
     """`mean` as printed."""
 
 

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from taskveil.errors import OptionError
 from taskveil.methods import dp_aggr
-from taskveil.methods.base import PublicInfo, TaskSide
+from taskveil.methods.base import PublicInfo
 from taskveil.privacy.contributions import Contribution, VectorSum
-from taskveil.privacy.plan import Budget, Plan, Request
-from taskveil.tasks.block import TaskBlock
+from taskveil.privacy.plan import Budget, Request
 
 
 class DpAggr(dp_aggr.DpAggr):
@@ -39,6 +38,3 @@ class DpAggr(dp_aggr.DpAggr):
                 "n_min=..., n_max=... (--set n_min=30 --set n_max=30)"
             )
         return self.n_max / (self.n_min * self.strength)
-
-    def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return dp_aggr.AveragedTasks(self.strength, block, public)

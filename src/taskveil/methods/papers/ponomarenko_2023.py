@@ -54,10 +54,10 @@ class Svm(method.Svm):
         return ROUNDS if self.rounds is None else int(self.rounds)
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
-        return PaperTasks(self, block, public)
+        return PaperTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
-        return PaperServer(self, public)
+        return PaperServer(self, public, plan)
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         return billboards
@@ -69,10 +69,10 @@ class Svm(method.Svm):
 class PaperTasks(TaskSide):
     """Algorithm 1, lines 9-14."""
 
-    def __init__(self, method: Svm, block: TaskBlock, public: PublicInfo) -> None:
-        self.method, self.block, self.public = method, block, public
+    def __init__(self, method: Svm, block: TaskBlock, public: PublicInfo, plan: Plan) -> None:
+        super().__init__(method, block, public, plan)
         self.problems = make_problems(method, block, public)
-        self.size = block.n_features + method.has_intercept(public)
+        self.size = method.width(public)
         self.mask = method.masks.parsed()
         self.source = mask_source(method.masks.seed) if self.mask is not None else None
         self.work = block.sizes.copy()
@@ -137,12 +137,8 @@ class PaperTasks(TaskSide):
 class PaperServer(ServerSide):
     """Algorithm 1, lines 15-16, and a watch on the objective."""
 
-    def __init__(self, method: Svm, public: PublicInfo) -> None:
-        self.method, self.public = method, public
-        self.size = public.n_features + method.has_intercept(public)
-
     def start(self) -> tuple[State, Billboard]:
-        shape = (self.public.n_outputs, self.size)
+        shape = (self.public.n_outputs, self.method.width(self.public))
         state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros(shape), "zero": np.full(shape[0], np.nan)}
         return state, self._billboard(state, np.zeros(shape[0], bool), np.full(shape[0], np.nan))
 

@@ -50,11 +50,10 @@ class AsyncMTL(method.AsyncMTL):
         return replace(budget, epsilon=total, delta=0.0, mechanism="l2-laplace", accountant="pure")
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> PrintedTasks:
-        return PrintedTasks(self, self.form(plan.budget), block, public)
+        return PrintedTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> PrintedServer:
-        form = self.form(plan.budget)
-        return PrintedServer(self, form, public, self.initial_step(public, form), self._row_weights(form, public))
+        return PrintedServer(self, public, plan)
 
     def initial_step(self, public: PublicInfo, form: method.Form) -> float:
         return self.step_for(method.typical_curvature(public))

@@ -14,6 +14,7 @@ import numpy as np
 from taskveil.errors import OptionError
 from taskveil.methods.base import Message, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.svm.tasks import make_problems
+from taskveil.privacy.plan import Plan
 from taskveil.solvers.sequential_svm import SvmSolution, solve_sequential
 from taskveil.solvers.svm_problem import SvmProblem
 from taskveil.tasks.block import TaskBlock
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 class CentralTasks(TaskSide):
     """Solves when asked for models."""
 
-    def __init__(self, method: Svm, block: TaskBlock, public: PublicInfo) -> None:
-        self.method, self.block, self.public = method, block, public
+    def __init__(self, method: Svm, block: TaskBlock, public: PublicInfo, plan: Plan) -> None:
+        super().__init__(method, block, public, plan)
         if method.scope != "local" and block.n_tasks != public.n_tasks:
             raise OptionError(
                 f"scope {method.scope!r} with mode {method.mode!r} needs the rows of all {public.n_tasks} tasks in one place; "
@@ -47,14 +48,14 @@ class CentralTasks(TaskSide):
         return Models(points[:, :, :d], points[:, :, d], extra={"gap": gaps})
 
 
-def solve_scope(problem: SvmProblem, scope: str, tol: float, seed: int = 0) -> SvmSolution:
+def solve_scope(problem: SvmProblem, scope: str, tol: float) -> SvmSolution:
     """Joint, alone or pooled to the same relative duality gap.
 
     Alone is the joint problem with w forced to zero, hence single SVMs with cost C1/C2. Pooled rows are one participant.
     """
     if scope == "pooled":
         whole = replace(problem, offsets=np.array([0, problem.n_rows], dtype=np.int64)).with_scope("pooled")
-        solution = solve_sequential(whole, tol, seed=seed)
+        solution = solve_sequential(whole, tol)
         own = np.zeros((problem.n_tasks, problem.size))
         return replace(solution, own=own)
-    return solve_sequential(problem.with_scope(scope), tol, seed=seed)
+    return solve_sequential(problem.with_scope(scope), tol)

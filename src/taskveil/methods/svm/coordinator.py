@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
+from taskveil.methods.base import Billboard, ServerSide, State
 from taskveil.methods.svm.tasks import FIGURES, UPDATE
 from taskveil.solvers import limited_memory
 
@@ -36,12 +36,10 @@ PREFIX = "memory_"
 class SvmServer(ServerSide):
     """Keeps total = sum of acknowledged r_k (outputs, size) and the dual terms that belong to it."""
 
-    def __init__(self, method: Svm, public: PublicInfo, rounds: int) -> None:
-        self.method, self.public, self.rounds = method, public, rounds
-        self.size = public.n_features + method.has_intercept(public)
+    method: Svm
 
     def start(self) -> tuple[State, Billboard]:
-        shape = (self.public.n_outputs, self.size)
+        shape = (self.public.n_outputs, self.method.width(self.public))
         r = shape[0]
         safe = self.method.coordinator == "safe" or self.method.masks.parsed() is not None
         first = 1.0 / (1.0 + self.public.n_tasks * self.method.C2)  # 1/L of F
@@ -72,7 +70,7 @@ class SvmServer(ServerSide):
         else:
             state, accepted = self._safe(state, total, terms, dual, accepted)
         done = bool(np.all(self._gaps(state) <= self.method.tol)) and not self._drifting()
-        if done or state["round"][0] >= self.rounds:
+        if done or state["round"][0] >= len(self.plan.rounds()):
             state["shared"] = self._last_point(state)
         return state, self._billboard(state, accepted, done)
 

@@ -46,6 +46,10 @@ class MarginMethod(Method):
         """Whether models have an intercept."""
         return bool(self.fit_intercept and public.fit_intercept)
 
+    def width(self, public: PublicInfo) -> int:
+        """Length of a message for one output: features, and the intercept where there is one."""
+        return public.n_features + self.has_intercept(public)
+
     def loss_of(self, public: PublicInfo) -> Loss:
         """The loss with a margin for this kind of target."""
         return EpsilonInsensitive(self.insensitivity) if public.kind == "regression" else Hinge()

@@ -8,7 +8,7 @@ still reached, later. `paper` masks dw but not a (line 11 against line 12 of Alg
 
 Why no guarantee: the masked update is still sum_i p_i h_i x_i, an un-noised combination of the participant's own rows. An
 observer who holds a candidate row needs no p_i to test whether it belongs to their span, and sums over epochs average the
-masks out. `taskveil.audits.svm_updates` finds membership in spite of them, and the certificate says "none".
+masks out. The attacks in docs/svm_masks.md find membership in spite of them, and the certificate says "none".
 """
 
 from __future__ import annotations
@@ -74,8 +74,6 @@ def parse_mask(mask: Any, share: float = 1.0) -> Mask | None:
         law, _, numbers = mask.partition(":")
         mask = (law, *(float(v) for v in numbers.split(",") if v))
     law, *numbers = mask
-    if not 0.0 <= share <= 1.0:
-        raise OptionError(f"mask_share must lie in [0, 1], got {share!r}")
     if law == "bernoulli" and len(numbers) == 1 and 0.0 < numbers[0] <= 1.0:
         return Mask("bernoulli", float(numbers[0]), share=float(share))
     if law == "beta" and len(numbers) == 2 and min(numbers) > 0.0:

@@ -39,7 +39,7 @@ MOST_ROUNDS = 1000
 @with_groups
 @dataclass(eq=False, repr=False)
 class Svm(MarginMethod):
-    """Options of `svm`.
+    """Support vector machines with a part shared by all tasks and a part of each task's own.
 
     rounds, C1, C2, fit_intercept, tol, insensitivity, class_weight, clip   see `MarginMethod`
     scope          "joint"; "local" (w = 0: single SVMs of cost C1/C2) and "pooled" (v = 0) are the baselines
@@ -92,7 +92,7 @@ class Svm(MarginMethod):
     def requests(self, public: PublicInfo, budget: Budget) -> Sequence[Request]:
         if self.central:
             return []
-        shape = (public.n_outputs, public.n_features + self.has_intercept(public))
+        shape = (public.n_outputs, self.width(public))
         rounds = range(1, self.n_rounds(public, budget) + 1)
         if budget.epsilon is not None:
             return [Request(PERSONAL, t, VectorSum(shape, self.clip)) for t in rounds]
@@ -105,21 +105,21 @@ class Svm(MarginMethod):
             return int(self.rounds)
         if budget.epsilon is None:
             return MOST_ROUNDS
-        return private_rounds(public, budget, public.n_features + self.has_intercept(public))
+        return private_rounds(public, budget, self.width(public))
 
     # ------------------------------------------------------------ sides
 
     def task_side(self, block: TaskBlock, public: PublicInfo, plan: Plan) -> TaskSide:
         if self.central:
-            return CentralTasks(self, block, public)
-        return SvmTasks(self, block, public, private=plan.budget.epsilon is not None)
+            return CentralTasks(self, block, public, plan)
+        return SvmTasks(self, block, public, plan)
 
     def server_side(self, public: PublicInfo, plan: Plan) -> ServerSide:
         if self.central:
-            return SilentServer()
+            return SilentServer(self, public, plan)
         if plan.budget.epsilon is not None:
-            return PrivateServer(self, public)
-        return SvmServer(self, public, len(plan.rounds()))
+            return PrivateServer(self, public, plan)
+        return SvmServer(self, public, plan)
 
     def replayed(self, billboards: list[Billboard], plan: Plan) -> list[Billboard]:
         """A task that sends nothing needs the last w only: its own part follows from it and its rows."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from taskveil.methods.base import Billboard, PublicInfo, ServerSide, State
+from taskveil.methods.base import PublicInfo, ServerSide, State
 from taskveil.methods.svm.tasks import PERSONAL
 from taskveil.privacy.plan import Budget
 
@@ -37,20 +37,16 @@ MOST_ROUNDS = 10
 class PrivateServer(ServerSide):
     """Gradient steps on w from noisy sums."""
 
-    def __init__(self, method: Svm, public: PublicInfo) -> None:
-        self.method, self.public = method, public
-        self.size = public.n_features + method.has_intercept(public)
-        self.step_size = method.step or 1.0 / (1.0 + public.n_tasks * method.C2)
+    method: Svm
+    published = ("shared",)
 
-    def start(self) -> tuple[State, Billboard]:
-        state: State = {"round": np.zeros(1, dtype=np.int64), "shared": np.zeros((self.public.n_outputs, self.size))}
-        return state, Billboard(0, {"shared": state["shared"]})
+    def first(self) -> State:
+        return {"shared": np.zeros((self.public.n_outputs, self.method.width(self.public)))}
 
-    def step(self, state: State, releases: Mapping[str, np.ndarray], accepted: np.ndarray) -> tuple[State, Billboard]:
+    def changes(self, state: State, releases: Mapping[str, np.ndarray], t: int) -> State:
         w = state["shared"]
-        w = w - self.step_size * (w - self.method.C2 * releases[PERSONAL])
-        state = {"round": state["round"] + 1, "shared": w}
-        return state, Billboard(int(state["round"][0]), {"shared": w})
+        step = self.method.step or 1.0 / (1.0 + self.public.n_tasks * self.method.C2)
+        return {"shared": w - step * (w - self.method.C2 * releases[PERSONAL])}
 
 
 def private_rounds(public: PublicInfo, budget: Budget, size: int) -> int:

@@ -18,19 +18,19 @@ terms. The figures are un-noised private numbers: they exist where the certifica
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from taskveil.errors import DataError
 from taskveil.methods.base import Message, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.svm.masks import mask_source
+from taskveil.privacy.plan import Plan
 from taskveil.solvers.svm_problem import EMPTY, SvmProblem, make_problem
 from taskveil.tasks.block import TaskBlock
 
 if TYPE_CHECKING:
     from taskveil.methods.svm.margins import MarginMethod
-    from taskveil.methods.svm.method import Svm
 
 UPDATE, FIGURES, PERSONAL = "update", "figures", "personal"
 REFRESH = 20  # rounds after which sums are added up afresh, so that rounding does not build up
@@ -60,12 +60,13 @@ class SvmTasks(TaskSide):
 
     merges_inactive = True
 
-    def __init__(self, method: Svm, block: TaskBlock, public: PublicInfo, private: bool) -> None:
-        self.method, self.block, self.public, self.private = method, block, public, private
+    def __init__(self, method: Any, block: TaskBlock, public: PublicInfo, plan: Plan) -> None:
+        super().__init__(method, block, public, plan)
+        self.private = plan.budget.epsilon is not None
         self.problems = make_problems(method, block, public)
         self.position = np.arange(block.n_rows) - np.repeat(block.offsets[:-1], block.sizes)
-        self.size = block.n_features + method.has_intercept(public)  # of a message
-        self.mask = None if private else method.masks.parsed()
+        self.size = method.width(public)
+        self.mask = None if self.private else method.masks.parsed()
         self.source = mask_source(method.masks.seed) if self.mask is not None else None
         self.work = np.zeros(block.n_tasks, dtype=np.int64)  # rows scored in the last step, for the virtual clock
 

@@ -56,8 +56,8 @@ class Book:
     def set_limit(self, key: Key, epsilon: float, delta: float, rule: str | None = None) -> None:
         """Open an account, or change its limit. Lowering it below what is spent only stops further spending.
 
-        `rule="gaussian"` is for accounts of unsampled Gaussian releases, and chosen when one is opened; None leaves it to the
-        first run (holdings.py).
+        `rule="gaussian"` is for accounts whose releases are all Gaussian and unsampled. It is chosen when an account is opened.
+        `None` leaves the rule to the first run (holdings.py).
         """
         Text(200).check("an account name", key.name)
         Number(above=0).check("the limit epsilon", epsilon)
@@ -91,7 +91,7 @@ class Book:
         also: Sequence[str] = (),
         resumed: bool = True,
     ) -> str:
-        """Set a whole plan aside in every account it reaches; returns the id of the run.
+        """Reserve a whole plan in every account that it is charged to, and return the id of the run.
 
         An account in which the run was reserved before keeps what it has. `also` names further observers the run makes a
         statement against; `resumed=False` says that the id is new, which saves looking for it.
@@ -108,11 +108,11 @@ class Book:
         return run
 
     def commit(self, key: Key, run: str, release: str, event: Event) -> str:
-        """Write one release of a run down."""
+        """Record one release of a run."""
         return self.commit_all(key, run, [(release, event)]).entries[0]
 
     def commit_all(self, key: Key, run: str, releases: Priced[tuple[str, Event]]) -> Committed:
-        """Write releases of a run down, all or none, in every account that holds the run.
+        """Record releases of a run, all or none, in every account that the run is charged to.
 
         One that was committed before is charged again, or refused.
         """
@@ -130,9 +130,9 @@ class Book:
             return Committed(entries, left)
 
     def finish(self, key: Key, run: str) -> bool:
-        """No more commits; what was reserved and never committed goes back. Finishing twice does nothing.
+        """End a run: what was reserved and never committed goes back. Finishing twice does nothing.
 
-        The answer: whether every account can give back a part.
+        Returns whether every account can give back a part.
         """
         with self.database.transaction() as transaction:
             can = [finish_in(transaction, row, state) for row, state in self._reserved(transaction, key, run)]
@@ -146,7 +146,7 @@ class Book:
             return transaction.rows(say.ALL_ACCOUNTS)
 
     def rows(self, account: int) -> list[Any]:
-        """Everything that was written for an account, in order."""
+        """All entries of an account, in order."""
         with self.database.transaction() as transaction:
             return transaction.rows(say.HISTORY, {"account": account})
 
@@ -170,7 +170,7 @@ class Book:
             return [(release, event_from_dict(json.loads(body)["event"])) for release, body in rows]
 
     def reserved(self, key: Key, run: str) -> list[Charge]:
-        """What a run has set aside before its first release."""
+        """What a run has reserved before its first release."""
         with self.database.transaction() as transaction:
             row = self._row(transaction, key)
             found = transaction.rows(say.COMMITS, {"account": row.id, "run": run, "kind": "reserve"})

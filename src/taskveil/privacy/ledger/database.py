@@ -105,15 +105,16 @@ class Transaction:
 
     def run(self, statement: say.Statement, values: say.Values) -> None:
         """Executes a statement inside this transaction."""
-        statement.run(self._cursor, self._dialect, values)
+        self._cursor.execute(statement.sql(self._dialect), statement.arranged(self._dialect, values))
 
     def run_many(self, statement: say.Statement, values: Sequence[say.Values]) -> None:
         """Executes a statement once for each entry of `values`."""
-        statement.run_many(self._cursor, self._dialect, values)
+        self._cursor.executemany(statement.sql(self._dialect), [statement.arranged(self._dialect, v) for v in values])
 
     def rows(self, statement: say.Statement, values: say.Values | None = None) -> list[Any]:
         """What a SELECT finds, as this transaction sees it."""
-        return statement.rows(self._cursor, self._dialect, values or {})
+        self.run(statement, values or {})
+        return [statement.row(*row) for row in self._cursor.fetchall()]
 
     def _begin_sqlite(self, connection: PoolProxiedConnection, durable: bool) -> None:
         """In WAL mode FULL waits for the disk at the end of every transaction, NORMAL does not."""

@@ -34,6 +34,16 @@ def _described(book: Any, row: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def described(book: Any) -> list[dict[str, Any]]:
+    """All accounts as plain data."""
+    return [describe(book, row) for row in book.accounts()]
+
+
+def amount(epsilon: float | None) -> str:
+    """What was spent, in a sentence or a table; None where no bound holds."""
+    return "unbounded" if epsilon is None else f"{epsilon:.4g}"
+
+
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 

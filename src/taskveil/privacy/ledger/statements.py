@@ -80,38 +80,25 @@ Values = Mapping[str, Any]
 
 
 class Statement:
-    """One statement, for every database; `columns` are those an INSERT fills."""
+    """One statement, for every database; `columns` are those an INSERT fills, `row` is what a SELECT finds."""
 
     def __init__(self, statement: Any, columns: Sequence[str] | None = None):
         self._statement, self._columns = statement, columns
         self._compiled = cache(self._compile)
-        names = getattr(statement, "selected_columns", ())
-        self._row = namedtuple("Row", [c.name for c in names]) if len(names) else None  # type: ignore[misc]
+        self.row = namedtuple("Row", [c.name for c in getattr(statement, "selected_columns", ())])  # type: ignore[misc]
 
-    def run(self, cursor: Any, dialect: Any, values: Values) -> None:
-        """Executes the statement with these values."""
-        sql, order = self._compiled(dialect.name, dialect)
-        cursor.execute(sql, _arranged(order, values))
+    def sql(self, dialect: Any) -> str:
+        """As this database understands it."""
+        return self._compiled(dialect.name, dialect)[0]
 
-    def run_many(self, cursor: Any, dialect: Any, values: Sequence[Values]) -> None:
-        """Executes the statement once for each entry of `values`."""
-        sql, order = self._compiled(dialect.name, dialect)
-        cursor.executemany(sql, [_arranged(order, v) for v in values])
-
-    def rows(self, cursor: Any, dialect: Any, values: Values) -> list[Any]:
-        """What the SELECT finds, each row as a named tuple."""
-        assert self._row is not None, "only a SELECT has rows"
-        self.run(cursor, dialect, values)
-        return [self._row(*row) for row in cursor.fetchall()]
+    def arranged(self, dialect: Any, values: Values) -> Any:
+        """Parameters as the driver wants them: in order, or by name."""
+        order = self._compiled(dialect.name, dialect)[1]
+        return dict(values) if order is None else [values[name] for name in order]
 
     def _compile(self, name: str, dialect: Any) -> tuple[str, Sequence[str] | None]:
         compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
         return str(compiled), compiled.positiontup
-
-
-def _arranged(order: Sequence[str] | None, values: Values) -> Any:
-    """Parameters as the driver wants them: in order, or by name."""
-    return dict(values) if order is None else [values[name] for name in order]
 
 
 KEY = ("name", "unit", "neighbours", "observer")

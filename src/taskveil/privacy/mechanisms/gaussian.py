@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
-import numpy as np
-
-from taskveil.privacy.contributions import Contribution
+from taskveil.privacy.contribution import Contribution, symmetric_matrix
 from taskveil.privacy.events import GaussianEvent
 from taskveil.privacy.mechanisms.base import INFLATION, GaussianLaw
 from taskveil.privacy.randomness import FloatArray, Stream, grid, snap
@@ -40,7 +39,7 @@ class Gaussian(GaussianLaw):
         return not contribution.symmetric
 
     @classmethod
-    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Gaussian:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         scale = parameter * contribution.sensitivity(neighbours).l2
         rounding = math.sqrt(contribution.vector_size) * 2 * grid(scale)  # 2: the inflated scale may cross a power of 2
         return cls((scale + parameter * rounding) * INFLATION)
@@ -71,13 +70,5 @@ class MatrixGaussian(Gaussian):
         return contribution.symmetric
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
-        return _symmetric(stream, self.scale, total_shape[0])
-
-
-def _symmetric(stream: Stream, scale: float, side: int) -> FloatArray:
-    rows, columns = np.triu_indices(side)
-    values = stream.normal(scale, len(rows)) * np.where(rows == columns, 1.0, math.sqrt(0.5))
-    matrix = np.zeros((side, side))
-    matrix[rows, columns] = values
-    matrix[columns, rows] = values
-    return matrix
+        side = total_shape[0]
+        return symmetric_matrix(stream.normal(self.scale, side * (side + 1) // 2), side)

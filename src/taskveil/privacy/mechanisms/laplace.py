@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Laplace(Mechanism):
         return contribution.sensitivity(Neighbours.REPLACE_ONE).l1 is not None
 
     @classmethod
-    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         scale = _l1(contribution, neighbours) / parameter
         return cls((scale + contribution.vector_size * 2 * grid(scale) / parameter) * INFLATION)
 
@@ -75,17 +75,14 @@ class L2Laplace(Mechanism):
         return not contribution.symmetric
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> L2Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls(contribution.sensitivity(neighbours).l2 / parameter * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> PureEvent:
         return PureEvent(contribution.sensitivity(neighbours).l2 / self.scale * INFLATION)
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
-        p = math.prod(total_shape)
-        return np.asarray(stream.gamma(p, self.scale) * stream.direction(p)).reshape(total_shape)
+        return l2_laplace(self.scale, total_shape, stream)
 
     def draw(self, contribution: Contribution, stream: Stream) -> FloatArray:
         if not isinstance(contribution, TaskStack):
@@ -102,6 +99,12 @@ class L2Laplace(Mechanism):
 
     def log_tail(self, deviations: float) -> float:
         return laplace_tail(deviations)
+
+
+def l2_laplace(scale: float, shape: tuple[int, ...], stream: Stream) -> FloatArray:
+    """One draw with density proportional to exp(-|z|_2 / scale): Gamma(p, scale) times a uniform direction."""
+    p = math.prod(shape)
+    return np.asarray(stream.gamma(p, scale) * stream.direction(p)).reshape(shape)
 
 
 def _drawn_together(contribution: Contribution) -> int:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution
 from taskveil.privacy.events import PureEvent, UncertifiedEvent
 from taskveil.privacy.mechanisms.base import INFLATION, GaussianLaw
+from taskveil.privacy.mechanisms.laplace import l2_laplace
 from taskveil.privacy.mechanisms.paper_wishart import PaperWishart
 from taskveil.privacy.randomness import FloatArray, Stream
 from taskveil.privacy.units import Neighbours, Unit
@@ -51,9 +53,7 @@ class ModelLaplace(GaussianLaw):
         return contribution.unit is Unit.TASK
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> ModelLaplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls(message_sensitivity(contribution, neighbours) / parameter * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> PureEvent:
@@ -61,7 +61,7 @@ class ModelLaplace(GaussianLaw):
 
     def noise(self, total_shape: tuple[int, ...], stream: Stream) -> FloatArray:
         """One draw for a message of this shape."""
-        return model_noise(self.scale, total_shape, stream)
+        return l2_laplace(self.scale, total_shape, stream)
 
     def add(self, contribution: Contribution, total: FloatArray, stream: Stream) -> FloatArray:
         raise OptionError(NOT_ON_TOTALS)  # the event is that of a message, not of a sum
@@ -99,7 +99,7 @@ class PaperModelLaplace(PaperWishart):
         """w~ = clip(w) + b, b of scale eps/(2K); then W~W~' + E. Nothing is clipped again."""
         scale = self.claimed_epsilon / (2 * contribution.bound)
         shape = contribution.message_shape
-        noisy = [w + model_noise(scale, shape, s) for w, s in zip(messages, streams, strict=True)]
+        noisy = [w + l2_laplace(scale, shape, s) for w, s in zip(messages, streams, strict=True)]
         return contribution.unclipped_total(np.stack(noisy)) + self.noise(contribution.total_shape, common)
 
 
@@ -108,9 +108,3 @@ def message_sensitivity(contribution: Contribution, neighbours: Neighbours) -> f
     if contribution.unit is not Unit.TASK:
         raise OptionError("noise on a whole message protects the task; choose unit='task'")
     return (1 if Neighbours(neighbours) is Neighbours.ADD_REMOVE else 2) * contribution.bound
-
-
-def model_noise(scale: float, shape: tuple[int, ...], stream: Stream) -> FloatArray:
-    """Density proportional to exp(-|b| / scale): Gamma(p, scale) times a uniform direction."""
-    p = math.prod(shape)
-    return np.asarray(stream.gamma(p, scale) * stream.direction(p)).reshape(shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class NoNoise(GaussianLaw):
         return True
 
     @classmethod
-    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> NoNoise:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls()
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> UncertifiedEvent:

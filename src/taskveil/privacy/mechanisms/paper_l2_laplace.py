@@ -10,6 +10,7 @@ Why not DP   s_i is a function of the data (and published), and an estimated Lip
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from taskveil.errors import OptionError
 from taskveil.privacy.contributions import Contribution, TaskStack
@@ -36,9 +37,7 @@ class PaperL2Laplace(L2Laplace):
         return isinstance(contribution, TaskStack)
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> PaperL2Laplace:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         if variant not in ("paper", "preprint"):
             raise OptionError("mechanism 'paper-l2-laplace' is not private and exists only for variant='paper'")
         return cls(1.0 / parameter, parameter)

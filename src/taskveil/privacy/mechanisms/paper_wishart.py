@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -48,9 +49,7 @@ class PaperWishart(Mechanism):
         return contribution.symmetric or isinstance(contribution, DiagonalSum)
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> PaperWishart:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         if variant not in ("paper", "preprint"):
             raise OptionError("mechanism 'paper-wishart' is not private and exists only for variant='paper' or 'preprint'")
         sensitivity = contribution.bound**2 if variant == "paper" else 2 * contribution.bound

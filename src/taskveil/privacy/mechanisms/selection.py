@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -40,9 +41,7 @@ class Selection(Mechanism):
         return isinstance(contribution, VectorSum)
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> Selection:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         raise OptionError("private selection is calibrated by TaskSearch, not by a plan")
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> SelectEvent:

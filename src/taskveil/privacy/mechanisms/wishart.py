@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -43,9 +44,7 @@ class TwoSidedWishart(Mechanism):
         return contribution.symmetric and contribution.sensitivity(Neighbours.REPLACE_ONE).nuclear is not None
 
     @classmethod
-    def calibrated(
-        cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound"
-    ) -> TwoSidedWishart:
+    def calibrated(cls, contribution: Contribution, neighbours: Neighbours, parameter: float, variant: str = "sound") -> Self:
         return cls(_nuclear(contribution, neighbours) / (2 * parameter) * INFLATION)
 
     def event(self, contribution: Contribution, neighbours: Neighbours) -> PureEvent:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from taskveil.privacy.ledger.overview import amount
 from taskveil.report.exports.evidence import account_line
 from taskveil.report.exports.mlbom import bill_of
 from taskveil.report.exports.nist import QUESTIONS, Item, covered_pairs, plain, written
@@ -60,7 +61,7 @@ def check_list(a: Mapping[str, Any]) -> list[Item]:
         "1": [account_line(a) + f", composed by {a['rule']}"],
         "4": [f"{UNITS[a['unit']]}; how its contribution is bounded stands in each run's certificate"],
         "5": [covered_pairs(a["neighbours"]), "whoever sees more than the stated observer: not covered"],
-        "6": [f"run {p['run']}, {p['at']}: {p['what']}, epsilon {_spent(p)} after it {at}" for p in a["history"]]
+        "6": [f"run {p['run']}, {p['at']}: {p['what']}, epsilon {amount(p['spent'])} after it {at}" for p in a["history"]]
         or ["no run yet"],
         "12": ["a run is reserved whole before its first release; one that does not fit is refused (exit 3)", words(dict(a))],
     }
@@ -107,7 +108,7 @@ def mlbom(books: Books) -> str:
     charged: dict[str, list[str]] = {}
     for a in books.accounts:
         for p in a["history"]:
-            after = f"epsilon {_spent(p)} after it of {a['limit']:g} at delta {a['delta']:g}"
+            after = f"epsilon {amount(p['spent'])} after it of {a['limit']:g} at delta {a['delta']:g}"
             sentence_of_charge = f"account {a['account']}, {sentence(a)}: {p['what']} at {p['at']}, {after}"
             charged.setdefault(str(p["run"]), []).append(sentence_of_charge)
     parts = [
@@ -130,10 +131,6 @@ def sentence(a: Mapping[str, Any]) -> str:
 def one_line(text: str) -> str:
     """A name people chose, as it may stand in a heading."""
     return " ".join(str(text).split())
-
-
-def _spent(point: Mapping[str, Any]) -> str:
-    return "unbounded" if point["spent"] is None else f"{point['spent']:.4g}"
 
 
 def _plain(a: Mapping[str, Any]) -> dict[str, Any]:

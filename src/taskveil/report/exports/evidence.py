@@ -10,6 +10,7 @@ from typing import Any
 
 from taskveil.privacy.certificate import Certificate, Statement
 from taskveil.privacy.fingerprint import short_code
+from taskveil.privacy.ledger.overview import described
 from taskveil.privacy.profile import Profile
 from taskveil.privacy.statement import up
 from taskveil.report.audience import Audience, cut
@@ -53,10 +54,12 @@ class Evidence:
 
 
 def gather(
-    folder: Path, certificate: Certificate, problems: tuple[str, ...], accounts: Any = None, signer: str | None = None,
+    folder: Path, certificate: Certificate, problems: tuple[str, ...], ledger: str | None = None, signer: str | None = None,
     figures: bool = False, groups: Path | None = None,
 ) -> Evidence:  # fmt: skip
     """Everything an export may use of a checked folder; `figures`: statistics of rows too, for readers entitled to them."""
+    from taskveil.privacy.ledger import Book
+
     run = read(folder)
     own: dict[str, Any] = {}
     if figures:
@@ -67,7 +70,7 @@ def gather(
     written = datetime.datetime.fromtimestamp((folder / "certificate.json").stat().st_mtime, tz=datetime.UTC)
     return Evidence(
         certificate, tuple(problems), cut(run, Audience("public")), tuple(certificate.profile(s) for s in certificate.statements),
-        None if accounts is None else tuple(accounts), signer, written.date().isoformat(),
+        None if ledger is None else tuple(described(Book(ledger))), signer, written.date().isoformat(),
         _printable(folder.resolve().name), **own,
     )  # fmt: skip
 

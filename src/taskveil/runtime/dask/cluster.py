@@ -8,15 +8,19 @@ the time in which a nanny of our own cluster is starting a worker again does not
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 from taskveil.checks import shown
 from taskveil.errors import EnvironmentMissing, OptionError
+from taskveil.runtime.dask.worker import guarded
 
 FAILURES = 30  # deaths of workers that a partition survives: most tell nothing about its rows, so many that it is too large
 PATIENCE = "10s"  # until a scheduler answers
@@ -24,6 +28,9 @@ LEAST = 2**29  # bytes a worker must be allowed: half of it goes into Python and
 WAIT = "taskveil.wait-for-workers"
 USUAL_WAIT = 60.0
 LOOK, NAP = 1.0, 0.03  # seconds between two looks whether there are workers; and at most, whether results are
+UNSTOPPED = (
+    "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"  # a terminal interrupts workers too; the driver ends them
+)
 GOES_ON = "What was charged stays charged; a run with run_dir= (-o DIR) goes on with resume"
 _local: list[Any] = []  # the client of this process's own cluster
 
@@ -35,7 +42,7 @@ def connect(client: Any = None) -> Any:
         return _own_cluster(distributed)
     if isinstance(client, str):
         client = _client_of(client, distributed)
-    elif not (hasattr(client, "submit") and hasattr(client, "gather")):
+    elif not isinstance(client, distributed.Client):
         raise OptionError(f"client must be a distributed.Client, an address or None; got {type(client).__name__}")
     if client.asynchronous:
         raise OptionError(
@@ -57,7 +64,9 @@ def _client_of(address: str, distributed: Any) -> Any:
     try:
         with ThreadPoolExecutor(1) as beside:  # in a notebook this thread has a loop of its own
             beside.submit(lambda: asyncio.run(greeted())).result()
-        return distributed.Client(address, timeout=PATIENCE)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", distributed.versions.VersionMismatchWarning)  # _check_machines refuses, in one line
+            return distributed.Client(address, timeout=PATIENCE)
     except (OSError, ValueError, TypeError, TimeoutError):
         sentence = f"no Dask scheduler answers at {address!r}; start one (`dask scheduler`), or give its address"
         raise EnvironmentMissing(sentence) from None
@@ -84,13 +93,14 @@ def _check_machines(client: Any) -> None:
 def _versions(about: Any) -> str:
     packages = about["packages"]
     python = ".".join(packages["python"].split(".")[:2])
-    return f"taskveil {packages['taskveil'] or 'missing'} on Python {python}"
+    dask, numpy = packages["distributed"], packages["numpy"]
+    return f"taskveil {packages['taskveil'] or 'missing'} with Dask {dask} and NumPy {numpy} on Python {python}"
 
 
 def submit(client: Any, work: Callable[..., Any], *given: Any) -> Any:
     """work(*given) on some worker: a future."""
     with cluster_errors():
-        return client.submit(work, *given, pure=False)
+        return client.submit(guarded, work, *given, key=f"{work.__name__}-{uuid4()}", pure=False)
 
 
 def gathered(client: Any, futures: Sequence[Any]) -> list[Any]:
@@ -172,7 +182,9 @@ def _own_cluster(distributed: Any) -> Any:
 
         with dask.config.set({"distributed.scheduler.allowed-failures": FAILURES}):
             cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
-            cluster = distributed.LocalCluster(n_workers=cores, threads_per_worker=1, dashboard_address=":0")
+            cluster = distributed.LocalCluster(
+                n_workers=cores, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL, preload=UNSTOPPED
+            )  # what goes wrong is told in one line, here; a cluster that ends with the program has lost nothing
         _local[:] = [distributed.Client(cluster)]
     return _local[0]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass, replace
 from functools import lru_cache
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.errors import DataError, TaskveilError, unexpected
 from taskveil.methods.base import Billboard, Message, Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.local import alone_models
 from taskveil.privacy.partial_sums import Partial, joined
@@ -28,7 +29,7 @@ from taskveil.privacy.randomness import NoiseSource
 from taskveil.runtime.checkpoint import fingerprint
 from taskveil.runtime.round import bounded, task_step
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.lazy.tasks import Reader
+from taskveil.tasks.lazy.tasks import CHANGED, Reader
 from taskveil.tasks.task import TaskSet
 from taskveil.threads import small_matrix_threads
 
@@ -80,6 +81,19 @@ def at_work(block: TaskBlock) -> Iterator[None]:
         yield
 
 
+def guarded(work: Callable[..., Any], *given: Any) -> Any:
+    """work(*given). Dask writes what goes wrong into logs: of what is a defect of ours only where it struck, for its words may
+    quote rows."""
+    try:
+        return work(*given)
+    except (TaskveilError, ImportError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if os.environ.get("TASKVEIL_DEBUG"):
+            raise
+        raise TaskveilError(unexpected(error)) from None
+
+
 def read_piece(piece: Any, layout: Any) -> Any:
     """Rows of a piece."""
     return piece.read(layout)
@@ -93,6 +107,8 @@ def split(table: Any, column: str, names: np.ndarray, owners: np.ndarray) -> dic
     named = table.select([column]).to_pandas()[column]  # as a whole table becomes a frame: a lone column keeps other types
     codes, task_names = factorize(plain(named), what="task")
     of_name = dict(zip(names, owners.tolist(), strict=True))
+    if not of_name.keys() >= set(task_names):
+        raise DataError(CHANGED)
     owner = np.asarray([of_name[name] for name in task_names])[codes]
     return {int(k): table.take(np.flatnonzero(owner == k)) for k in np.unique(owner)}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from taskveil.privacy.contributions import TaskStack
 from taskveil.privacy.plan import Budget, Plan
 from taskveil.runtime.federation.entries import FEDERATION, MEMBER, SITE, check_file
 from taskveil.runtime.federation.server.driver import Rules
-from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
+from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, noise_at_site
 from taskveil.runtime.run import agreed_beforehand, assemble, budget_for
 from taskveil.saved import read_toml
 from taskveil.tasks.prepare.encode import encoded_names
@@ -134,6 +133,10 @@ class Federation:
         rows = sum(sum(member.rows or ()) for member in self.members)
         return budget_for(len(self.task_names), rows, sites=[len(member.tasks) for member in self.members], **given)
 
+    def observer(self, plan: Plan) -> str:
+        """Against whom all sites are protected."""
+        return "server" if noise_at_site(self.method(), plan) else "other-tasks"
+
     def plan(self) -> Plan:
         """What everybody computes for themselves."""
         self.own_units()
@@ -179,7 +182,9 @@ def load_federation(path: str | Path) -> Federation:
         raise DataError(f"{path.name}: classification needs classes = [...]: the label set is public and declared")
     if data["kind"] == "classification" and "bounds" in data:
         data["bounds"] = {"classes": data["classes"], **data["bounds"]}
-    sites = tuple(_member(path, entry) for entry in _site_list(path, content))
+    if not isinstance(content.get("sites"), list) or not content["sites"]:
+        raise DataError(f"{path.name}: [[sites]] must list at least one site with its name")
+    sites = tuple(_member(path, entry) for entry in content["sites"])
     names = [t for s in sites for t in s.tasks]
     if len({s.name.casefold() for s in sites}) < len(sites) or len(set(names)) < len(names):
         raise DataError(f"{path.name}: [[sites]]: names (also but for capitals) and tasks must not repeat")
@@ -193,40 +198,22 @@ def load_federation(path: str | Path) -> Federation:
     return made
 
 
-def _site_list(path: Path, content: Mapping[str, Any]) -> list[Any]:
-    sites = content.get("sites")
-    if not isinstance(sites, list) or not sites:
-        raise DataError(f"{path.name}: [[sites]] must list at least one site with its name")
-    return sites
-
-
 def _check_sizes(path: Path, federation: Federation) -> None:
     """What depends on more than one entry: fewer sites than the rules ask for, ranges that PublicBounds refuses."""
-    if federation.rules.min_sites > len(federation.members):
-        raise DataError(
-            f"{path.name}: rules: min_sites must be at most the number of sites, {len(federation.members)}; "
-            f"got {federation.rules.min_sites}"
-        )
-    if federation.rules.answer_at >= federation.rules.deadline:
-        raise DataError(
-            f"{path.name}: rules: answer_at must be below the deadline, {federation.rules.deadline:g}, or no answer comes in "
-            f"time; got {federation.rules.answer_at:g}"
-        )
-    if federation.data.get("target") in federation.data["features"]:
-        raise DataError(f"{path.name}: [data]: target must not be one of the features; got {federation.data['target']!r}")
-    if "classes" in federation.data and federation.data["kind"] != "classification":
-        raise DataError(f"{path.name}: [data]: classes go with kind classification; got kind {federation.data['kind']!r}")
-    _check_text(path, federation)
-
-
-def _check_text(path: Path, federation: Federation) -> None:
-    bounds, features = federation.bounds(), federation.data["features"]
+    rules, data, n, bounds = federation.rules, federation.data, len(federation.members), federation.bounds()
     declared = {} if bounds is None else {**bounds.features, **bounds.levels}
-    for name in federation.data.get("text", ()):
-        if name not in features or name in declared:
-            raise DataError(
-                f"{path.name}: [data]: text must list features that have neither a range nor levels in bounds; got {name!r}"
-            )
+    odd = [name for name in data.get("text", ()) if name not in data["features"] or name in declared]
+    least, clock, limit, target, kind = rules.min_sites, rules.answer_at, rules.deadline, data.get("target"), data["kind"]
+    wrong = (
+        (least > n, f"rules: min_sites must be at most the number of sites, {n}; got {least}"),
+        (clock >= limit, f"rules: answer_at must be below the deadline, {limit:g}, or no answer comes in time; got {clock:g}"),
+        (target in data["features"], f"[data]: target must not be one of the features; got {target!r}"),
+        ("classes" in data and kind != "classification", f"[data]: classes go with kind classification; got kind {kind!r}"),
+        (odd, f"[data]: text must list features that have neither a range nor levels in bounds; got {next(iter(odd), None)!r}"),
+    )
+    for applies, what in wrong:
+        if applies:
+            raise DataError(f"{path.name}: {what}")
 
 
 def load_site(path: str | Path) -> SiteFile:

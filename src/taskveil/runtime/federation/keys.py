@@ -38,7 +38,7 @@ def make_authority(folder: Path, name: str) -> None:
     )
     builder = builder.add_extension(_usage(sign_certificates=True), critical=True)
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    _write_public(folder / "ca.crt", _pem(builder.add_extension(identifier, False).sign(key, hashes.SHA384())))
+    (folder / "ca.crt").write_bytes(_pem(builder.add_extension(identifier, False).sign(key, hashes.SHA384())))
 
 
 def make_server_certificate(folder: Path, hosts: list[str]) -> None:
@@ -55,7 +55,7 @@ def make_server_certificate(folder: Path, hosts: list[str]) -> None:
     builder = builder.add_extension(_usage(sign_certificates=False), critical=True)
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())  # type: ignore[arg-type]
     signed = builder.add_extension(issuer, False).sign(signer, hashes.SHA384())  # type: ignore[arg-type]
-    _write_public(folder / "server.crt", _pem(signed))
+    (folder / "server.crt").write_bytes(_pem(signed))
 
 
 def make_node_key(folder: Path, name: str) -> Path:
@@ -64,7 +64,7 @@ def make_node_key(folder: Path, name: str) -> Path:
     key = _new_key(folder / f"{name}.key", serialization.PrivateFormat.OpenSSH)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     path = folder / f"{name}.pub"
-    _write_public(path, public)
+    path.write_bytes(public)
     return path
 
 
@@ -80,11 +80,11 @@ def check_private(path: Path) -> None:
         raise DataError(f"{path} can be read or changed by others; a private key needs mode 600: chmod 600 {path}")
 
 
-def check_site_key(path: Path) -> None:
-    """Refuse what is not a site's private key, before Flower tries it again and again."""
+def site_identity(path: Path) -> NodeIdentity:
+    """A site's own key; what is none is refused, before Flower tries it again and again."""
     check_private(path)
     try:
-        NodeIdentity(read_bytes(path))
+        return NodeIdentity(read_bytes(path))
     except Exception:
         raise DataError(f"{path} is not a site's private key without a password; `taskveil join --init` makes one") from None
 
@@ -160,10 +160,6 @@ def _new_key(path: Path, form: serialization.PrivateFormat = serialization.Priva
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
     return key
-
-
-def _write_public(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -23,6 +23,7 @@ from taskveil.errors import DataError
 from taskveil.privacy.certificate import software_versions
 from taskveil.privacy.ledger import Book
 from taskveil.privacy.ledger.holdings import Holdings, Limit
+from taskveil.privacy.ledger.overview import amount
 from taskveil.runtime.checkpoint import write_atomically
 from taskveil.runtime.federation.config import Federation, SiteFile
 from taskveil.runtime.federation.server.watch import COUNT, KEPT, NAMED, REFUSAL, SITE, WORDS, read_watch
@@ -278,10 +279,9 @@ def _sites(status: dict[str, Any]) -> str:
 def _accounts(status: dict[str, Any]) -> str:
     rows = ""
     for a in status["accounts"]:
-        spent = "unbounded" if a.get("spent") is None else f"{a['spent']:.4g}"
         what = escape(f"one {a['unit']} against {a['observer']}")
         cells = [("account", escape(str(a["account"]))), ("protects", what)]
-        cells += [("limit", f"{a['limit']:.4g}"), ("spent or held", spent), ("left", f"{a['left']:.4g}")]
+        cells += [("limit", f"{a['limit']:.4g}"), ("spent or held", amount(a.get("spent"))), ("left", f"{a['left']:.4g}")]
         rows += "<tr>" + "".join(_cell(title, value, "" if i < 2 else "n") for i, (title, value) in enumerate(cells)) + "</tr>"
     heads = "<th>account</th><th>protects</th><th class=n>limit</th><th class=n>spent or held</th><th class=n>left</th>"
     return _table("Budget (epsilon)", heads, rows)

@@ -20,7 +20,7 @@ from taskveil.methods.base import State
 from taskveil.methods.published import published
 from taskveil.privacy.release import SharedAccount
 from taskveil.runtime.federation.server.driver import Driver, Rules
-from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, Volatile
+from taskveil.runtime.federation.site.owner import Site, Volatile, noise_at_site
 from taskveil.runtime.run import Run, RunRecord, agreed_beforehand
 from taskveil.runtime.virtual_clock import message_limits, stack_models
 from taskveil.tasks.block import TaskBlock
@@ -71,7 +71,7 @@ def _one_state(states: list[State]) -> State:
 def make_sites(run: Run, block: TaskBlock) -> list[Site]:
     """One site per task, or blocks of neighbouring tasks."""
     method, plan = run.method, agreed_beforehand(run.plan)
-    at_site = method.schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
+    at_site = noise_at_site(method, plan)
     theirs = replace(run, account=SharedAccount(run.account if at_site else None))
     parts = np.array_split(np.arange(block.n_tasks), block.n_tasks if at_site else min(block.n_tasks, MANY))
     if plan.budget.secure is not None and plan.budget.secure.site_sizes is not None:

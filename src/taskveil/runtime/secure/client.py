@@ -31,6 +31,8 @@ from taskveil.runtime.secure import agreement, dealing, keys, messages, shamir
 from taskveil.runtime.secure.masks import add_mask
 from taskveil.runtime.secure.settings import SecureSettings
 
+Handler = Callable[[Any], messages.SecureMessage]
+
 
 class SecureClient:
     """One site's part in one round. `roster` maps every enrolled site to its public signing key."""
@@ -46,6 +48,7 @@ class SecureClient:
         self._stage = 0
         self._round = b""
         self._neighbours: dict[int, tuple[bytes, bytes]] = {}  # site -> (sealing key, mask key)
+        self._seed = b""  # of its own mask
         self._fingerprint = b""  # of the list of keys it was shown
         self._masked: tuple[int, ...] = ()  # neighbours it shares masks with
         self._held: dict[int, tuple[bytes, bytes]] = {}  # site -> (share of its mask key, share of its seed)
@@ -53,13 +56,7 @@ class SecureClient:
 
     def step(self, incoming: messages.SecureMessage) -> messages.SecureMessage:
         """Answer one message. Messages out of order, of another round, or repeated, are refused."""
-        handlers: tuple[Callable[[Any], messages.SecureMessage], ...] = (
-            self._advertise,
-            self._share,
-            self._mask,
-            self._sign,
-            self._unmask,
-        )
+        handlers: tuple[Handler, ...] = (self._advertise, self._share, self._mask, self._sign, self._unmask)
         expected = messages.INCOMING[self._stage] if self._stage < len(handlers) else None
         if expected is None or not isinstance(incoming, expected):
             raise SecureSumRefused(f"site {self.index} got {type(incoming).__name__} out of order; start a new round")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from functools import lru_cache
-from pathlib import Path
 from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -23,8 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from taskveil.errors import DataError, SecureSumRefused
-from taskveil.saved import read_bytes
+from taskveil.errors import SecureSumRefused
 
 KEY_BYTES = 32
 _NONCE = bytes(12)
@@ -102,13 +100,9 @@ class Identity:
     """The long-lived signing key of a site, and the rounds it has already taken part in."""
 
     def __init__(self, private: bytes | None = None) -> None:
-        key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
-        self._key = key
+        self._key = Ed25519PrivateKey.generate() if private is None else Ed25519PrivateKey.from_private_bytes(private)
         self._rounds: set[bytes] = set()
-        self.public = key.public_key().public_bytes_raw()
-
-    def private_bytes(self) -> bytes:
-        return self._key.private_bytes_raw()
+        self.public = self._key.public_key().public_bytes_raw()
 
     def enter(self, round_id: bytes) -> None:
         """Each round is entered once, whatever the server says."""
@@ -135,16 +129,6 @@ class NodeIdentity:
 
     def enter(self, round_id: bytes) -> None:
         """One process answers one message; the site's memory refuses repetitions."""
-
-
-def read_private(path: Path) -> bytes:
-    """A private key file that nobody else can read; any other is refused before it is used."""
-    try:
-        if path.stat().st_mode & 0o077:
-            raise DataError(f"{path.name} can be read by others; a private key has mode 0600. Run chmod 600 on it")
-        return read_bytes(path)
-    except OSError:
-        raise DataError(f"the private key {path.name} cannot be read; `taskveil join --init` makes one") from None
 
 
 def node_public(public_key_file: bytes) -> bytes:

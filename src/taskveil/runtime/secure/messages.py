@@ -23,29 +23,39 @@ from taskveil.errors import SecureSumRefused
 
 
 @dataclass(frozen=True)
-class Invitation:
-    """A round begins, under these settings."""
+class SecureMessage:
+    """What all messages have in common: the round they are of."""
 
     round_id: bytes
+
+
+@dataclass(frozen=True)
+class FromSite(SecureMessage):
+    """A site's answer to the server."""
+
+    sender: int
+
+
+@dataclass(frozen=True)
+class Invitation(SecureMessage):
+    """A round begins, under these settings."""
+
     settings: bytes  # digest of the settings both sides hold
 
 
 @dataclass(frozen=True)
-class AdvertisedKeys:
+class AdvertisedKeys(FromSite):
     """A site's fresh public keys for this round, signed."""
 
-    round_id: bytes
-    sender: int
     sealing_key: bytes  # X25519, for the shares that travel through the server
     mask_key: bytes  # X25519, for the masks; opened when the site drops out
     signature: bytes
 
 
 @dataclass(frozen=True)
-class KeyList:
+class KeyList(SecureMessage):
     """Everybody's advertised keys: the same list for every site."""
 
-    round_id: bytes
     senders: tuple[int, ...]  # all members of the round, ascending
     sealing_keys: tuple[bytes, ...]
     mask_keys: tuple[bytes, ...]
@@ -53,11 +63,9 @@ class KeyList:
 
 
 @dataclass(frozen=True)
-class SealedShares:
+class SealedShares(FromSite):
     """Shares of a site's two secrets, each sealed for the neighbour that will hold it."""
 
-    round_id: bytes
-    sender: int
     receivers: tuple[int, ...]
     sealed: tuple[bytes, ...]
     key_digests: tuple[bytes, ...]  # of every share of the mask key: the sender's own, then the receivers'
@@ -67,10 +75,9 @@ class SealedShares:
 
 
 @dataclass(frozen=True)
-class Deliveries:
+class Deliveries(SecureMessage):
     """What a site's neighbours have sealed for it."""
 
-    round_id: bytes
     senders: tuple[int, ...]
     sealed: tuple[bytes, ...]
     key_digests: tuple[bytes, ...]  # of the shares inside, as their senders published them
@@ -81,48 +88,40 @@ class Deliveries:
 
 
 @dataclass(frozen=True)
-class MaskedInput:
+class MaskedInput(FromSite):
     """A site's integers under its own mask and those it shares with its neighbours."""
 
-    round_id: bytes
-    sender: int
     values: np.ndarray  # residues of the ring
     checksum: bytes  # so that an input damaged on its way counts as missing, not as a wrong sum
     unopened: tuple[int, ...] = ()  # neighbours whose sealed shares are not what they should be
 
 
 @dataclass(frozen=True)
-class CohortList:
+class CohortList(SecureMessage):
     """The sites whose masked inputs have arrived."""
 
-    round_id: bytes
     members: tuple[int, ...]  # whose masked input is in the sum, ascending
 
 
 @dataclass(frozen=True)
-class CohortSignature:
+class CohortSignature(FromSite):
     """A site's signature under the keys and the cohort it was shown."""
 
-    round_id: bytes
-    sender: int
     signature: bytes
 
 
 @dataclass(frozen=True)
-class CohortSignatures:
+class CohortSignatures(SecureMessage):
     """The signatures of a cohort, as proof that all were shown the same."""
 
-    round_id: bytes
     senders: tuple[int, ...]
     signatures: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
-class UnmaskingShares:
+class UnmaskingShares(FromSite):
     """What a site opens: of every neighbour one of its two secrets, never both."""
 
-    round_id: bytes
-    sender: int
     self_owners: tuple[int, ...]  # still there: a share of the self-mask seed
     self_shares: tuple[bytes, ...]
     key_owners: tuple[int, ...]  # gone: a share of the mask key
@@ -131,20 +130,9 @@ class UnmaskingShares:
     pair_keys: tuple[bytes, ...] = ()
 
 
-SecureMessage = (
-    Invitation
-    | AdvertisedKeys
-    | KeyList
-    | SealedShares
-    | Deliveries
-    | MaskedInput
-    | CohortList
-    | CohortSignature
-    | CohortSignatures
-    | UnmaskingShares
-)
 INCOMING = (Invitation, KeyList, Deliveries, CohortList, CohortSignatures)  # what a site gets, in order
-_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in SecureMessage.__args__}
+ANSWERS = (AdvertisedKeys, SealedShares, MaskedInput, CohortSignature, UnmaskingShares)  # what it says to them
+_CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (*INCOMING, *ANSWERS)}
 _WORDS = ("<u1", "|u1", "<u2", "<u4", "<u8")
 
 

@@ -12,10 +12,11 @@ that no other story can be tried on it.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from taskveil.checks import Flag, ListOf, Rule, Text, Whole, check_table, parse_
 from taskveil.errors import DataError, SecureSumRefused
 from taskveil.privacy.mechanisms.shared import SharedNoise
 from taskveil.privacy.plan import PlannedRelease
-from taskveil.runtime.secure import keys, messages, storage
+from taskveil.runtime.secure import keys, messages
 from taskveil.runtime.secure.client import SecureClient
 from taskveil.runtime.secure.settings import SecureSettings
 from taskveil.saved import MOST_BYTES, total
@@ -121,14 +122,14 @@ class SecureParty:
             "reply": reply.hex(),
             "refused": refused,
             "entered": [*entered, _digest(incoming)] if client._stage == 1 else entered,  # invitations to this number
-            "client": "" if over else storage.dump(client).decode(),  # its integers may enter another round
+            "client": "" if over else dump(client).decode(),  # its integers may enter another round
         }
         self.memory.save_secure(json.dumps(content).encode())  # before it leaves
         return _repeated(content)
 
     def _client(self, stored: dict[str, Any]) -> SecureClient:
         with total("the stored part of this site in a secure sum"):
-            return storage.load(stored["client"].encode(), self.membership.identity, self.membership.roster)
+            return load(stored["client"].encode(), self.membership.identity, self.membership.roster)
 
     def _stored(self) -> dict[str, Any] | None:
         data = self.memory.load_secure()
@@ -170,6 +171,56 @@ def noisy_totals(releases: Sequence[PlannedRelease], integers: np.ndarray) -> di
         totals[planned.name] = mechanism.finish(planned.contribution, integers[start:end])
         start = end
     return totals
+
+
+def dump(client: SecureClient) -> bytes:
+    """Everything a round needs to go on, for sites that start a new process for every message.
+
+    Without the identity and the roster, which the site has anyway. It holds the round's secrets and the site's integers: it
+    belongs into the site's own files (mode 0600) and is emptied as soon as the round is over.
+    """
+    about: dict[str, Any] = {
+        "index": client.index,
+        "settings": asdict(client.settings),
+        "input": _text(client._input.tobytes()),
+        "stage": client._stage,
+        "round": _text(client._round),
+        "neighbours": {str(t): [_text(k) for k in pair] for t, pair in client._neighbours.items()},
+        "held": {str(t): [_text(s) for s in pair] for t, pair in client._held.items()},
+        "cohort": list(client._cohort),
+        "masked": list(client._masked),
+        "fingerprint": _text(client._fingerprint),
+        "_seed": _text(client._seed),
+    }
+    for name in ("_sealing", "_masking"):
+        if hasattr(client, name):
+            about[name] = _text(getattr(client, name).private_bytes())
+    return json.dumps(about).encode()
+
+
+def load(data: bytes, identity: keys.Signer, roster: Mapping[int, bytes]) -> SecureClient:
+    """The client written by `dump`."""
+    about = json.loads(data)
+    settings = SecureSettings(**about["settings"])
+    residues = np.frombuffer(_bytes(about["input"]), dtype=settings.ring.dtype)
+    client = SecureClient(about["index"], settings, identity, roster, settings.ring.centre(residues))
+    client._stage, client._round, client._fingerprint = about["stage"], _bytes(about["round"]), _bytes(about["fingerprint"])
+    client._cohort, client._masked = tuple(about["cohort"]), tuple(about["masked"])
+    client._seed = _bytes(about.get("_seed", ""))
+    client._neighbours = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["neighbours"].items()}
+    client._held = {int(t): (_bytes(a), _bytes(b)) for t, (a, b) in about["held"].items()}
+    for name in ("_sealing", "_masking"):
+        if name in about:
+            setattr(client, name, keys.AgreementKey(_bytes(about[name])))
+    return client
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
 
 
 def _digest(data: bytes) -> str:

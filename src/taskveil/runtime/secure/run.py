@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -21,11 +21,9 @@ from taskveil.runtime.secure.settings import SecureSettings
 Drops = Callable[[int, int], bool]  # (step, site) -> True when the site does not answer this step
 
 
-def secure_total(
-    inputs: np.ndarray, settings: SecureSettings, identities: Sequence[Identity] | None = None, drops: Drops | None = None
-) -> tuple[np.ndarray, tuple[int, ...]]:
+def secure_total(inputs: np.ndarray, settings: SecureSettings, drops: Drops | None = None) -> tuple[np.ndarray, tuple[int, ...]]:
     """Total of the rows of `inputs` (sites, length) as signed integers, and the sites that are in it."""
-    people = [Identity() for _ in range(settings.n_sites)] if identities is None else identities
+    people = [Identity() for _ in range(settings.n_sites)]
     roster = {site: person.public for site, person in enumerate(people)}
     clients = {site: SecureClient(site, settings, people[site], roster, inputs[site]) for site in range(settings.n_sites)}
     server = SecureServer(settings, roster)
@@ -51,15 +49,10 @@ def carry(server: SecureServer, clients: Mapping[int, SecureClient], drops: Drop
         step += 1
 
 
-def settings_of(mechanism: SharedNoise, length: int) -> SecureSettings:
-    """The secure sum that goes with a mechanism: its tolerances, and a ring that holds the sum."""
-    return SecureSettings.choose(mechanism.n_sites, length, mechanism.bits, mechanism.colluders, mechanism.min_cohort)
-
-
 def sum_in_process(messages: np.ndarray, mechanism: SharedNoise) -> np.ndarray:
-    """The total of all sites' messages, by the protocol."""
-    total, _ = secure_total(messages, settings_of(mechanism, messages.shape[1]))
-    return total
+    """The total of all sites' messages, by the protocol: with the mechanism's tolerances, in a ring that holds the sum."""
+    m, length = mechanism, messages.shape[1]
+    return secure_total(messages, SecureSettings.choose(m.n_sites, length, m.bits, m.colluders, m.min_cohort))[0]
 
 
 def install() -> None:

@@ -39,6 +39,7 @@ from taskveil.runtime.secure.settings import SecureSettings
 
 Replies = Mapping[int, messages.SecureMessage]
 Outgoing = dict[int, messages.SecureMessage]
+Handler = Callable[[Any], Outgoing | None]
 Shares = dict[int, dict[int, bytes]]  # owner -> point of the holder -> share
 SEARCHED = 20  # sites up to which the fewest are found exactly; beyond, the most disputed are left out first
 
@@ -64,16 +65,12 @@ class SecureServer:
         return dict.fromkeys(self._asked, invitation)
 
     def step(self, replies: Replies) -> Outgoing | None:
-        stages: tuple[tuple[type, Callable[[Any], Outgoing | None]], ...] = (
-            (messages.AdvertisedKeys, self._key_list),
-            (messages.SealedShares, self._deliveries),
-            (messages.MaskedInput, self._cohort_list),
-            (messages.CohortSignature, self._cohort_signatures),
-            (messages.UnmaskingShares, self._finish),
-        )
-        if len(self.transcript) >= len(stages):
+        handlers: tuple[Handler, ...] = (
+            self._key_list, self._deliveries, self._cohort_list, self._cohort_signatures, self._finish,
+        )  # fmt: skip
+        if len(self.transcript) >= len(handlers):
             raise SecureSumRefused("this round is over; start a new one")
-        expected, handler = stages[len(self.transcript)]
+        expected, handler = messages.ANSWERS[len(self.transcript)], handlers[len(self.transcript)]
         answers = {site: reply for site, reply in sorted(replies.items()) if site in self._asked}
         valid = self._keep(
             answers, lambda site, reply: isinstance(reply, expected) and self._belongs(site, reply), "not an answer to this step"
@@ -173,7 +170,8 @@ class SecureServer:
         for values in self._inputs.values():
             np.add(total, values, out=total)
         for site, shares in seeds.items():
-            add_mask(total, self._self_mask(site, shares), ring, positive=False)
+            seed = shamir.combine(shares, self.settings.threshold)
+            add_mask(total, client.self_mask_key(self.round_id, site, seed), ring, positive=False)
         for site, shares in privates.items():
             for near, key in self._pair_masks(site, shares, opened).items():
                 add_mask(total, key, ring, positive=site < near)  # undo: the member had the other sign
@@ -188,9 +186,6 @@ class SecureServer:
                     table[owner][holder + 1] = share
                 else:
                     self.excluded[holder] = "it returned shares that were not dealt"
-
-    def _self_mask(self, site: int, shares: dict[int, bytes]) -> bytes:
-        return client.self_mask_key(self.round_id, site, shamir.combine(shares, self.settings.threshold))
 
     def _pair_masks(
         self, gone: int, shares: dict[int, bytes], opened: Mapping[int, messages.UnmaskingShares]

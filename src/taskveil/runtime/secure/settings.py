@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any
 
 from taskveil.errors import OptionError
 from taskveil.runtime.secure import keys
@@ -81,13 +80,6 @@ class SecureSettings:
 
     def digest(self) -> bytes:
         return _digest(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> SecureSettings:
-        return cls(**data)
 
 
 @lru_cache(maxsize=64)

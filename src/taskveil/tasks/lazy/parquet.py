@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from taskveil.errors import DataError, EnvironmentMissing, OptionError
+from taskveil.errors import DataError, OptionError
 from taskveil.tasks.grouping import factorize
+from taskveil.tasks.lazy.places import fsspec, last_name, parquet_files
 from taskveil.tasks.lazy.tasks import LazyTasks, Shell, without_rows
 from taskveil.tasks.prepare.labels import as_target, make_binary, target_values
 from taskveil.tasks.table import Layout, check_columns, plain, tasks_from_frame
@@ -34,19 +36,22 @@ class RowGroup:
         """Its rows as a pyarrow table, with the columns the layout needs."""
         with _opened(self.url) as file:
             if _mark(file, self.number) != self.mark:
-                raise DataError(f"{_name(self.url)} is not the file it was when the tasks were loaded; load them again")
+                raise DataError(f"{last_name(self.url)} is not the file it was when the tasks were loaded; load them again")
             return _read(file, self.number, self.url, _needed(file.schema_arrow.names, layout))
 
 
 def lazy_from_parquet(source: str, layout: Layout, positive: Any = None, n_partitions: int | None = None) -> LazyTasks:
     """The tasks of a folder, a pattern or a file of Parquet."""
-    if layout.targets is not None or layout.person is not None or layout.groups:
-        raise OptionError("lazy=True reads one target and no person or group columns; load such a table into memory")
-    urls = _files(source)
+    if layout.targets is not None or layout.carried:
+        raise OptionError(
+            "lazy=True reads one target and no person, event, exposure or group columns; load such a table into memory"
+        )
+    urls = parquet_files(source)
     schema = _same_schema(urls)
     check_columns(schema.names, layout)
     (task,), (target,) = layout.task_columns(schema.names), layout.target_columns(schema.names)
-    layout = replace(layout, task=task, target=target)
+    others = tuple(n for n in schema.names if n not in (task, target, *layout.leave_out))
+    layout = replace(layout, task=task, target=target, features=layout.features or others or None, leave_out=())
     shell = _shell(schema, layout, target)
     labels: set[Any] | None = None
     if shell.kind == "classification" and (layout.bounds is None or layout.bounds.classes is None):
@@ -99,9 +104,8 @@ def _made_up(type_: Any, declared: Any) -> Any:
 
 def _needed(have: list[str], layout: Layout) -> list[str]:
     """The columns that are read at all."""
-    fixed = (*layout.task_columns(have), *layout.target_columns(have))
-    features = layout.features or tuple(n for n in have if n not in layout.leave_out and n not in fixed)
-    return [n for n in have if n in fixed or n in features]
+    used = {layout.task, layout.target, *(layout.features or ())}
+    return [n for n in have if n in used]
 
 
 def _scanned(
@@ -123,23 +127,6 @@ def _scanned(
                 yield url, number, _mark(file, number), plain(counted.index.to_series()), counted.to_numpy()
 
 
-def _files(source: str) -> list[str]:
-    """All files of a folder or a pattern, as addresses."""
-    fsspec = _fsspec()
-    try:
-        fs, path = fsspec.core.url_to_fs(source)
-    except (ImportError, ValueError) as error:
-        raise EnvironmentMissing(f"cannot reach {without_secrets(source)!r}: {error}") from None
-    if fs.isdir(path):
-        path = path.rstrip("/") + "/*.parquet"
-    paths = [path] if fs.exists(path) else sorted(fs.glob(path)) if any(c in path for c in "*?[") else []
-    if not paths:
-        raise DataError(
-            f"there is no Parquet file {without_secrets(source)!r}; give a folder, a pattern like 'folder/*.parquet', or a file"
-        )
-    return [fs.unstrip_protocol(p) for p in paths]
-
-
 def _same_schema(urls: list[str]) -> Any:
     """The columns of all files, which must agree."""
     first = None
@@ -147,37 +134,43 @@ def _same_schema(urls: list[str]) -> Any:
         with _opened(url) as file:
             schema, rows = _one_text(file.schema_arrow.remove_metadata()), file.metadata.num_rows
         if rows == 0:
-            raise DataError(f"{_name(url)} holds no rows; was it written to its end? Write it again, or take it away")
+            raise DataError(f"{last_name(url)} holds no rows; was it written to its end? Write it again, or take it away")
         if first is None:
             first = schema
         elif schema.names != first.names:
             odd = sorted(set(schema.names) ^ set(first.names)) or ["the same columns in another order"]
-            raise DataError(f"{_name(url)} has other columns than {_name(urls[0])} ({odd[0]}); all files need the same columns")
+            raise DataError(
+                f"{last_name(url)} has other columns than {last_name(urls[0])} ({odd[0]}); all files need the same columns"
+            )
         elif schema.types != first.types:
             odd = next(n for n in first.names if schema.field(n).type != first.field(n).type)
-            here, there = _name(url), _name(urls[0])
+            here, there = last_name(url), last_name(urls[0])
             raise DataError(f"the column {odd!r} has another type in {here} than in {there}; write it alike in all files")
     return first
 
 
-class _opened:
+@contextmanager
+def _opened(url: str) -> Iterator[Any]:
     """A Parquet file by its address, with our errors."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    def __init__(self, url: str):
-        self.url = url
+    try:
+        stored = fsspec().open(url, "rb").open()
+        file = pq.ParquetFile(stored)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{last_name(url)} {_unread(error)}") from None
+    with stored:
+        yield file
 
-    def __enter__(self) -> Any:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
 
-        try:
-            self.file = _fsspec().open(self.url, "rb").open()
-            return pq.ParquetFile(self.file)
-        except (pa.ArrowException, OSError, ValueError):
-            raise DataError(f"{_name(self.url)} is damaged, truncated or not a Parquet file; write it again") from None
-
-    def __exit__(self, *_: object) -> None:
-        self.file.close()
+def _unread(error: Exception) -> str:
+    """Why a file could not be read: it cannot be reached, or what it holds is no table."""
+    if isinstance(error, FileNotFoundError):
+        return "is not there (any more), or not where a worker looks: all machines need it by the same address"
+    if isinstance(error, OSError) and error.errno:
+        return f"cannot be read: {error.strerror}"
+    return "is damaged, truncated or not a Parquet file; write it again"
 
 
 def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
@@ -187,7 +180,7 @@ def _read(file: Any, number: int, url: str, columns: list[str]) -> Any:
         rows = file.read_row_group(number, columns=columns, use_threads=False)
         return rows.cast(_one_text(rows.schema))
     except (pa.ArrowException, OSError, ValueError):
-        raise DataError(f"row group {number} of {_name(url)} is damaged; write the file again") from None
+        raise DataError(f"row group {number} of {last_name(url)} is damaged; write the file again") from None
 
 
 def _one_text(schema: Any) -> Any:
@@ -201,24 +194,3 @@ def _one_text(schema: Any) -> Any:
 def _mark(file: Any, number: int) -> str:
     """By what a row group is known again: a digest of its entry in the footer (places, sizes, statistics of all columns)."""
     return hashlib.sha256(repr(file.metadata.row_group(number).to_dict()).encode()).hexdigest()
-
-
-def _name(url: str) -> str:
-    return without_secrets(url).rsplit("/", 1)[-1]
-
-
-def without_secrets(url: str) -> str:
-    """An address as it may be shown: without what follows its question mark, and without a name and password before its host."""
-    scheme, mark, rest = url.partition("://")
-    if not mark:
-        return url
-    host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rsplit('@', 1)[-1]}{slash}{path.partition('?')[0]}"
-
-
-def _fsspec() -> Any:
-    try:
-        import fsspec
-    except ImportError:
-        raise EnvironmentMissing("lazy tables need the extra 'dask': pip install 'taskveil[dask]'") from None
-    return fsspec

@@ -24,6 +24,7 @@ from taskveil.tasks.task import TaskSet
 
 PARTITION_BYTES = 2**25  # of features: some such partitions and what is computed from them fit into a small worker
 FEWEST = 8  # partitions, where there are as many tasks: something to do for several workers
+CHANGED = "the table changed while it was read: it has tasks that were not there before. Start again."
 SPLIT = "files are not sorted by task: rows are brought together by task on the workers before the first round"
 
 
@@ -53,7 +54,7 @@ class Shell(TaskSet):
 
 @dataclass(frozen=True, eq=False)
 class LazyTasks:
-    """Tasks whose rows stay where they are. Made by `load_tasks(..., lazy=True)`; `fit` needs runtime="dask".
+    """Tasks whose rows stay in their files. `load_tasks(..., lazy=True)` makes them, and `fit` needs runtime="dask".
 
     Attributes
     ----------
@@ -183,7 +184,7 @@ def in_place(tasks: TaskSet, names: Sequence[str]) -> TaskSet:
     place = {name: i for i, name in enumerate(names)}
     strange = [n for n in tasks.task_names if n not in place]
     if strange:
-        raise DataError("the table changed while it was read: it has tasks that were not there before. Start again.")
+        raise DataError(CHANGED)
     order = sorted(range(tasks.n_tasks), key=lambda i: place[tasks.task_names[i]])
     ordered = tasks.take_tasks(order)
     sizes = np.zeros(len(names), dtype=np.int64)

@@ -5,11 +5,10 @@ folder:
 
     labels.py     the target: its kind, its values, its label set, the positive label
     encode.py     text to numbers: declared levels one-hot, undeclared text hashed
-    fills.py      missing cells
-    unusable.py   values no computer can calculate with: that task falls silent, the others never notice
+    unusable.py   missing cells; values no computer can calculate with: that task falls silent, the others never notice
     scaling.py    units, of features and target
     facts.py      what a run takes for granted, in words for the certificate, and what each unit refuses
-    step.py       prepare(): the step itself, and the three values as types: PublicPart, OwnPart, ReleasedPart
+    step.py       prepare_tasks(): the step itself, and two of the three values as types: PublicPart, OwnPart
 
 Two laws, tested from the raw table (tests/property/test_preparation.py):
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from taskveil.errors import OptionError
+from taskveil.errors import DataError, OptionError
+from taskveil.tasks.grouping import folded
+
+if TYPE_CHECKING:
+    from taskveil.tasks.task import TaskSet
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,10 @@ _RULES = {
     "wide": _Rule(
         "one row can serve several tasks", "record", "load one target at a time (target=, --target), or use unit='task'"
     ),
-    "person-limit": _Rule(
+    "person-limit": _Rule(  # for whoever limits persons before loading; older models list it
         "rows of a person were dropped according to which other tasks the person is in, which is taken as public",
         "task",
-        "protect rows (unit='record'), or load the tasks without limit_tasks_per_person",
+        "protect rows (unit='record'), or load the tasks with all rows of everybody",
     ),
     "pooled-fill": _Rule(
         "missing answers were filled with means over everybody's rows, and columns chosen by where answers are missing: not in "
@@ -74,6 +79,7 @@ _RULES = {
     ),
 }
 FACTS = tuple(_RULES)
+MANY_LABELS = 100  # more than this are believed only if they were declared
 BUCKETS = 16
 """Public buckets of an undeclared text column."""
 
@@ -106,6 +112,33 @@ def check_facts(facts: Iterable[Fact], unit: str) -> None:
         rule = _RULES[fact.what]
         if rule.breaks in ("any", unit):
             raise OptionError(f"{row if unit == 'record' else task}; but {fact.sentence()}. Instead: {rule.mend}.")
+
+
+def check_few_labels(tasks: TaskSet) -> None:
+    """Refuse a target whose rows have a hundred labels that nobody declared: a number or a name, taken for classes."""
+    if tasks.classes is None or not any(f.what == "labels" for f in tasks.facts):
+        return
+    if len({folded(str(label)) for label in tasks.classes}) < len(tasks.classes):
+        raise DataError(
+            f"the target {tasks.target_name!r} has labels that differ in nothing but capitals or blanks around them; write them "
+            "alike. If they are different classes, declare them (bounds, classes); positive=LABEL (--positive) takes all forms "
+            "of one."
+        )
+    if len(tasks.classes) > MANY_LABELS and tasks.classes.dtype.kind in "iuf":
+        raise DataError(
+            f"the target {tasks.target_name!r} holds more than {MANY_LABELS} different numbers, too many to be labels: predict "
+            "it with kind='regression' (--kind; TaskRegressor) and compare by a metric for numbers, or declare classes (bounds)."
+        )
+    if len(tasks.classes) > MANY_LABELS:
+        raise DataError(
+            f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a "
+            "name, free text? If they are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
+        )
+
+
+def left_out(name: str) -> str:
+    """What to do with a column that nothing can be learned from."""
+    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
 
 
 def hashed_in(names: Sequence[str]) -> tuple[str, ...]:

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from taskveil.tasks.task import TaskSet
 
 
-MANY_LABELS = 100
-"""More labels than this are believed only if they were declared."""
 TRUTH = {"True": "1", "False": "0", "1": "True", "0": "False"}
 KINDS = ("regression", "classification", "survival")
 
@@ -48,8 +46,6 @@ def as_target(y: Any, kind: str | None) -> np.ndarray:
         y = y[:, 0]
     if y.ndim != 1:
         raise DataError(f"y must be one target per row, got shape {y.shape}. For several targets see targets=[...].")
-    if kind is not None and kind not in KINDS:
-        raise DataError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}.")
     if (kind or infer_kind(y)) == "regression":
         try:
             return y.astype(np.float64, copy=False)
@@ -163,23 +159,6 @@ def stand_ins(y: Any, declared: Any) -> tuple[np.ndarray, np.ndarray]:
     return as_target(y, "classification"), lost
 
 
-def check_few_labels(tasks: TaskSet) -> None:
-    """Refuse a target whose rows have a hundred labels that nobody declared: a number or a name, taken for classes."""
-    if tasks.classes is None or not any(f.what == "labels" for f in tasks.facts):
-        return
-    if len({folded(str(label)) for label in tasks.classes}) < len(tasks.classes):
-        raise DataError(
-            f"the target {tasks.target_name!r} has labels that differ in nothing but capitals or blanks around them; write them "
-            "alike. If they are different classes, declare them (bounds, classes); positive=LABEL (--positive) takes all forms "
-            "of one."
-        )
-    if len(tasks.classes) > MANY_LABELS:
-        raise DataError(
-            f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a "
-            "name, free text? If they are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
-        )
-
-
 def make_binary(tasks: TaskSet, positive: Any) -> TaskSet:
     """Labels to 1 (the label `positive`, whatever its case) and 0 (all others): row by row, so the label set is public."""
     if tasks.classes is None:
@@ -205,14 +184,9 @@ def infer_kind(y: np.ndarray) -> str:
     return "regression" if y.dtype.kind in "iuf" else "classification"
 
 
-def only_zeros_and_ones(y: np.ndarray) -> bool:
-    """Whether a number column could just as well be yes and no."""
-    return y.dtype.kind in "iuf" and bool(np.isin(y, (0, 1)).all())
-
-
 def ask_kind(y: np.ndarray, column: str) -> None:
     """Refuse to guess where a number column holds nothing but 0 and 1."""
-    if only_zeros_and_ones(y):
+    if y.dtype.kind in "iuf" and np.isin(y, (0, 1)).all():
         raise OptionError(
             f"the target {column!r} holds nothing but 0 and 1: numbers, or no and yes? "
             "Say --kind classification or --kind regression (kind=...). Nothing was released."

@@ -12,9 +12,9 @@
 normalised rows is not linear in the raw row: `inputs` prepares rows for prediction, and `coef_back` then
 only undoes the target.
 
-A column in which a task has seen no spread has no unit there (NO_UNIT): what others know of the column counts for nothing in that
-task, instead of a chance multiple. A constant target has scale 1. Held-out rows (mask) do not enter a task's own statistics; a
-mask of weights counts rows by them.
+A column in which a task has seen no spread, or a task of fewer than four rows, has no unit there (NO_UNIT): what others know of
+the column counts for nothing in that task, instead of a chance multiple. A constant target has scale 1. Held-out rows (mask) do
+not enter a task's own statistics; a mask of weights counts rows by them.
 
 The target has units by what it is: a number has a centre and a scale, a rate or a time has a scale only.
 
@@ -46,6 +46,7 @@ from taskveil.threads import each
 
 LINKS = {"poisson": "rate", "cox": "time"}
 NO_UNIT = 1e200  # of a column without spread: whatever is in it becomes zero, and squares of its rounding vanish
+ROWS_FOR_A_UNIT = 4  # of fewer, 1 / variance has no mean: whatever slope goes with such a unit, its expected error is infinite
 Units = tuple[np.ndarray, np.ndarray]
 
 
@@ -69,7 +70,7 @@ def check_declared(link: str, bounds: PublicBounds | None) -> None:
         )
         raise OptionError(
             f"unit='record' needs the largest {what} to be declared: a task's own {'rate' if link == 'rate' else 'hazard'} would "
-            f"carry every row into every message. Declare target = {example} ('target' in the bounds, see `taskveil declare`)."
+            f"let one row change every message. Declare target = {example} ('target' in the bounds, see `taskveil declare`)."
         )
 
 
@@ -107,11 +108,14 @@ def declared_units(link: str, bounds: PublicBounds, n_tasks: int) -> Units:
     return np.zeros(n_tasks), np.full(n_tasks, high if high > 0.0 else 1.0)
 
 
-def robust_units(tasks: TaskSet, mask: np.ndarray | None) -> Units:
-    """Median, and median absolute deviation in standard deviations; rows of weight 0 do not count. Equal targets have scale 1."""
+def own_numbers(y: np.ndarray, offsets: np.ndarray, mask: np.ndarray | None, robust: bool) -> Units:
+    """Mean and deviation of each task's targets (N,), or median and median absolute deviation; rows of weight 0 do not count."""
+    if not robust:
+        y_shift, y_scale = _moments(y[:, None], offsets, mask)
+        return y_shift[:, 0], _or_one(y_scale[:, 0])
     counted = None if mask is None else np.asarray(mask, dtype=float) > 0.0
-    shift = medians(tasks.y, tasks.offsets, counted)
-    return shift, _or_one(robust_scales(tasks.y, tasks.offsets, shift, counted))
+    shift = medians(y, offsets, counted)
+    return shift, _or_one(robust_scales(y, offsets, shift, counted))
 
 
 MODES = ("own", "declared", "none", "pooled-standard")
@@ -166,9 +170,10 @@ class Scaling:
         """
         block = TaskBlock.from_tasks(tasks)
         X = self._rows(block.X, block.task_of_row, _writable(tasks.X) if reuse else None)
+        scaled = replace(block.with_rows(X), own_units=self.mode == "own" and self.linear)
         if self.link == "label" or (self.link == "number" and self.mode == "none"):
-            return block.with_rows(X)
-        scaled = block.with_rows(X).with_targets(block_targets(tasks, self.y_shift, self.y_scale))
+            return scaled
+        scaled = scaled.with_targets(block_targets(tasks, self.y_shift, self.y_scale))
         return replace(scaled, kind="counts") if self.link == "rate" else scaled
 
     def inputs(self, X: np.ndarray, task: np.ndarray) -> np.ndarray:
@@ -249,8 +254,8 @@ def fit_scaling(
         raise OptionError(f"normalise must be None or 'row'; got {normalise!r}.")
     if mode == "pooled-standard" and private:
         raise OptionError(
-            "scaling 'pooled-standard' uses statistics of all tasks, which a private run would have "
-            "to pay for. Use 'own' or 'declared' with public bounds, or epsilon=None."
+            "scaling 'pooled-standard' uses statistics of all tasks without noise, so a private run refuses it. "
+            "Use 'own' or 'declared' with public bounds, or epsilon=None."
         )
     m, d, link = tasks.n_tasks, tasks.n_features, link_of(tasks.kind, loss)
     make = {"own": _own, "declared": _declared, "pooled-standard": _pooled}.get(mode)
@@ -283,15 +288,26 @@ def _target_units(tasks: TaskSet, mode: str, link: str, own: bool, robust: bool,
         return np.repeat(y_shift[:, 0], m), np.repeat(_or_one(y_scale[:, 0]), m)
     if link != "number":
         return own_rates(tasks, link, mask)
-    if robust:
-        return robust_units(tasks, mask)
-    y_shift, y_scale = _moments(tasks.y[:, None], tasks.offsets, mask)
-    return y_shift[:, 0], _or_one(y_scale[:, 0])
+    return own_numbers(tasks.y, tasks.offsets, mask, robust)
 
 
-def _own(tasks: TaskSet, mask: np.ndarray | None) -> Parts:
+def units_of_counted(block: TaskBlock, loss: str) -> Scaling:
+    """The units a block of own units would have, had its tasks never had the rows that do not count.
+
+    A row that was centred with the others is the opposite of their sum: in a task of three rows any slopes that fit two of them
+    foretell the third.
+    """
+    shift, scale = _own(block, block.weights)
+    target = np.zeros(block.n_tasks), np.ones(block.n_tasks)
+    if block.kind == "regression":
+        target = own_numbers(block.y[:, 0], block.offsets, block.weights, loss == "huber")
+    return Scaling("own", shift, scale, *target)
+
+
+def _own(tasks: TaskSet | TaskBlock, mask: np.ndarray | None) -> Parts:
     shift, scale = _moments(tasks.X, tasks.offsets, mask)
-    return shift, np.where(scale > 0.0, scale, NO_UNIT)
+    usable = (scale > 0.0) & (np.diff(tasks.offsets) >= ROWS_FOR_A_UNIT)[:, None]
+    return shift, np.where(usable, scale, NO_UNIT)
 
 
 def _pooled(tasks: TaskSet, mask: np.ndarray | None) -> Parts:

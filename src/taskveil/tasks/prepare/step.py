@@ -1,15 +1,12 @@
 """The step from a raw table to (public, own, released). The estimators, a federation's sites and audits all take it.
 
-    prepare(table, bounds, task="hospital", target="days", unit="record")
-    prepare(tasks, unit="task", scaling="own")
-
 A sound private run uses nothing that is neither declared, nor local to the protected unit, nor paid for. What cannot be prepared
 that way is refused here, before anything is released, with what to do instead. So there are three kinds of values
 (docs/theory/preparation.md#three-values), as types; whoever needs a fourth has found a leak:
 
     PublicPart     declared before any row was read, or listed in the certificate as taken for granted
     OwnPart        computed by each task from its own rows; leaves it only inside a clipped message
-    ReleasedPart   bounded, charged and noised; everybody has it
+    Release        bounded, charged and noised; everybody has it (privacy/release.py)
 """
 
 from __future__ import annotations
@@ -22,7 +19,6 @@ import numpy as np
 
 from taskveil.errors import OptionError
 from taskveil.tasks.block import TaskBlock
-from taskveil.tasks.load import load_tasks
 from taskveil.tasks.prepare.facts import Fact, check_facts
 from taskveil.tasks.prepare.scaling import Scaling, check_declared, fit_scaling, link_of, undeclared_target
 from taskveil.tasks.prepare.unusable import NO_TARGET, SET_ASIDE
@@ -108,22 +104,11 @@ class OwnPart:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedPart:
-    """A common centre and scale, (d,) each, that a release paid for; and the target's."""
-
-    centre: np.ndarray
-    scale: np.ndarray
-    y_centre: float = 0.0
-    y_scale: float = 1.0
-
-
-@dataclass(frozen=True, eq=False)
 class Prepared:
-    """All that preparation yields. `released` is None until a release puts something there."""
+    """All that preparation yields; it releases nothing."""
 
     public: PublicPart
     own: OwnPart
-    released: ReleasedPart | None = None
 
 
 @dataclass(frozen=True)
@@ -147,14 +132,6 @@ class PrepareRules:
     def unusable(self) -> str:
         """What happens to a task with values that cannot be used: in a private run nobody else may notice."""
         return "set-aside" if self.unit == "task" and self.private and self.sound else "error"
-
-
-def prepare(source: Any, declared: Any = None, *, rules: PrepareRules | None = None, **options: Any) -> Prepared:
-    """Prepare a table, a file, arrays or a TaskSet. `options` are fields of `PrepareRules` and options of `load_tasks`."""
-    if rules is None:
-        rules = PrepareRules(**{k: options.pop(k) for k in tuple(options) if k in PrepareRules.__dataclass_fields__})
-    loaded = isinstance(source, TaskSet) and declared is None and not options
-    return prepare_tasks(source if loaded else load_tasks(source, bounds=declared, unusable=rules.unusable, **options), rules)
 
 
 def prepare_tasks(tasks: TaskSet, rules: PrepareRules, *, scaling: Scaling | None = None, reuse: bool = False) -> Prepared:
@@ -214,13 +191,13 @@ def _check_record_scaling(mode: str, link: str, bounds: PublicBounds | None) -> 
     check_declared(link, bounds)
     if mode in ("own", "pooled-standard"):
         raise OptionError(
-            "unit='record' cannot scale by a task's own statistics: they would carry every row into every message. "
+            "unit='record' cannot scale by a task's own statistics: through them one row would change every message. "
             "Declare public bounds (see `taskveil declare`), or use scaling='none' or normalise='row'."
         )
     if mode == "declared" and link == "number" and undeclared_target(bounds):
         raise OptionError(
             "unit='record' with declared ranges of the features, but not of the target: every task would scale its target by its "
-            "own statistics, and one row would move every message. Declare the target's range ('target' in the bounds, see "
+            "own statistics, and one row would change every message. Declare the target's range ('target' in the bounds, see "
             "`taskveil declare`), or use scaling='private' (a common scale, paid for) or scaling='none'."
         )
 

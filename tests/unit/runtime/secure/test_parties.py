@@ -21,8 +21,8 @@ from taskveil.runtime.federation import threads as thread_grid
 from taskveil.runtime.federation.server.driver import Rules
 from taskveil.runtime.federation.site.owner import Volatile
 from taskveil.runtime.run import Run
-from taskveil.runtime.secure import Identity, SecureServer, keys, messages, storage
-from taskveil.runtime.secure.parties import Membership, SecureParty, noisy_totals, party_settings
+from taskveil.runtime.secure import Identity, SecureServer, keys, messages
+from taskveil.runtime.secure.parties import Membership, SecureParty, dump, load, noisy_totals, party_settings
 from taskveil.tasks.prepare.scaling import fit_scaling
 
 
@@ -138,7 +138,7 @@ def test_a_client_survives_being_written_down_between_all_steps():
     while outgoing is not None:
         replies = {}
         for task, message in outgoing.items():
-            clients[task] = storage.load(storage.dump(clients[task]), clients[task].identity, clients[task].roster)
+            clients[task] = load(dump(clients[task]), clients[task].identity, clients[task].roster)
             replies[task] = clients[task].step(message)
         outgoing = server.step(replies)
     assert np.array_equal(settings.ring.centre(server.total), own.sum(axis=0))
@@ -157,17 +157,17 @@ def test_node_keys_sign_for_sites(tmp_path):
 
 
 def test_a_key_that_others_can_read_is_not_used(tmp_path):
-    from taskveil.runtime.federation.keys import make_node_key
+    from taskveil.runtime.federation.keys import make_node_key, site_identity
 
     make_node_key(tmp_path, "north")
     path = tmp_path / "north.key"
-    assert keys.NodeIdentity(keys.read_private(path)).public
+    assert site_identity(path).public
     for mode in (0o640, 0o604, 0o660):
         path.chmod(mode)
-        with pytest.raises(DataError, match="north.key can be read by others"):
-            keys.read_private(path)
+        with pytest.raises(DataError, match="north.key can be read or changed by others"):
+            site_identity(path)
     with pytest.raises(DataError, match="cannot be read"):
-        keys.read_private(tmp_path / "south.key")
+        site_identity(tmp_path / "south.key")
 
 
 def run_both(n_tasks=5, **options):

@@ -28,11 +28,11 @@ from taskveil.runtime import wire
 from taskveil.runtime.federation.server.replies import (
     LOST,
     LYING,
-    REFUSING,
     SILENT,
     SLOW,
     Late,
     Refused,
+    check_done,
     checked_arrays,
     combined,
     noisy_total,
@@ -191,7 +191,12 @@ class Driver:
         fields = {"plan": self.digest, "number": number, "round": view.round}
         return wire.encode(Packet("step", fields, wire.view_arrays(view)), self.rules.max_bytes)
 
-    def collect(self, waiting: set[int], read: Callable[[int, bytes | None], tuple[T | None, bool]]) -> dict[int, T]:
+    def collect(
+        self,
+        waiting: set[int],
+        read: Callable[[int, bytes | None], tuple[T | None, bool]],
+        silent: str = "no valid answer before the deadline",
+    ) -> dict[int, T]:
         """What sites answer before the deadline; `read` says what an answer holds, and whether to stop waiting for that site."""
         answers: dict[int, T] = {}
         end = time.monotonic() + self.rules.deadline
@@ -206,7 +211,7 @@ class Driver:
                 if final:
                     waiting.discard(site)
         for site in waiting:
-            self.refuse(site, "no valid answer before the deadline", SILENT)
+            self.refuse(site, silent, SILENT)
         return answers
 
     def read(
@@ -254,22 +259,5 @@ class Driver:
             view: View = billboard.view(tasks)
             packet = Packet("finish", {"plan": self.digest, "round": view.round}, wire.view_arrays(view))
             self.carrier.send(site, wire.encode(packet, self.rules.max_bytes))
-        waiting = set(range(len(self.members)))
-        end = time.monotonic() + self.rules.deadline
-        while waiting and (left := end - time.monotonic()) > 0:
-            waiting -= {site for site, data in self.carrier.receive(left) if self._is_done(site, data)}
-        for site in waiting:
-            self.refuse(site, "did not confirm the end; it can fetch the last billboard later", SILENT)
-
-    def _is_done(self, site: int, data: bytes | None) -> bool:
-        if data is None:
-            self.refuse(site, "the message failed on the way", LOST)
-            return True
-        try:
-            packet = wire.decode(data, self.rules.max_bytes)
-        except wire.WireError:
-            self.refuse(site, "what it said at the end cannot be read", LYING)
-            return True
-        if packet.kind == "refused":
-            self.refuse(site, "refused to finish", REFUSING)
-        return packet.kind in ("done", "refused")
+        silent = "did not confirm the end; it can fetch the last billboard later"
+        self.collect(set(range(len(self.members))), lambda site, data: self.checked(site, data, check_done), silent)

@@ -68,6 +68,14 @@ def checked_arrays(
     return packet.arrays
 
 
+def check_done(packet: Packet) -> None:
+    """Refuse what does not confirm the end of a run; an answer to a round may still be on its way."""
+    if packet.kind == "refused":
+        raise SaidNo("refused to finish")
+    if packet.kind != "done":
+        raise Late("a late message of a round")
+
+
 def combined(planned: PlannedRelease, parts: dict[int, np.ndarray], members: Sequence[np.ndarray], units: np.ndarray) -> Bounded:
     """All sites' clipped messages as one bounded value; absent tasks are zero. `units` of every task: 1, or its public rows."""
     contribution, n_tasks = planned.contribution, len(units)

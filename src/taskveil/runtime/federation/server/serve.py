@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -15,15 +16,15 @@ from taskveil.errors import CheckFailed, DataError, EnvironmentMissing, InputErr
 from taskveil.methods.published import published
 from taskveil.privacy.plan import Plan
 from taskveil.runtime.checkpoint import write_atomically
-from taskveil.runtime.federation import keys, template
+from taskveil.runtime.federation import keys
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.processes import Child, environment, only_one, speakable, tool, wait_for_port
 from taskveil.runtime.federation.server.run_folder import check_same, clean, open_run, read_nodes, refusal
-from taskveil.runtime.federation.site.owner import NOISE_AT_SITE
 from taskveil.runtime.federation.status import StatusFile, of_server
-from taskveil.saved import write_file
+from taskveil.saved import shipped, write_file
 
 Say = Callable[[str], None]
+TEMPLATES = "runtime/federation/templates"  # to be read, edited and passed on by people
 STALE = 90.0  # seconds without a heartbeat after which a run is taken for dead
 START = 300.0  # seconds a busy machine may need; a process that ends is noticed at once
 HEADER = 4096  # bytes of a message beside its arrays, at most
@@ -42,10 +43,49 @@ def init(folder: Path, sites: list[str], hosts: list[str], port: int, name: str)
     if not (certificates / "server.crt").exists():
         keys.make_server_certificate(certificates, hosts)
     written = [certificates / "ca.crt", certificates / "server.crt"]
-    written += template.write_server_files(folder, name, sites, hosts, port)
+    written += write_server_files(folder, name, sites, hosts, port)
     for site in sites:
-        written += template.write_site_files(folder, site, hosts[0], port)
+        written += write_site_files(folder, site, hosts[0], port)
     return written
+
+
+def write_server_files(folder: Path, name: str, sites: list[str], hosts: list[str], port: int) -> list[Path]:
+    entry = shipped(f"{TEMPLATES}/site-entry.toml")
+    entries = "".join(entry.format(name=json.dumps(s), plain=s) for s in sites)
+    listen = "127.0.0.1" if set(hosts) <= {"localhost", "127.0.0.1"} else "0.0.0.0"
+    values = {"name": json.dumps(name), "host": json.dumps(listen), "port": port, "hosts": json.dumps(hosts), "sites": entries}
+    path = folder / "federation.toml"
+    if not path.exists():
+        path.write_text(shipped(f"{TEMPLATES}/federation.toml").format(**values), encoding="utf-8")
+    write_app(folder)
+    return [path]
+
+
+def write_app(folder: Path) -> None:
+    app = folder / "app"
+    app.mkdir(parents=True, exist_ok=True)
+    (app / "pyproject.toml").write_text(shipped(f"{TEMPLATES}/app.toml"), encoding="utf-8")
+
+
+def write_site_files(folder: Path, site: str, host: str, port: int) -> list[Path]:
+    """A folder to hand to a site on the same machine: its key, the authority's certificate, its site.toml.
+
+    Across hosts the site makes its own key (`taskveil join --init`) and sends only the public half.
+    """
+    at = folder / "sites" / site
+    at.mkdir(parents=True, exist_ok=True)
+    public = folder / "keys" / f"{site}.pub"
+    if not public.exists():
+        made = keys.make_node_key(at, site)
+        public.parent.mkdir(exist_ok=True)
+        shutil.copy(made, public)
+    shutil.copy(folder / "certificates" / "ca.crt", at / "ca.crt")
+    path = at / "site.toml"
+    if not path.exists():
+        template = shipped(f"{TEMPLATES}/site.toml")
+        text = template.format(name=json.dumps(site), plain=site, server=json.dumps(f"{host}:{port}"))
+        path.write_text(text.replace('"federation.toml"  ', '"../../federation.toml"', 1), encoding="utf-8")
+    return [path]
 
 
 def serve(config: Path, say: Say) -> Path:
@@ -88,10 +128,10 @@ def described(federation: Federation) -> dict[str, Any]:
     """What the run promises, for the status: all of it public."""
     plan = federation.plan()
     _check_room(federation, plan)
-    budget, at_site = plan.budget, federation.method().schedule == "asynchronous"
+    budget = plan.budget
     return {
         "epsilon": budget.epsilon, "delta": budget.delta, "unit": budget.unit.value, "neighbours": budget.neighbours.value,
-        "observer": "server" if at_site or budget.aggregation in NOISE_AT_SITE else "other-tasks", "rounds": len(plan.rounds()),
+        "observer": federation.observer(plan), "rounds": len(plan.rounds()),
     }  # fmt: skip
 
 
@@ -204,7 +244,7 @@ def _environment(federation: Federation) -> dict[str, str]:
         f"root-certificates = {json.dumps(str(authority))}\n"
     )
     write_file(home / "config.toml", text.encode())
-    template.write_app(federation.folder)
+    write_app(federation.folder)
     return env
 
 

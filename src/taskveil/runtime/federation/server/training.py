@@ -30,14 +30,13 @@ from typing import Any
 import numpy as np
 
 from taskveil.errors import EnvironmentMissing, InputError, SecureSumRefused
-from taskveil.methods.base import Billboard
 from taskveil.privacy.aggregation import AGGREGATIONS
 from taskveil.privacy.certificate import Certificate, build_certificate
 from taskveil.privacy.plan import Plan, PlannedRelease
 from taskveil.privacy.randomness import NoiseSource, system_noise
 from taskveil.privacy.seal import SEAL, seal_of
 from taskveil.privacy.units import Observer
-from taskveil.runtime.checkpoint import write_arrays, write_atomically
+from taskveil.runtime.checkpoint import board_from, board_parts, write_arrays, write_atomically
 from taskveil.runtime.federation.config import Federation, load_federation
 from taskveil.runtime.federation.processes import only_one
 from taskveil.runtime.federation.server.driver import Driver
@@ -47,7 +46,7 @@ from taskveil.runtime.federation.site.decisions import COVERED, NOT_COVERED
 from taskveil.runtime.federation.site.owner import plan_digest
 from taskveil.runtime.round import Position
 from taskveil.runtime.run import Run, executed_releases
-from taskveil.saved import read_described, total
+from taskveil.saved import read_described, total, under
 
 log = logging.getLogger("taskveil.federation")
 HEARTBEAT = 2.0
@@ -136,17 +135,15 @@ class ProgressStore:
         arrays: dict[str, np.ndarray] = {f"state/{k}": np.asarray(v) for k, v in at.state.items()}
         boards = []
         for i, board in enumerate(at.billboards):
-            arrays |= {f"board{i}/{k}": np.asarray(v) for k, v in board.values.items()}
-            if board.accepted is not None:
-                arrays[f"accepted{i}"] = board.accepted
-            boards.append({"round": board.round, "per_task": sorted(board.per_task), "done": board.done})
+            described, values = board_parts(board, f"board{i}/", f"accepted{i}")
+            arrays |= values
+            boards.append(described)
         schedule = [s if s is None or isinstance(s, int) else [int(t) for t in s] for s in at.schedule]
         about = {
             "digest": self.digest, "boards": boards, "schedule": schedule, "sent": at.sent,
             "executed": [p.id for p in at.executed],
         }  # fmt: skip
-        arrays["about"] = np.asarray(json.dumps(about))
-        write_arrays(self.path, arrays)
+        write_arrays(self.path, arrays, about)
 
     def load(self) -> Position | None:
         if not self.path.exists():
@@ -157,14 +154,11 @@ class ProgressStore:
     def _load(self, about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Position | None:
         if about["digest"] != self.digest:
             return None  # the files of another plan, which `serve` refuses before it comes to this
-        boards = [
-            Billboard(b["round"], _part(arrays, f"board{i}/"), frozenset(b["per_task"]), arrays.get(f"accepted{i}"), b["done"])
-            for i, b in enumerate(about["boards"])
-        ]
+        boards = [board_from(b, arrays, f"board{i}/", f"accepted{i}") for i, b in enumerate(about["boards"])]
         planned = {p.id: p for p in self.plan.releases}
         schedule = [np.asarray(s) if isinstance(s, list) else s for s in about["schedule"]]
         executed = [planned[i] for i in about["executed"]]
-        return Position(_part(arrays, "state/"), boards, executed, schedule, about["sent"])
+        return Position(under(arrays, "state/"), boards, executed, schedule, about["sent"])
 
 
 def write_results(folder: Path, federation: Federation, plan: Plan, done: Position, source: NoiseSource, driver: Driver) -> None:
@@ -233,10 +227,6 @@ def _wait_for_sites(federation: Federation, ids: list[int], online: Callable[[],
         if time.monotonic() > end:
             raise EnvironmentMissing(
                 f"{len(here)} of {len(ids)} sites are connected, at least {federation.rules.min_sites} are needed. "
-                "Nothing was asked. Start `taskveil join` at the sites and `taskveil serve` again."
+                "No message was requested. Start `taskveil join` at the sites and `taskveil serve` again."
             )
         time.sleep(0.5)
-
-
-def _part(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}

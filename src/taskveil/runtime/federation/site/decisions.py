@@ -29,11 +29,11 @@ from taskveil.privacy.release import SharedAccount
 from taskveil.privacy.units import Unit
 from taskveil.runtime import wire
 from taskveil.runtime.federation.config import Federation, SiteFile, load_federation, load_site
-from taskveil.runtime.federation.site.owner import NOISE_AT_SITE, Site, plan_digest
+from taskveil.runtime.federation.keys import site_identity
+from taskveil.runtime.federation.site.owner import Site, plan_digest
 from taskveil.runtime.federation.site.state import SiteState
 from taskveil.runtime.federation.status import note_answer
 from taskveil.runtime.run import Run
-from taskveil.runtime.secure.keys import NodeIdentity, read_private
 from taskveil.runtime.secure.parties import Membership
 from taskveil.runtime.virtual_clock import longest_prefix
 from taskveil.tasks.load import load_tasks
@@ -56,19 +56,15 @@ def set_limits(book: Book, name: str, limit: Mapping[str, Any], plan: Plan) -> K
     """
     rows = [row for row in book.accounts() if row.name == name]
     neighbours = next((row.neighbours for row in rows), plan.budget.neighbours.value)
+    limits_unless_named = plan.budget.epsilon or 1.0, plan.budget.delta  # what the first run plans
     for unit in Unit:
         key, before = Key(name, unit.value, neighbours), [row for row in rows if row.unit == unit]
         now = [(row.epsilon, row.delta) for row in before if Key.of(row) == key]
-        own, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), _of(plan)][0]
+        own, other = wanted(limit, unit), [*now, *((r.epsilon, r.delta) for r in before), limits_unless_named][0]
         chosen = own[0] or other[0], other[1] if own[1] is None else own[1]  # a delta of 0 is a limit too
         if now != [chosen]:
             book.set_limit(key, *chosen)
     return Key(name, plan.budget.unit.value, neighbours)
-
-
-def _of(plan: Plan) -> tuple[float, float]:
-    """A site that names no limit allows what its first run plans."""
-    return plan.budget.epsilon or 1.0, plan.budget.delta
 
 
 def lower_limits(book: Book, name: str, limit: Mapping[str, Any]) -> None:
@@ -142,7 +138,7 @@ def prepare(site_path: str | Path, data: Any, agree: Callable[[Agreement], bool]
 
 def _agreement(plan: Plan, federation: Federation, messages: int, limit: float | None) -> Agreement:
     epsilon, budget = plan.epsilon() if plan.budget.epsilon is not None else float("inf"), plan.budget
-    observer, unit, neighbours = observer_of(federation, plan), budget.unit.value, budget.neighbours.value
+    observer, unit, neighbours = federation.observer(plan), budget.unit.value, budget.neighbours.value
     return Agreement(epsilon, budget.delta, unit, neighbours, observer, messages, limit)
 
 
@@ -231,7 +227,7 @@ def noting(handle: Callable[[bytes], bytes], folder: Path) -> Callable[[bytes], 
 def membership(federation: Federation, file: SiteFile) -> Membership:
     """This site's place in secure sums: its node key, and everybody's public keys from beside federation.toml."""
     roster = federation.roster()
-    identity = NodeIdentity(read_private(file.key))
+    identity = site_identity(file.key)
     index = [member.name for member in federation.members].index(file.name)
     if roster[index] != identity.public:
         raise DataError(f"the federation knows site {file.name!r} by another key than {file.key.name}; nothing was sent")
@@ -264,16 +260,11 @@ def first_messages(plan: Plan, count: int) -> Plan:
     return replace(plan, releases=tuple(r for r in plan.releases if r.round in numbers))
 
 
-def observer_of(federation: Federation, plan: Plan) -> str:
-    at_site = federation.method().schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
-    return "server" if at_site else "other-tasks"
-
-
 def ledger_account(file: SiteFile, state: SiteState, plan: Plan, federation: Federation, run: str) -> Any:
     """The site's own accounts: in the ledger it names, or in one beside site.toml; with the limits of that file."""
     if plan.budget.epsilon is None or not plan.releases:
         return None
-    observer = observer_of(federation, plan)
+    observer = federation.observer(plan)
     also = [observer, *federation.method().disclosure(federation.public(), plan).observers]
     url, name = ledger_of(file)
     book = Book(url)

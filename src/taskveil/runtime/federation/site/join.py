@@ -31,7 +31,7 @@ def join(config: Path, data: Any, say: Say, agree: Callable[[Agreement], bool] =
     for path in (file.authority, file.key, file.federation):
         if not path.exists():
             raise DataError(f"{path} is missing; ask whoever runs the server, or see docs/federation.md")
-    keys.check_site_key(file.key)
+    keys.site_identity(file.key)
     keys.check_authority(file.authority)
     speakable(file.path)
     federation = load_federation(file.federation)

@@ -32,7 +32,7 @@ import numpy as np
 
 from taskveil.errors import BudgetExceeded, CheckFailed, SecureSumRefused
 from taskveil.faults import point
-from taskveil.methods.base import Models, PublicInfo, State, TaskSide, View
+from taskveil.methods.base import Method, Models, PublicInfo, State, TaskSide, View
 from taskveil.methods.local import alone_models
 from taskveil.methods.published import Published, published
 from taskveil.privacy.aggregation import site_message
@@ -43,11 +43,11 @@ from taskveil.privacy.release import Account, release
 from taskveil.runtime import wire
 from taskveil.runtime.round import bounded, task_step
 from taskveil.runtime.run import Run
-from taskveil.runtime.secure.parties import Membership, SecureParty
+from taskveil.runtime.secure.parties import Membership, SecureMemory, SecureParty
 from taskveil.runtime.wire import Packet, checked_view
 from taskveil.tasks.block import TaskBlock
 
-NOISE_AT_SITE = ("local", "local-model", "secure")
+NOISE_AT_SITE = ("local", "local-model", "secure")  # aggregations
 SPENT = "this site's own limit does not allow this message; nothing was sent"  # all the server learns of limits
 MOST_NOTES = 2**20  # bytes
 log = logging.getLogger("taskveil.site")
@@ -73,6 +73,11 @@ def plan_digest(plan: Plan, public: PublicInfo) -> str:
     """A fingerprint of everything that was agreed: sizes, budget, every release and its noise."""
     content = json.dumps({"plan": plan.to_dict(), "public": public.to_dict()}, sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def noise_at_site(method: Method, plan: Plan) -> bool:
+    """Whether noise is on a message before it leaves its site, which then need not trust the server."""
+    return method.schedule == "asynchronous" or plan.budget.aggregation in NOISE_AT_SITE
 
 
 def note_at_site(words: str) -> None:
@@ -109,7 +114,7 @@ class Site:
         self.asynchronous = run.method.schedule == "asynchronous"
         if self.asynchronous and len(self.positions) != 1:
             raise CheckFailed("an asynchronous site answers for one task; start one site per task")
-        self._at_site = self.asynchronous or run.budget.aggregation in NOISE_AT_SITE
+        self._at_site = noise_at_site(run.method, run.plan)
         self._secure = run.budget.aggregation == "secure" and not self.asynchronous
 
     @cached_property
@@ -137,8 +142,6 @@ class Site:
         return wire.encode(Packet("refused", {"site": self.name, "reason": reason}))
 
     def _handle(self, packet: Packet) -> bytes:
-        if packet.kind == "hello":
-            return wire.encode(Packet("welcome", {"site": self.name, "plan": self.digest}))
         if packet.fields.get("plan") != self.digest:
             raise CheckFailed("this site agreed to another plan; nothing was sent. Compare the federation files.")
         if packet.kind == "step":
@@ -305,7 +308,7 @@ def _whole(value: Any, below: int) -> int:
     return value
 
 
-class Memory(Protocol):
+class Memory(SecureMemory, Protocol):
     """What a site must not forget: files (state.py), or `Volatile`."""
 
     @property
@@ -319,10 +322,6 @@ class Memory(Protocol):
     def save(self, number: int, state: State, reply: bytes) -> None: ...
 
     def keep_models(self, models: Models, view: View) -> None: ...
-
-    def load_secure(self) -> bytes | None: ...
-
-    def save_secure(self, data: bytes) -> None: ...
 
 
 class Volatile:

@@ -30,7 +30,7 @@ from taskveil.checks import Entries, Rule, Text, Whole, check_table
 from taskveil.errors import DataError
 from taskveil.methods.base import Models, State, View
 from taskveil.runtime.checkpoint import write_arrays, write_atomically
-from taskveil.saved import read_arrays, read_bytes, read_described, read_json, total
+from taskveil.saved import read_arrays, read_bytes, read_described, read_json, total, under
 from taskveil.tasks.block import TaskBlock
 from taskveil.tasks.prepare.scaling import ARRAYS, Scaling
 
@@ -79,9 +79,7 @@ class SiteState:
     def keep_rows(self, block: TaskBlock, scaling: Scaling) -> None:
         arrays = {"X": block.X, "y": block.y, "offsets": block.offsets}
         arrays |= {f"scaling/{name}": np.asarray(values) for name, values in scaling.arrays.items()}
-        about = {"kind": block.kind, **scaling.about}
-        arrays["about"] = np.asarray(json.dumps(about))
-        _write_secret(self.folder / "rows.npz", arrays)
+        _write_secret(self.folder / "rows.npz", arrays, {"kind": block.kind, **scaling.about})
 
     def rows(self) -> tuple[TaskBlock, Scaling]:
         path = self.folder / "rows.npz"
@@ -104,9 +102,8 @@ class SiteState:
         if not path.exists():
             return None
         arrays = read_arrays(path)
-        state = {name[6:]: array for name, array in arrays.items() if name.startswith("state/")}
         with total(str(path)):
-            return int(arrays["number"]), state, arrays["reply"].tobytes()
+            return int(arrays["number"]), under(arrays, "state/"), arrays["reply"].tobytes()
 
     def save(self, number: int, state: State, reply: bytes) -> None:
         arrays = {f"state/{name}": np.asarray(value) for name, value in state.items()}
@@ -119,11 +116,8 @@ class SiteState:
         return read_bytes(path) if path.exists() else None
 
     def save_secure(self, data: bytes) -> None:
-        old = os.umask(0o077)
-        try:
+        with _for_its_owner():
             write_atomically(self.folder / "secure.json", data)
-        finally:
-            os.umask(old)
 
     def keep_models(self, models: Models, view: View) -> None:
         arrays = {"coef": models.coef, "intercept": models.intercept}
@@ -142,9 +136,16 @@ class SiteState:
         return (self.folder / "done.json").exists()
 
 
-def _write_secret(path: Path, arrays: dict[str, np.ndarray]) -> None:
+def _write_secret(path: Path, arrays: dict[str, np.ndarray], about: dict[str, Any] | None = None) -> None:
+    with _for_its_owner():
+        write_arrays(path, arrays, about)
+
+
+@contextmanager
+def _for_its_owner() -> Iterator[None]:
+    """Files that are made meanwhile have mode 0600."""
     old = os.umask(0o077)
     try:
-        write_arrays(path, arrays)
+        yield
     finally:
         os.umask(old)
