@@ -2,6 +2,7 @@
 
     models.py       a model is a pair of pure functions, init(key) and apply(params, rows)
     convolution.py  convolutions as patches times a matrix, which batch over clients
+    pooling.py      which pixel of a window counts
     features.py     public feature maps: no parameters, nothing learned from data
     batches.py      which rows a client uses in each local step (NumPy, no JAX)
     rounds.py       one jitted round: local steps, clipping by privacy.bounds, ends at the clipped sum

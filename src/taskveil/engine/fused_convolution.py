@@ -35,13 +35,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from taskveil.engine.lift import lift_of
+from taskveil.engine.pooling import NOWHERE, pool
 from taskveil.engine.products import Launch, dot, each_tile, launch, load, matrix_sized, parts
 
 Pair = tuple[int, int]
 Meetings = list[tuple[Pair, Pair, Pair]]
 CORNERS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 MOST_OUTPUTS, MOST_WEIGHTS = 64, 512  # of a layer, and of one of its nine taps
-NOWHERE = 4  # the corner of a window whose relu is zero
 
 
 FORWARD = {  # activations, one channel; measured on an H200
@@ -167,14 +167,6 @@ def forward_kernel(images: Any, weights: Any, bias: Any, out: Any, code: Any, *,
         return ()
 
     each_tile(layer.pooled, how, tile, ())
-
-
-def pool(top: Any, top_right: Any, low: Any, low_right: Any) -> tuple[Any, Any]:
-    """relu of the maximum over the window, and the corner that has it: the upper of equal ones, then the left."""
-    left, right = jnp.where(top >= low, top, low), jnp.where(top_right >= low_right, top_right, low_right)
-    winner = jnp.where(left >= right, jnp.where(top >= low, 0, 2), jnp.where(top_right >= low_right, 1, 3))
-    best = jnp.where(left >= right, left, right)
-    return jnp.maximum(best, 0.0), jnp.where(best > 0, winner, NOWHERE)
 
 
 def unpooled(gradient: Any, winner: Any, corner: Any) -> Any:

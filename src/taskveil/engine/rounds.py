@@ -41,6 +41,7 @@ OF_ONE_WIDTH_ON_CPU = 8
 MOST_UNROLLED = 8  # local steps written out on an accelerator, where a loop copies the models once more
 SPARE_ON_ACCELERATOR = 2  # standard deviations of a cohort's size that its arrays leave room for; one round in 40 takes two
 SPARE_ON_CPU = 6
+IN_CACHE = 2**20  # numbers of all messages of a piece; fewer are clipped and added up all at once, with fewer calls
 AT_ONCE_ON_CPU = 2  # clients whose local steps run together on a CPU: the activations of more do not stay in its cache
 
 
@@ -109,6 +110,30 @@ def each_client(function: Any, arguments: tuple[Any, ...], accelerator: bool) ->
     return jax.lax.map(lambda a: function(*a), arguments, batch_size=min(AT_ONCE_ON_CPU, count))
 
 
+def in_parts(function: Any, arrays: tuple[Any, ...], at_once: bool) -> tuple[Any, Any]:
+    """function(a part of the arrays) -> (of each client, to be added up): of all clients, and added up.
+
+    A few clients at a time, unless `at_once`: all that is done with a model is done while it is in the cache of a CPU.
+    """
+    count = arrays[0].shape[0]
+    if at_once or count <= AT_ONCE_ON_CPU:
+        return function(arrays)
+    whole = count - count % AT_ONCE_ON_CPU
+    parts = tuple(a[:whole].reshape(-1, AT_ONCE_ON_CPU, *a.shape[1:]) for a in arrays)
+
+    def one(total: Any, part: tuple[Any, ...]) -> tuple[Any, Any]:
+        each, more = function(part)
+        return jax.tree.map(jnp.add, total, more), each
+
+    first = jax.eval_shape(function, tuple(a[0] for a in parts))[1]
+    total, each = jax.lax.scan(one, jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), first), parts)
+    each = each.reshape(whole, *each.shape[2:])
+    if whole == count:
+        return each, total
+    total, others = one(total, tuple(a[whole:] for a in arrays))
+    return jnp.concatenate([each, others]), total
+
+
 @lru_cache(maxsize=64)
 def _on_device(*knobs: float) -> Any:
     """Sent once, not in every round."""
@@ -169,13 +194,18 @@ class Round:
 
     def _trace(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         self._count["traces"] += 1  # runs only while tracing
-        new, message = self._raw(cohort, X, y, knobs)
-        clipped = clip_rows(message, knobs[3], xp=jnp)
-        if self.work.bit:
-            fits = jnp.linalg.norm(message, axis=1) <= knobs[3]  # a NaN does not fit
-            part = jnp.where(cohort[4] > 0, jnp.where(fits, 0.5, -0.5), 0.0) * self.work.bit * knobs[3]
-            clipped = jnp.concatenate([clipped, part[:, None]], axis=1)
-        return new, self._sum(clipped, cohort[3], knobs[4])
+
+        def some(part: tuple[Any, ...]) -> tuple[Any, Any]:
+            new, message = self._raw((cohort[0], *part), X, y, knobs)
+            clipped = clip_rows(message, knobs[3], xp=jnp)
+            if self.work.bit:
+                fits = jnp.linalg.norm(message, axis=1) <= knobs[3]  # a NaN does not fit
+                bit = jnp.where(part[3] > 0, jnp.where(fits, 0.5, -0.5), 0.0) * self.work.bit * knobs[3]
+                clipped = jnp.concatenate([clipped, bit[:, None]], axis=1)
+            return new, self._sum(clipped, part[2], knobs[4], among=cohort[4].shape[0])
+
+        small = cohort[4].shape[0] * self.model.n_parameters <= IN_CACHE
+        return in_parts(some, cohort[1:], at_once=self.accelerator or small)
 
     def _each(self, cohort: tuple[Any, ...], X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:
         new, message = self._raw(cohort, X, y, knobs)
@@ -202,11 +232,11 @@ class Round:
             message = kept - anchor
         return (kept if remembers else own), jnp.where(in_cohort, knobs[2] * message, 0.0)
 
-    def _sum(self, clipped: Any, member: Any, grid: Any) -> Any:
+    def _sum(self, clipped: Any, member: Any, grid: Any, among: int) -> Any:
         """sum_k member_kc clip(g_k); |member_k| <= 1 keeps each client's part inside the bound."""
         groups = member.shape[1]
         flat = clipped if groups == 1 else (member[:, :, None] * clipped[:, None, :]).reshape(clipped.shape[0], -1)
-        total = sum_on_grid(flat, grid, xp=jnp) if self.exact_sum else jnp.sum(flat, axis=0)
+        total = sum_on_grid(flat, grid, xp=jnp, among=among) if self.exact_sum else jnp.sum(flat, axis=0)
         return total.reshape(groups, -1)
 
     def _client(self, anchor: Any, begin: Any, index: Any, weights: Any, X: Any, y: Any, knobs: Any) -> tuple[Any, Any]:

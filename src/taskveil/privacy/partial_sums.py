@@ -167,8 +167,12 @@ def grid_of(bound: float) -> float:
     return math.ldexp(1.0, math.ceil(math.log2(bound)) - GRID_BITS)
 
 
-def sum_on_grid(clipped: Any, grid: Any, xp: Any = np) -> Any:
-    """Sum over rows of (k, p) messages that `bounds.clip_rows` has clipped, as int32 multiples of `grid`."""
-    if clipped.shape[0] > MOST_MESSAGES:
-        raise OptionError(f"at most {MOST_MESSAGES} messages can be summed at once; got {clipped.shape[0]}")
+def sum_on_grid(clipped: Any, grid: Any, xp: Any = np, among: int = 0) -> Any:
+    """Sum over rows of (k, p) messages that `bounds.clip_rows` has clipped, as int32 multiples of `grid`.
+
+    `among`: how many messages the caller adds up in all, where these are some of them.
+    """
+    count = max(among, clipped.shape[0])
+    if count > MOST_MESSAGES:
+        raise OptionError(f"at most {MOST_MESSAGES} messages can be summed at once; got {count}")
     return xp.sum(xp.trunc(clipped / grid).astype(np.int32), axis=0, dtype=np.int32)

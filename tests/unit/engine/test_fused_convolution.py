@@ -1,4 +1,4 @@
-"""The fused kernels (interpreted here) against the plain functions: values, gradients, ties."""
+"""The fused kernels (interpreted here) and the operation for CPUs against the plain functions: values, gradients, ties."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
+from taskveil.engine import convolution  # noqa: E402
 from taskveil.engine import fused_convolution as fused  # noqa: E402
-from taskveil.engine.convolution import convolve, halve  # noqa: E402
+from taskveil.engine.convolution import convolution_layers, convolve, halve  # noqa: E402
 from taskveil.engine.lift import leave  # noqa: E402
 
-SIDE, CLIENTS, IMAGES = 8, 2, 2
+SIDE, CLIENTS, IMAGES = 8, 2, 4
 
 
 def plain(images, layers):
@@ -84,3 +85,41 @@ def test_sixteen_bit_activations_stay_within_a_percent_and_small_gradients_do_no
 )
 def test_only_shapes_that_the_matrix_units_take_and_a_processor_holds_are_fused(channels, outputs, can):
     assert fused.fits(channels, outputs) is can
+
+
+# ------------------------------------------------------------------ on a CPU
+
+
+def of_the_backend(images, layers):
+    return convolution_layers(images, [{"weights": weights, "bias": bias} for weights, bias in layers])
+
+
+def gradients_of_everything(layer_function, images, layers, target):
+    loss = jax.value_and_grad(lambda drawn: jnp.sum(layer_function(*drawn) * target))
+    return jax.tree.leaves(jax.jit(loss)((images, layers)))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_cpus_operation_has_the_plain_values_and_gradients_ties_included(ties):
+    assert jax.default_backend() == "cpu"
+    drawn = case(ties=ties)
+    assert worst(value_and_gradients(of_the_backend, *drawn), value_and_gradients(plain, *drawn)) < 1e-5
+
+
+def test_a_cpus_operation_takes_any_channels_and_gives_the_images_their_gradient():
+    """Three and five channels: sizes no kernel takes; and one channel, whose neighbourhoods lie the other way."""
+    rng = np.random.default_rng(2)
+    for channels in (1, 3):
+        images, target = rng.normal(size=(4, 8, 12, channels)), rng.normal(size=(4, 4, 6, 5))
+        layers = [(rng.normal(size=(9 * channels, 5)), rng.normal(size=5))]
+        drawn = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (images, layers, target))
+        assert worst(gradients_of_everything(of_the_backend, *drawn), gradients_of_everything(plain, *drawn)) < 1e-5
+
+
+def test_a_cpus_operation_that_gives_a_tie_to_another_corner_is_noticed(monkeypatch):
+    images, layers, target = case(ties=True)
+    layers, target = layers[:1], np.tile(target[..., :16], (1, 1, 2, 2, 1))
+    honest = convolution.pool
+    monkeypatch.setattr(convolution, "pool", lambda a, b, c, d: mirrored(*honest(b, a, d, c)))
+    found = value_and_gradients(of_the_backend, images, layers, target)
+    assert worst(found, value_and_gradients(plain, images, layers, target)) > 1e-3

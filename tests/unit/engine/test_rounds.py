@@ -9,13 +9,14 @@ import pytest
 
 jax = pytest.importorskip("jax")
 
-from taskveil.engine import store  # noqa: E402
+from taskveil.engine import rounds, store  # noqa: E402
 from taskveil.engine.clients import Clients  # noqa: E402
 from taskveil.engine.features import FeatureMap  # noqa: E402
 from taskveil.engine.models import build  # noqa: E402
-from taskveil.engine.rounds import LocalWork, Round, capacity  # noqa: E402
+from taskveil.engine.rounds import Cohort, LocalWork, Round, capacity  # noqa: E402
 from taskveil.engine.walk import Walk  # noqa: E402
-from taskveil.privacy.partial_sums import grid_of  # noqa: E402
+from taskveil.errors import OptionError  # noqa: E402
+from taskveil.privacy.partial_sums import MOST_MESSAGES, grid_of  # noqa: E402
 from taskveil.tasks.block import TaskBlock  # noqa: E402
 
 WORK = LocalWork(steps=3, batch_size=4, learning_rate=0.3, pull=0.5)
@@ -85,6 +86,21 @@ def test_the_sum_does_not_depend_on_order_or_pieces(compiled, model):
     pieces = sum_of(compiled, model, block, range(40), rate=0.05)  # capacity 11: four pieces
     np.testing.assert_array_equal(straight, pieces)
     assert (straight / grid_of(0.2) == np.round(straight / grid_of(0.2))).all()
+
+
+def test_the_sum_is_the_same_to_the_last_bit_however_many_are_clipped_at_a_time(compiled, model, monkeypatch):
+    at_once = sum_of(compiled, model, ragged(), range(9))
+    monkeypatch.setattr(rounds, "IN_CACHE", 0)
+    np.testing.assert_array_equal(sum_of(Round(model, WORK), model, ragged(), range(9)), at_once)
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_more_clients_than_whole_numbers_hold_are_refused_however_few_are_added_at_a_time(model, accelerator):
+    k, p = MOST_MESSAGES + 1, model.n_parameters
+    shapes = [(1, p), (k, p), (k,), (k, 1), (k,), (k, 3, 4), (k, 3, 4)]
+    cohort = Cohort(*(np.zeros(shape, np.int32 if i == 5 else np.float32) for i, shape in enumerate(shapes)))
+    with pytest.raises(OptionError, match="at most 2047 messages"):
+        Round(model, WORK, accelerator=accelerator)(cohort, (np.zeros((4, 5), np.float32), np.zeros(4, np.int32)), 1.0)
 
 
 def test_a_client_with_many_rows_weighs_no_more_than_one_with_few(compiled, model):
