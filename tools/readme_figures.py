@@ -59,7 +59,9 @@ def picture(found: dict) -> str:
             f'<line x1="{x(k):.1f}" x2="{x(k):.1f}" y1="{top:.1f}" y2="{bottom:.1f}" stroke="#1f5fa8" stroke-width="1.5"/>'
         )
         body.append(f'<circle cx="{x(k):.1f}" cy="{at:.1f}" r="6" fill="#1f5fa8"/>')
-        body.append(f'<text x="{x(k) + 10:.1f}" y="{at - 8:.1f}" fill="#1f5fa8">{r["mean"]:.2f}</text>')
+        crossed = any(at - 22 < y(level["mean"]) < at - 4 for level, _ in levels)
+        place = f'x="{x(k) - 10:.1f}" y="{at + 18:.1f}" text-anchor="end"' if crossed else f'x="{x(k) + 10:.1f}" y="{at - 8:.1f}"'
+        body.append(f'<text {place} fill="#1f5fa8">{r["mean"]:.2f}</text>')
         body.append(f'<text x="{x(k):.1f}" y="{HEIGHT - 26}" text-anchor="middle" fill="#1b2430">{r["epsilon"]:g}</text>')
     body.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle" fill="#1b2430">'

@@ -22,20 +22,12 @@ from typing import Any
 
 import numpy as np
 
+from taskveil.audits import one_run_bounds as bounds
 from taskveil.audits.both_worlds import SUMS, Ratios, log_ratios, squared_distances, with_other_worlds
 from taskveil.audits.canary_tasks import AXES, FEW, PAIRS, SIGNS, Canaries, null_tasks, parts_apart, without_canaries
 from taskveil.audits.configuration import configuration
 from taskveil.audits.lower_bound import CONFIDENCE, one_run_bound
 from taskveil.audits.methods import claim_of, simulation_of
-from taskveil.audits.one_run_bounds import (
-    THEOREM_SHARE,
-    Outlook,
-    count_correct,
-    fdp_epsilon,
-    gaussian_estimate,
-    outlook,
-    recorded_p_value,
-)
 from taskveil.audits.result import CONSISTENT, REFUTED, SIMULATION, AuditResult
 from taskveil.errors import OptionError
 from taskveil.estimators import inputs
@@ -239,7 +231,7 @@ def check_method(method: Any, plan: Plan) -> None:
         raise OptionError(f"{what}, so canaries cannot be told apart. {many}")
 
 
-def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, Outlook]:
+def expect(plan: Plan, public: Any, at: Attempt) -> tuple[Canaries, bounds.Outlook]:
     """The canaries that show most under this plan, and what they can show; of equals those whose models are longest."""
     shaped = [replace(at.canaries, shape=shape) for shape in _shapes(public.n_features)]
     options = [(c, o) for c, o in ((c, _expected(plan, public, at, c)) for c in shaped) if o is not None]
@@ -256,7 +248,7 @@ def _shapes(n_features: int) -> tuple[str, ...]:
     return (PAIRS, AXES, SIGNS) if n_features >= FEW else (PAIRS, AXES) if n_features > 1 else (AXES,)
 
 
-def _expected(plan: Plan, public: Any, at: Attempt, canaries: Canaries) -> Outlook | None:
+def _expected(plan: Plan, public: Any, at: Attempt, canaries: Canaries) -> bounds.Outlook | None:
     k, shape, d = len(canaries.coins), canaries.shape, public.n_features - public.n_features % 2 * (canaries.shape == PAIRS)
     apart = [(p, *parts_apart(p.contribution, shape, canaries.replaced, public.n_features)) for p in plan.releases]
     useful = [(p, a / p.mechanism.scale**2, b / p.mechanism.scale**2) for p, a, b in apart if a + b > 0]
@@ -271,7 +263,7 @@ def _expected(plan: Plan, public: Any, at: Attempt, canaries: Canaries) -> Outlo
     seen = distances_ahead(at, canaries, min(rounds) + 1)
     total = math.fsum(seen[min(number, len(seen)) - 1] for number in rounds)
     claim, alone = (float(plan.budget.epsilon or math.inf), plan.budget.delta), shape != SIGNS or own_rows
-    return outlook(k, public.n_tasks - k, directions, math.sqrt(total), _mu(plan), claim, at.alarm, apart=alone)
+    return bounds.outlook(k, public.n_tasks - k, directions, math.sqrt(total), _mu(plan), claim, at.alarm, apart=alone)
 
 
 def distances_ahead(at: Attempt, canaries: Canaries, rounds: int) -> list[float]:
@@ -317,20 +309,20 @@ class Shown:
     refuted: bool
 
 
-def shown(plan: Plan, seen: Scores, coins: np.ndarray, expected: Outlook) -> Shown:
+def shown(plan: Plan, seen: Scores, coins: np.ndarray, expected: bounds.Outlook) -> Shown:
     """Against the outlook's claim, at its alarm."""
     scores, k, mu = seen.towards(coins), len(coins), _mu(plan)
-    guesses, correct = expected.guesses, int(count_correct(scores, coins, expected.guesses))
+    guesses, correct = expected.guesses, int(bounds.count_correct(scores, coins, expected.guesses))
     both = mu is not None and expected.exact
-    level = expected.alarm * (THEOREM_SHARE if both else 1.0)
+    level = expected.alarm * (bounds.THEOREM_SHARE if both else 1.0)
     counts = (k, guesses, correct, expected.delta)
-    bound, sure = (fdp_epsilon(*counts, a, mu is not None) for a in (1 - CONFIDENCE, level))
-    chance = recorded_p_value(scores, coins, mu) if both and mu is not None and seen.apart() else None
+    bound, sure = (bounds.fdp_epsilon(*counts, a, mu is not None) for a in (1 - CONFIDENCE, level))
+    chance = bounds.recorded_p_value(scores, coins, mu) if both and mu is not None and seen.apart() else None
     refuted = sure > expected.claimed_epsilon or (chance is not None and chance <= expected.alarm - level)
     return Shown(bound, correct, sure, chance, refuted)
 
 
-def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: Attempt) -> AuditResult:
+def conclude(est: Any, seen: Scores, canaries: Canaries, expected: bounds.Outlook, at: Attempt) -> AuditResult:
     """Bounds, estimate and verdict of one run's scores."""
     claim = claim_of(est)
     assert claim is not None
@@ -340,7 +332,8 @@ def conclude(est: Any, seen: Scores, canaries: Canaries, expected: Outlook, at: 
     details = {
         "canaries": k, "shape": canaries.shape, "guesses": guesses, "correct": conclusion.correct, "outlook": expected.to_dict(),
         "threshold_bound": one_run_bound(k, guesses, conclusion.correct, delta, 1 - CONFIDENCE),
-        "estimate": _round(gaussian_estimate(seen.towards(coins), coins, delta)), "as_recorded": _round(conclusion.as_recorded),
+        "estimate": _round(bounds.gaussian_estimate(seen.towards(coins), coins, delta)),
+        "as_recorded": _round(conclusion.as_recorded),
     }  # fmt: skip
     leaks = []
     if conclusion.refuted and not conclusion.sure > expected.claimed_epsilon:

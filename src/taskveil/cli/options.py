@@ -242,14 +242,18 @@ def load(data: str, metric: str | None = None, loss: str | None = None, **given:
     for name in LISTS:
         if given.get(name):
             given[name] = [t.strip() for t in given[name].split(",")]
+    why = None
     if given.get("kind") is None and is_file(data):
         by_metric = kind_of_metric(metric) if given.get("event") is None else None
         given["kind"] = by_metric if loss is None else "regression"
+        why = given["kind"] and (f"--metric {metric}" if loss is None else f"--loss {loss}")
     tasks = load_tasks(data, **{k: v for k, v in given.items() if v is not None})
-    if any(fact.what == "kind" for fact in tasks.facts):
-        if not given.get("lazy"):  # values of lazy tasks are not looked at
-            ask_kind(tasks.y, tasks.target_name)
-        click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by the type of the column; --kind changes that", err=True)
+    by_type = any(fact.what == "kind" for fact in tasks.facts)
+    if by_type and not given.get("lazy"):  # values of lazy tasks are not looked at
+        ask_kind(tasks.y, tasks.target_name)
+    if by_type or why:
+        by = why or "the type of the column"
+        click.echo(f"target {tasks.target_name!r}: {tasks.kind}, by {by}; --kind changes that", err=True)
     return tasks
 
 

@@ -91,19 +91,18 @@ def calculations(
 
 
 def words(result: dict[str, Any], n_tasks: int, n_features: int) -> str:
-    e = "no privacy" if result["epsilon"] is None else f"epsilon {result['epsilon']:g}, delta {result['delta']:.3g}"
+    private = result["epsilon"] is not None
+    who = f"protects one {result['unit']} ({result['neighbours']} neighbours) against {result['observer']}"
     lines = [
         f"{result['method']} ({result['variant']}): {n_tasks} tasks, {n_features} features, {result['rounds']} round(s)",
-        f"{e}; protects one {result['unit']} ({result['neighbours']} neighbours) against {result['observer']}",
+        f"epsilon {result['epsilon']:g}, delta {result['delta']:.3g}; {who}" if private else "no privacy: nothing is protected",
         "",
         f"{'release':<16}{'times':>6}  {'mechanism':<18}{'noise scale':>12}{'noise size':>12}{'signal':>10}{'noise/signal':>14}",
     ]
     for r in result["releases"]:
         ratio = "-" if r["noise_to_signal"] is None else f"{r['noise_to_signal']:.3g}"
-        lines.append(
-            f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}"
-            f"{r['signal']:>10.4g}{ratio:>14}"
-        )
+        signal = f"{r['signal']:>10.4g}{ratio:>14}" if private else f"{'-':>10}{'-':>14}"  # nothing is clipped then
+        lines.append(f"{r['name']:<16}{r['count']:>6}  {r['mechanism']:<18}{r['scale']:>12.4g}{r['noise']:>12.4g}{signal}")
     if result["total"] is not None:
         lines += [
             "",

@@ -172,13 +172,18 @@ class TaskEstimator(Scoring, BaseEstimator):
                 self.warnings_ += [*record.warnings, *record.notes]
                 scaling, block = common_units.settle(method, scaling, block, record)
                 self._keep(method, tasks, scaling, block, record)
-        if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
-            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+        self._see_names(X)
         quiet = {CLIPPED, *(f.note() for f in tasks.facts)}  # taken for granted by every such run; the certificate lists it
         for note in self.warnings_:
             if note not in quiet:
                 warnings.warn(note, UserWarning, stacklevel=2)
         return self
+
+    def _see_names(self, X: Any) -> None:
+        """`feature_names_in_` as scikit-learn has it: of a table whose columns are called by texts, and of nothing else."""
+        self.__dict__.pop("feature_names_in_", None)  # of a fit before
+        if inputs.is_table(X) and all(isinstance(c, str) for c in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
     @property
     def _loss(self) -> str:

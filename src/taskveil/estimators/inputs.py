@@ -12,8 +12,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from taskveil.checks import Number, shown
 from taskveil.errors import DataError, OptionError, WrongType
-from taskveil.tasks.arguments import as_array, as_column, with_text_names
-from taskveil.tasks.grouping import factorize
+from taskveil.tasks.arguments import as_array, as_column, with_index, with_text_names
+from taskveil.tasks.grouping import factorize, without_clock
 from taskveil.tasks.labelled import labelled_tasks
 from taskveil.tasks.prepare.encode import holds_numbers
 from taskveil.tasks.prepare.facts import Fact
@@ -87,7 +87,10 @@ def rows_of(X: Any, task: Any, task_column: Any, like: tuple[str, ...] | None = 
 
 def _check_task(task: Any) -> None:
     if isinstance(task, str):
-        raise DataError(f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}")
+        raise DataError(
+            f"task must hold one identifier per row, got one text; to name a column of X, use task_column={task!r}; where all "
+            f"rows belong to one task, [{task!r}] * len(X)"
+        )
 
 
 def need_tasks(X: Any, task: Any, task_column: Any) -> None:
@@ -102,11 +105,13 @@ def need_tasks(X: Any, task: Any, task_column: Any) -> None:
 
 def column_there(X: Any, task_column: Any, task_names: tuple[str, ...]) -> Any:
     """The task column; None where a model of one task predicts a table that does not name it."""
-    return None if len(task_names) == 1 and is_table(X) and task_column not in X.columns else task_column
+    there = not is_table(X) or task_column in X.columns or task_column in X.index.names
+    return None if len(task_names) == 1 and not there else task_column
 
 
 def table_and_task(X: Any, task: Any, task_column: Any) -> tuple[Any, Any]:
     """A table without its task column, and the task of every row."""
+    X = with_index(X, task_column)
     if task is None and task_column is not None:
         need_columns(X.columns, [task_column])
         task = np.asarray(X[task_column])
@@ -304,8 +309,8 @@ def _cut_column(X: np.ndarray, column: Any) -> tuple[np.ndarray, np.ndarray]:
 def task_positions(identifiers: np.ndarray, task_names: tuple[str, ...]) -> np.ndarray:
     """Position of each row's task among the known names, -1 where unknown."""
     codes, names = factorize(identifiers)
-    lookup = {name: i for i, name in enumerate(task_names)}
-    return np.asarray([lookup.get(name, -1) for name in names], dtype=np.int64)[codes]
+    lookup = {without_clock(name): i for i, name in enumerate(task_names)}
+    return np.asarray([lookup.get(without_clock(name), -1) for name in names], dtype=np.int64)[codes]
 
 
 def given_weights(sample_weight: Any, n: int, private: bool = False) -> np.ndarray:

@@ -50,5 +50,7 @@ def check_parameters(estimator: Any) -> None:
         rule.check(name, getattr(estimator, name))
     if estimator.client is not None and estimator.runtime != "dask":
         raise OptionError(f"client= is a Dask client and goes with runtime='dask'; got runtime {estimator.runtime!r}")
+    if None not in (estimator.seed, estimator.random_state) and estimator.seed != estimator.random_state:
+        raise OptionError("random_state is the name scikit-learn has for seed: give one of them, or the same number")
     if estimator.loss is not None and estimator.loss not in estimator._losses:
         raise OptionError(f"{type(estimator).__name__} has loss {' or '.join(estimator._losses)}; got {estimator.loss!r}")

@@ -44,7 +44,7 @@ def describe_plan(run: Run) -> dict[str, Any]:
         "releases": merged(releases),
         "noise_to_signal": clearest,
         "expected_share": expected_share(clearest) if measured(method.name, budget) else None,
-        "verdict": verdict(clearest),
+        "verdict": verdict(clearest, budget.epsilon is not None),
         "advice": advice(clearest, public, budget, plan),
     }
 
@@ -142,8 +142,10 @@ def expected_share(ratio: float) -> tuple[float, float]:
     return float(np.interp(ratio, RATIOS, LEAST)), float(np.interp(ratio, RATIOS, MOST))
 
 
-def verdict(ratio: float) -> str:
+def verdict(ratio: float, private: bool = True) -> str:
     """What a ratio of noise to signal means, in a sentence."""
+    if not private:
+        return "no noise: whatever tasks share may show, and everybody who sees a release may learn whose it is"
     if ratio < WORTH:
         return "worth it: what tasks usually share is clearly stronger than the noise"
     if ratio < HOPELESS:
@@ -159,7 +161,7 @@ def advice(ratio: float, public: PublicInfo, budget: Budget, plan: Plan) -> list
         sentences.append(f"about {needed} {what}, or epsilon {budget.epsilon * ratio / WORTH:.3g}, would bring it below {WORTH}")
         if len(plan.rounds()) > 1 and plan.total is None:
             sentences.append("fewer rounds mean less noise per release")
-    if str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
+    if budget.epsilon is not None and str(budget.unit) == "task" and public.n_tasks < FEW_TASKS:
         crowd = f"{public.n_tasks} tasks are too few to hide one" if public.n_tasks > 1 else "one task alone cannot be hidden"
         sentences.append(f"{crowd}: consider unit='record' (--unit record; methods {', '.join(record_methods())})")
     return sentences

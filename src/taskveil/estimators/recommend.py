@@ -54,10 +54,12 @@ def cost(rows: list[dict[str, Any]]) -> str:
     private = [r for r in rows if r["epsilon"] is not None]
     fits = sum(r["repeats"] for r in rows if r["method"] != "constant")
     sentence = (
-        f"Cost of this comparison: {fits} fits, no budget charged; its figures carry no noise and are for someone entitled to "
-        "all rows."
+        f"Cost of this comparison: {fits} fit{'s' * (fits != 1)}, no budget charged; its figures carry no noise and are for "
+        "someone entitled to all rows."
     )
     if private:
         total = sum(r["repeats"] * r["epsilon"] for r in private)
-        sentence += f" Releasing the {sum(r['repeats'] for r in private)} private models would cost epsilon {total:.4g} together."
+        models = sum(r["repeats"] for r in private)
+        many = (f"{models} private models", "together") if models > 1 else ("private model", "")
+        sentence += f" Releasing the {many[0]} would cost epsilon {total:.4g} {many[1]}".rstrip() + "."
     return sentence + " To choose privately, at a charged cost, use TaskSearch."

@@ -154,12 +154,12 @@ class Scoring:
 
     def _check_features(self, rows: inputs.Rows) -> None:
         d = self.n_features_in_
-        if rows.X.shape[1] != d:
-            raise DataError(f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input")
         named = rows.feature_names is not None and self.feature_names_ != tuple(f"x{j}" for j in range(d))
         if named and rows.feature_names != self.feature_names_:
             missing = [n for n in self.feature_names_ if n not in (rows.feature_names or ())]
-            detail = f"missing: {', '.join(missing[:5])}" if missing else "the same columns in another order"
+            detail = f"missing: {', '.join(missing[:5])}" if missing else "more columns, or the same in another order"
             raise DataError(f"feature names differ from those seen in fit ({detail})")
+        if rows.X.shape[1] != d:
+            raise DataError(f"X has {rows.X.shape[1]} features, but {type(self).__name__} is expecting {d} features as input")
         if not np.all(np.isfinite(rows.X)):
             raise DataError("Input X contains NaN or infinity: every cell must be a finite number")

@@ -51,11 +51,13 @@ def summary_verdict(counted: Any) -> str:
 
 
 def _verdict(gaining: int, kept: int, m: int, middle: float) -> str:
+    if m == 1 and not kept:
+        return "the only task keeps the model it learnt alone."
     if gaining == 0 and kept:
         return f"none of the {m} task(s) shows a gain from sharing on held-out rows of its own."
     if gaining == 0:
         return f"none of the {m} tasks gains from sharing: each keeps the model it learnt alone."
-    than = f"{abs(middle):.0%} lower than alone" if middle < 0 else "as high as alone"
+    than = f"{abs(middle):.0%} lower than alone" if middle <= -0.005 else "as high as alone"
     return f"{gaining} of {m} tasks gain; the median estimated error is {than.replace('%', ' %')}."
 
 

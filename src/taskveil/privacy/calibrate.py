@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
+from taskveil.checks import Number, Whole
 from taskveil.errors import OptionError
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon, candidates, merge
 from taskveil.privacy.accountants.base import composition_bound
@@ -32,6 +33,7 @@ from taskveil.privacy.units import Neighbours
 
 PLD_TOLERANCE = 5e-4  # relative, in epsilon; the answer lies below the target by at most about this much
 CHEAP_TOLERANCE = 1e-10
+ROUNDS = Whole(1)
 COARSE_POINTS = 600  # of a first, quick pass that only finds the neighbourhood
 _ROUGH_ORDERS = np.array([1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256, 512])
 
@@ -163,19 +165,17 @@ def verify_target(charges: list[Charge], epsilon: float, delta: float, accountan
 
 def uniform(rounds: int) -> FloatArray:
     """The same share for every round."""
-    return np.ones(_check_rounds(rounds))
+    return np.ones(ROUNDS.check("rounds", rounds))
 
 
 def power(rounds: int, alpha: float) -> FloatArray:
     """Shares proportional to t^alpha, t = 1, ..., rounds."""
-    return np.arange(1, _check_rounds(rounds) + 1, dtype=np.float64) ** alpha
+    return np.arange(1, ROUNDS.check("rounds", rounds) + 1, dtype=np.float64) ** alpha
 
 
 def geometric(rounds: int, Q: float) -> FloatArray:
     """Shares proportional to Q^-t, t = 1, ..., rounds, the largest being 1 (Q^-t may overflow)."""
-    if not Q > 0:
-        raise OptionError(f"Q must be positive; got {Q!r}")
-    exponents = -np.arange(1, _check_rounds(rounds) + 1) * np.log(Q)
+    exponents = -np.arange(1, ROUNDS.check("rounds", rounds) + 1) * np.log(Number(above=0).check("Q", Q))
     # A share of 1e-100 is nothing, but not zero.
     return np.asarray(np.exp(np.maximum(exponents - exponents.max(), -230.0)))
 
@@ -187,9 +187,3 @@ def largest_base_epsilon(weights: Sequence[float] | FloatArray, epsilon: float, 
         raise OptionError("schedule weights must be positive and finite, one per round")
     start = epsilon / float(w.sum())  # always feasible: the first of the three terms
     return largest_feasible(lambda e: composition_bound(e * w, delta), epsilon, start, tolerance=1e-13)
-
-
-def _check_rounds(rounds: int) -> int:
-    if int(rounds) != rounds or rounds < 1:
-        raise OptionError(f"rounds must be a whole number >= 1; got {rounds!r}")
-    return int(rounds)

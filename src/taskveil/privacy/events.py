@@ -20,11 +20,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from taskveil.checks import Number, Whole
 from taskveil.errors import OptionError
 from taskveil.privacy.units import Neighbours
 
 FloatArray = NDArray[np.float64]
 NOTHING_LEFT = 1e100  # noise multiplier of a total that is used up
+SQUARABLE = Number(at_least=1e-100, at_most=1e100)  # what a certificate may say: its square and the inverse of that are numbers
 
 
 class Event(ABC):
@@ -90,7 +92,7 @@ class GaussianEvent(Event):
     noise_multiplier: float
 
     def __post_init__(self) -> None:
-        _squarable("noise_multiplier", self.noise_multiplier)
+        SQUARABLE.check("noise_multiplier", self.noise_multiplier)
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         return np.asarray(orders, dtype=np.float64) * self.zcdp()
@@ -137,9 +139,8 @@ class SampledGaussianEvent(Event):
     neighbours: Neighbours = Neighbours.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        _squarable("noise_multiplier", self.noise_multiplier)
-        if not 0 < self.rate <= 1:
-            raise OptionError(f"a sampling rate lies in (0, 1]; got {self.rate!r}")
+        SQUARABLE.check("noise_multiplier", self.noise_multiplier)
+        Number(above=0, at_most=1).check("a sampling rate", self.rate)
         object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
@@ -178,7 +179,7 @@ class PureEvent(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        _positive("epsilon", self.epsilon)
+        Number(above=0).check("epsilon", self.epsilon)
 
     def rdp(self, orders: Sequence[float] | FloatArray) -> FloatArray:
         a, e = np.asarray(orders, dtype=np.float64), self.epsilon
@@ -232,8 +233,7 @@ class CappedEvent(_NoCurve):
     most: int
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.most, int) and self.most >= 1):
-            raise OptionError(f"the most releases a unit takes part in must be a whole number >= 1; got {self.most!r}")
+        Whole(1).check("the most releases a unit takes part in", self.most)
 
     def slack(self) -> float:
         return self.inner.slack()
@@ -312,14 +312,3 @@ class SelectEvent(Event):
         inner = [{"event": c.event.to_dict(), "count": c.count} for c in self.charges]
         shape = "inf" if math.isinf(self.shape) else self.shape  # JSON has no infinity
         return {"kind": self.kind, "version": self.version, "charges": inner, "mean_runs": self.mean_runs, "shape": shape}
-
-
-def _squarable(name: str, value: float) -> None:
-    """What a certificate may be made to say, too: its square and the inverse of that are ordinary numbers."""
-    if not 1e-100 <= value <= 1e100:
-        raise OptionError(f"{name} must be positive and finite, from 1e-100 to 1e+100; got {value!r}")
-
-
-def _positive(name: str, value: float) -> None:
-    if not (value > 0 and math.isfinite(value)):
-        raise OptionError(f"{name} must be positive and finite; got {value!r}")

@@ -104,8 +104,7 @@ class Request:
     most: int | None = None  # releases of this name that a unit takes part in at most; the runtime sees to it
 
     def __post_init__(self) -> None:
-        if not (self.weight > 0 and math.isfinite(self.weight)):
-            raise OptionError(f"the weight of release {self.name!r} must be positive and finite")
+        Number(above=0).check(f"the weight of release {self.name!r}", self.weight)
         if self.rate is not None and not SMALLEST_RATE <= self.rate <= 1:
             raise OptionError(
                 f"the sampling rate of release {self.name!r} must lie in [{SMALLEST_RATE:g}, 1], got {self.rate!r}; "

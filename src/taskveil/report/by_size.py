@@ -112,7 +112,8 @@ def _chart(name: str, title: str, bands: list[Band], metric: str) -> Chart:
     names = [b.name for b in bands]
     traces = [bars(names, y, colour, "%{x}, " + side + ": %{y:.4g}<extra></extra>", name=side) for side, y, colour in sides]
     cut = [b.clipped for b in bands if b.clipped is not None]
-    caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared."
+    nothing = " No bar is drawn, because every error is zero." if not any(b.alone or b.shared for b in bands) else ""
+    caption = f"Median error of {sum(b.tasks for b in bands)} tasks, alone and shared.{nothing}"
     if cut and max(cut) < 0.0005:
         caption += " Clipping cut nothing from their messages."
     elif cut:

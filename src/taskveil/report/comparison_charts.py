@@ -9,6 +9,7 @@ from taskveil.report.chart import COLOURS, Chart, axis, level, line, lying, numb
 from taskveil.report.records import Run
 from taskveil.report.words import METRICS
 
+LONGEST_TITLE = 34  # letters
 DASHES = ("dash", "dot", "dashdot", "longdash", "longdashdot")
 
 
@@ -38,13 +39,13 @@ def curves(run: Run) -> list[Chart]:
         Chart(
             "curves",
             "Privacy against error" if better == "lower" else "Privacy against score",
-            f"{METRICS.get(metric, metric).capitalize()} on held-out rows: {len(lines)} private method(s), "
+            f"{_sentence(METRICS.get(metric, metric))} on held-out rows: {len(lines)} private method(s), "
             f"{len(epsilons)} budget(s); {better} is better."
             + "".join(f" A constant for each task ({number(r['mean'])}) is too far off to be drawn." for r in far),
             traces,
             {
                 "xaxis": axis("epsilon (more privacy to the left)", **ticks),
-                "yaxis": axis(METRICS.get(metric, metric)),
+                "yaxis": axis(_short(metric), range=_reach([r for r in rows if r not in far])),
                 "shapes": levels,
                 "showlegend": True,
             },
@@ -55,6 +56,26 @@ def curves(run: Run) -> list[Chart]:
             True,
         )
     ]
+
+
+def _sentence(words: str) -> str:
+    """With a capital at its start, and the capitals it has: AUC stays AUC."""
+    return words[:1].upper() + words[1:]
+
+
+def _short(metric: str) -> str:
+    """A name that fits beside an axis: on a telephone a longer one is cut off."""
+    words = METRICS.get(metric, metric)
+    if len(words) <= LONGEST_TITLE:
+        return words
+    return words.rpartition("(")[2].removesuffix(")") if words.endswith(")") else metric
+
+
+def _reach(rows: list[dict[str, Any]]) -> list[float]:
+    """From the lowest to the highest that is drawn, spread and levels with it, and some room; a lone point has some too."""
+    ends = [r["mean"] + side * r["std"] for r in rows for side in (-1.0, 1.0)]
+    room = 0.06 * (max(ends) - min(ends)) or 0.1 * abs(ends[0]) or 1.0
+    return [min(ends) - room, max(ends) + room]
 
 
 def _in_sight(value: float, rows: list[dict[str, Any]]) -> bool:

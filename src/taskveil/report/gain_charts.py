@@ -9,6 +9,7 @@ from taskveil.estimators.summary import change
 from taskveil.report.chart import Chart, axis, bars, line, lying, names_axis, number
 from taskveil.report.records import Run
 
+MOST = 100.0  # per cent: a bar that goes beyond would press all others into the axis
 NAMED = 40  # tasks that still fit under each other with their names
 
 
@@ -20,9 +21,7 @@ def gain(run: Run) -> list[Chart]:
         return []
     tasks = sorted(run.gain.items(), key=lambda item: change(item[1]))
     which, metric = in_units(run.gain, run.gain_metric)
-    rows = [
-        (n, number(t[f"{which}_alone"]), number(t[f"{which}_shared"]), t["kept"], f"{100 * change(t):+.0f} %") for n, t in tasks
-    ]
+    rows = [(n, number(t[f"{which}_alone"]), number(t[f"{which}_shared"]), t["kept"], _percent(change(t))) for n, t in tasks]
     head = ("task", f"{metric} alone", f"{metric} shared", "kept", f"change of the {run.gain_metric}")
     gaining = sum(change(t) < 0 for _, t in tasks)
     caption = (
@@ -36,6 +35,8 @@ def gain(run: Run) -> list[Chart]:
     )
     if len(tasks) > NAMED:
         traces, layout = _ranked(tasks)
+        beyond = sum(100 * change(t) > MOST for _, t in tasks)
+        caption += f" Bars end at +{MOST:.0f} %, which the error of {beyond} of them exceeds." if beyond else ""
         if not any(change(t) for _, t in tasks):
             caption = "No bar is drawn, because nothing changed: every task kept the model it learned alone."
         return [Chart("gain", "What sharing brings each task", caption, traces, layout, head, rows, note, 360, True)]
@@ -44,6 +45,11 @@ def gain(run: Run) -> list[Chart]:
     if any(t[f"{which}_alone"] == t[f"{which}_shared"] for _, t in tasks):
         caption += " Where both are equal, one mark covers the other."
     return [Chart("gain", title, caption, traces, layout, head, rows, note, 130 + 24 * len(tasks), True)]
+
+
+def _percent(share: float) -> str:
+    """A change in per cent; of a task that had next to no error alone, only that it is more than tenfold."""
+    return f"{100 * share:+.0f} %" if share <= 10 else "> +1000 %"
 
 
 def in_units(gain: Mapping[str, Mapping[str, Any]], metric: str) -> tuple[str, str]:
@@ -76,7 +82,14 @@ def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:
     trace = bars(range(1, len(y) + 1), y, colours, hover, name="change of error", customdata=names)
     plain = {"showarrow": False, "font": {"size": 12}}
     labels = [
-        {"x": i + 1, "y": y[i], "text": names[i], "xanchor": side, "yanchor": "bottom" if y[i] >= 0 else "top", **plain}
+        {
+            "x": i + 1,
+            "y": min(y[i], MOST),
+            "text": names[i],
+            "xanchor": side,
+            "yanchor": "bottom" if y[i] >= 0 else "top",
+            **plain,
+        }
         for i, side in ((0, "left"), (len(y) - 1, "right"))
     ]
     lowest = min(*y, 0)
@@ -84,7 +97,7 @@ def _ranked(tasks: list[Any]) -> tuple[list[dict], dict]:
         "xaxis": axis("tasks, sorted"),
         "bargap": 0.1,
         "annotations": labels,
-        "yaxis": axis("change of error by sharing, %", range=[lowest * 1.15 - 1, max(*y, 0) + 4], zeroline=True),
+        "yaxis": axis("change of error by sharing, %", range=[lowest * 1.15 - 1, min(max(*y, 0), MOST) + 4], zeroline=True),
     }
     return [trace], layout
 

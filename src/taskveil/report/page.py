@@ -133,7 +133,7 @@ def events(run: Run) -> list[tuple[str, ...]]:
                 str(e.get("name", "")),
                 str(e.get("count", "")),
                 str(e.get("contribution", {}).get("kind", "")),
-                bound_of(e),
+                "-" if mechanism.get("name") == "none" else bound_of(e),  # without noise nothing needs a bound
                 str(mechanism.get("name", "")),
                 f"{scale:.4g}" if isinstance(scale, (int, float)) else "-",
             )

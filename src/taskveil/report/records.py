@@ -175,6 +175,7 @@ def settings(estimator: Any) -> dict[str, Any]:
     hidden = {
         "method", "ledger", "account", "progress", "run_dir", "person", "bounds", "insecure_noise_seed", "task_column", "client",
     }  # fmt: skip
+    hidden |= {"missing"} if estimator.missing == "error" else set()  # a table was filled before, if at all: the notes say so
     hidden |= set() if isinstance(estimator.exposure, str) else {"exposure"}  # one number for every training row
     plain = {k: v for k, v in estimator.get_params(deep=False).items() if k not in hidden and v is not None}
     own = {f"method: {k}": v for k, v in estimator.method_.flat_options().items() if v is not None}

@@ -88,6 +88,12 @@ def as_pandas(table: Any) -> Any:
         raise EnvironmentMissing(f"a {library} table is read through pyarrow; {remedy}") from None
 
 
+def with_index(table: Any, *asked: Any) -> Any:
+    """A pandas DataFrame in which a level of the index that is asked for by name is a column, as in a table that was written."""
+    levels = [name for name in table.index.names if name is not None and name in asked and name not in table.columns]
+    return table.reset_index(levels) if levels else table
+
+
 def with_text_names(table: Any) -> Any:
     """A pandas DataFrame whose columns are called by texts, as in a file and in models; without a copy of its cells."""
     if all(isinstance(c, str) for c in table.columns):

@@ -33,30 +33,32 @@ class _WithinTasks:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
     def get_metadata_routing(self) -> Any:
-        """Tell scikit-learn's metadata routing that `split` takes `groups`."""
+        """Tell scikit-learn's metadata routing that `split` takes `groups`, and `task` as estimators do."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         request = MetadataRequest(owner=type(self).__name__)
         request.split.add_request(param="groups", alias=True)
+        request.split.add_request(param="task", alias=True)
         return request
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None, task: Any = None) -> int:
         """The number of splits. The arguments are not used; scikit-learn passes them."""
         return self.n_splits
 
-    def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def split(self, X: Any, y: Any = None, groups: Any = None, task: Any = None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the positions of the training rows and of the test rows, n_splits times."""
+        groups = groups if task is None else task
         if self.task_column is None and groups is None:
             raise DataError("which task does each row belong to? Give task_column=, or pass the tasks as groups=")
         tasks = groups if self.task_column is None else _column(X, self.task_column)
-        task = factorize(as_column(tasks, "task"), what="task")[0]
-        if X is not None and task.size != row_count(X):
-            raise DataError(f"there must be one task for each of the {row_count(X)} rows of X; got {task.size}")
-        rows = np.arange(task.size)
+        codes = factorize(as_column(tasks, "task"), what="task")[0]
+        if X is not None and codes.size != row_count(X):
+            raise DataError(f"there must be one task for each of the {row_count(X)} rows of X; got {codes.size}")
+        rows = np.arange(codes.size)
         unit = (
             rows if self.group_column is None else factorize(as_column(_column(X, self.group_column), "group"), what="group")[0]
         )
-        pairs = np.unique(np.stack([task, unit], axis=1), axis=0, return_inverse=True)
+        pairs = np.unique(np.stack([codes, unit], axis=1), axis=0, return_inverse=True)
         of_unit, of_row = pairs[0][:, 0], pairs[1].ravel()  # units lie task by task
         for test in self._tests(of_unit):
             yield rows[~test[of_row]], rows[test[of_row]]

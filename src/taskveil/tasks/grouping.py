@@ -7,8 +7,10 @@ Two steps, each done once per data set: `factorize` turns any identifiers into c
 from __future__ import annotations
 
 import math
+import re
 import tempfile
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 from taskveil.errors import DataError
 from taskveil.tasks.arguments import as_column
 
+MIDNIGHT = re.compile(r"(?<=-\d\d)[ T]00:00:00(\.0+)?$")
 CHUNK_ROWS = 1 << 12
 """Rows handled at once: temporaries stay in the cache, and no full-size one doubles the memory."""
 
@@ -23,13 +26,22 @@ CHUNK_ROWS = 1 << 12
 def task_label(value: Any) -> str:
     """The name of a task: its identifier as text.
 
-    Whole floats lose their '.0' so that 3, 3.0 and '3' are one task.
+    Whole floats lose their '.0' so that 3, 3.0 and '3' are one task; a day is called 2024-01-31 as in a csv, whatever holds it.
     """
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, datetime):
+        return without_clock(str(value))
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, (float, np.floating)) and math.isfinite(value) and float(value).is_integer():
         return str(int(value))
     return str(value)
+
+
+def without_clock(text: str) -> str:
+    """A day without the midnight that tables write behind it."""
+    return MIDNIGHT.sub("", text)
 
 
 def folded(text: str) -> str:

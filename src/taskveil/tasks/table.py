@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskveil.errors import DataError, OptionError
-from taskveil.tasks.arguments import some, with_text_names
+from taskveil.tasks.arguments import some, with_index, with_text_names
 from taskveil.tasks.files import skipped_rows, without_rows
 from taskveil.tasks.grouping import factorize, folded, group_rows, rows_by_task
 from taskveil.tasks.prepare.encode import Encoded, encode_features, is_number
@@ -123,6 +123,7 @@ def tasks_from_frame(frame: pd.DataFrame, layout: Layout) -> TaskSet:
     """Group a table by its task column; or, with `targets`, make one task of every target column."""
     if len(frame) == 0:
         raise DataError("the table has no rows; at least one row is needed.")
+    frame = with_index(frame, layout.task, layout.target, *layout.carried)
     frame, layout = with_text_names(frame), layout.with_text_names()
     check_columns(list(frame.columns), layout)
     layout = replace(layout, kind="classification") if layout.labelled else layout

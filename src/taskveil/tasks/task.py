@@ -138,16 +138,16 @@ class TaskSet:
         given, labels = survival_target(y, silent) if kind == "survival" else y, silent and kind == "classification"
         y, lost = stand_ins(given, classes) if labels else (as_target(given, kind), np.zeros(len(y), dtype=bool))
         check_lengths(X, y, task=task, person=person, **(groups or {}))
-        groups, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
-        feature_names = _feature_names(feature_names, X.shape[1])
+        carried, lost = usable_exposure(groups or {}, EXPOSURE, lost, silent)
+        feature_names, (codes, names) = _feature_names(feature_names, X.shape[1]), _codes(task, task_names)
         if bounds is not None:
             X, y = bounds.clip_features(X, feature_names), _declared_target(y, kind, bounds)
-        codes, names = _codes(task, task_names)
         usable = rows_to_keep(X, y, codes, len(names), lost, others=unusable == "set-aside-all") if silent else None
         aside = () if usable is None else tuple(names[i] for i in np.unique(codes[~usable]))
         if usable is None:
             y = as_target(given, kind) if lost.any() else y  # nobody is left to be set aside from
-            check_values(X, y, feature_names)
+            usable_exposure(groups or {}, EXPOSURE, lost, silent=False)
+            check_values(X, y, feature_names, kind)
         order, offsets = group_rows(codes, len(names))
         all_facts += [Fact("labels", target_name)] if kind == "classification" and classes is None else []
         y, classes = label_set(y, classes) if kind == "classification" else (y, None)
@@ -167,7 +167,7 @@ class TaskSet:
             row_index=order if row_index is None else take(row_index),
             bounds=bounds,
             person=take(person_codes(person, silent)),
-            groups={k: take(np.asarray(v)) for k, v in (groups or {}).items()},
+            groups={k: take(np.asarray(v)) for k, v in carried.items()},
             notes=tuple(notes),
             facts=tuple(dict.fromkeys(all_facts)),
             set_aside=aside,

@@ -92,7 +92,11 @@ def test_the_kind_is_announced_and_zeros_and_ones_are_asked_about(visits, capsys
     assert "Say --kind classification or --kind regression" in capsys.readouterr().err
     assert call(*died, "--kind", "classification") == 0 and call(*died, "--positive", "1") == 0
     comparing = ["compare", *died[1:], "--methods", "local", "--epsilons", "none", "--repeats", "1"]
-    assert call(*comparing, "--metric", "auc") == 0 and call(*comparing) == 2
+    assert call(*comparing, "--metric", "auc") == 0
+    assert "target 'died': classification, by --metric auc; --kind changes that" in capsys.readouterr().err
+    assert call(*comparing, "--loss", "huber") == 0
+    assert "target 'died': regression, by --loss huber; --kind changes that" in capsys.readouterr().err
+    assert call(*comparing) == 2
 
 
 def test_features_only_bounds_for_records_are_refused_at_the_start(visits, tmp_path, capsys):

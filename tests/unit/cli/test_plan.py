@@ -67,3 +67,10 @@ def test_what_it_expects_of_tasks_with_a_common_model_is_what_they_gain():
     for epsilon in ("3", "0.05"):
         least, most = planned("--epsilon", epsilon, "--delta", "1e-5")["expected_share"]
         assert least <= (alone - error("together", float(epsilon))) / (alone - plain) <= most
+
+
+def test_without_privacy_nothing_is_said_to_be_protected_and_no_signal_of_1e71_is_shown():
+    given = ["--tasks", "20", "--features", "6", "--epsilon", "none"]
+    text = CliRunner().invoke(command, given).stdout
+    assert "no privacy: nothing is protected" in text and "protects one" not in text and "to hide one in" not in text
+    assert "e+" not in text and "worth it" not in text

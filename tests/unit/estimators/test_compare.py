@@ -10,7 +10,8 @@ import taskveil as tv
 from taskveil import methods
 from taskveil.estimators.compare import Constant, compare
 from taskveil.estimators.metrics import evaluate
-from taskveil.estimators.recommend import recommendation
+from taskveil.estimators.recommend import cost, recommendation
+from taskveil.estimators.summary import gain_verdict
 from taskveil.tasks.split import split_rows
 
 
@@ -74,3 +75,15 @@ def test_settings_are_compared_at_one_delta_only(rare):
     private = [row for row in found["results"] if row["epsilon"] is not None]
     deltas = {s["delta"] for row in private for s in row["statements"]} | {row["delta"] for row in private}
     assert len(private) == 4 and len(deltas) == 1
+
+
+def test_one_is_not_many():
+    row = {"method": "mean", "epsilon": 2.0, "repeats": 1}
+    assert "1 fit," in cost([row]) and "Releasing the private model would cost epsilon 2." in cost([row])
+    assert "Releasing the 3 private models would cost epsilon 6 together." in cost([{**row, "repeats": 3}])
+
+
+def test_a_gain_that_rounds_to_nothing_is_no_gain():
+    task = {"error_alone": 1.0, "error_shared": 0.999, "kept": "shared"}
+    assert "as high as alone" in gain_verdict({"a": task, "b": task})
+    assert gain_verdict({"a": {**task, "kept": "alone"}}) == "the only task keeps the model it learnt alone."

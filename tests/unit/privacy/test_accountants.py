@@ -12,7 +12,7 @@ from tests.support.privacy_reference import composition_bound_by_hand, optimal_p
 
 from taskveil.errors import OptionError, UnknownName
 from taskveil.privacy.accountants import ACCOUNTANTS, best_epsilon, candidates
-from taskveil.privacy.accountants.base import DEFAULT_ORDERS, composition_bound, rdp_curve, rdp_to_epsilon
+from taskveil.privacy.accountants.base import DEFAULT_ORDERS, composition_bound, rdp_curve
 from taskveil.privacy.accountants.pld import Pld
 from taskveil.privacy.events import (
     Charge,
@@ -23,7 +23,7 @@ from taskveil.privacy.events import (
     UncertifiedEvent,
     ZeroEvent,
 )
-from taskveil.privacy.guarantees import gaussian_delta
+from taskveil.privacy.guarantees import gaussian_delta, rdp_to_epsilon
 
 RELATION = dp_accounting.NeighboringRelation
 

@@ -156,7 +156,7 @@ ACCOUNTING = {
     "runs": (lambda: SelectEvent((Charge(PureEvent(1.0)),), 0.5), OptionError, "mean_runs"),
     "event": (lambda: event_from_dict({"kind": "x"}), DataError, "unknown event"),
     "event of another version": (lambda: event_from_dict({**PureEvent(1.0).to_dict(), "version": 9}), DataError, "version 9"),
-    "noise": (lambda: GaussianEvent(0.0), OptionError, "positive and finite"),
+    "noise": (lambda: GaussianEvent(0.0), OptionError, "noise_multiplier must be"),
     "pure epsilon": (lambda: PureEvent(0.0), OptionError, "epsilon must be positive"),
     "endless epsilon": (lambda: PureEvent(float("inf")), OptionError, "epsilon must be positive"),
     "delta": (lambda: guarantees.check_delta(1.0), OptionError, "delta must be"),

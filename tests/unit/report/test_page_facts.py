@@ -16,10 +16,10 @@ from taskveil.report.billboard import pictures
 from taskveil.report.by_size import sizes
 from taskveil.report.comparison_charts import curves
 from taskveil.report.gain_charts import gain
-from taskveil.report.page import render, tone
+from taskveil.report.page import events, render, tone
 from taskveil.report.privacy_charts import audit, budget, noise
 from taskveil.report.records import Board, Run, from_estimator, measured_gain
-from taskveil.report.words import comparison_verdict, number_in_words
+from taskveil.report.words import METRICS, comparison_verdict, number_in_words
 
 
 def run_of(epsilon: float | None, table: str = ""):
@@ -160,3 +160,48 @@ def test_a_matrix_over_features_and_intercept_has_their_names():
     board = Board(1, {"basis": np.eye(3), "share": np.array([0.2, 0.0, 0.5])})
     drawn = pictures(Run(boards=[board], feature_names=("age", "dose")))
     assert drawn[0].traces[0]["x"] == ["age", "dose", "intercept"] and "intercept with intercept" in drawn[0].summary
+
+
+def test_a_task_without_error_of_its_own_does_not_press_all_bars_into_the_axis():
+    """A school that had next to no error alone rose by 10^15 per cent, and no other bar could be seen."""
+    tasks = {f"t{i}": {"error_alone": 1.0, "error_shared": 0.9, "kept": "shared"} for i in range(50)}
+    tasks["t0"] = {"error_alone": 1e-17, "error_shared": 0.1, "kept": "shared"}
+    (chart,) = gain(Run(gain=tasks, gain_metric="mean squared error"))
+    low, high = chart.layout["yaxis"]["range"]
+    assert low < -10 and high < 110 and max(label["y"] for label in chart.layout["annotations"]) <= high
+    assert "Bars end at +100 %, which the error of 1 of them exceeds" in chart.summary
+    assert "> +1000 %" in {row[-1] for row in chart.rows}
+
+
+def test_errors_of_zero_are_an_empty_chart_with_a_word():
+    task = {"error_alone": 0.0, "error_shared": 0.0, "kept": "alone", "rows": 9}
+    (chart,) = sizes(Run(gain=dict.fromkeys("ab", task), gain_metric="log loss"))
+    assert "No bar is drawn, because every error is zero" in chart.summary
+
+
+def test_the_name_of_a_metric_fits_beside_its_axis_and_a_lone_point_has_an_axis_around_it():
+    rows = [
+        {"method": m, "variant": "sound", "epsilon": e, "mean": 0.66, "std": 0.0} for m, e in (("local", None), ("mean", 2.0))
+    ]
+    for metric in METRICS:
+        (chart,) = curves(Run(comparison={"metric": metric, "results": rows, "repeats": 1}))
+        axis = chart.layout["yaxis"]
+        assert len(axis["title"]["text"]) <= 34 and 0.5 < axis["range"][0] < 0.66 < axis["range"][1] < 0.8
+    (chart,) = curves(Run(comparison={"metric": "auc", "results": rows, "repeats": 1}))
+    assert chart.summary.startswith("Area under the curve of hits over false alarms (AUC) on held-out rows")
+
+
+def test_a_page_does_not_state_how_cells_would_be_filled_where_the_table_came_filled():
+    """Under `--missing impute-bounds` the settings said 'missing: error'."""
+    _, run = run_of(1.0)
+    assert "missing" not in run.options
+    tasks = related_tasks(n_tasks=8, rows=(10, 12))
+    est = tv.TaskRegressor("mean", epsilon=1.0, missing="impute-own").fit(tasks)
+    assert from_estimator(est, measured_gain(est)).options["missing"] == "impute-own"
+
+
+def test_without_noise_nothing_is_said_to_be_clipped():
+    _, run = run_of(None)
+    assert {row[3] for row in events(run)} == {"-"}
+    _, run = run_of(1.0)
+    assert "-" not in {row[3] for row in events(run)}

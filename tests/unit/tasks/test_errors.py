@@ -61,6 +61,7 @@ CASES = {
     "missing target": (lambda: long(frame(days=[1.5, np.nan, 3, 4])), DataError, "target column 'days' has missing"),
     "empty target": (lambda: long(frame(days=[None] * 4)), DataError, "target column 'days' is empty"),
     "empty column": (lambda: long(frame(z=[None] * 4)), DataError, "column 'z' is empty"),
+    "empty column of numbers": (lambda: long(frame(z=[np.nan] * 4)), DataError, "column 'z' is empty; leave it out"),
     "all dropped": (lambda: long(frame(x=[np.nan] * 4), missing="drop"), DataError, "every row has a missing value"),
     "no range": (lambda: long(frame(x=[1, None, 3, 4]), missing="impute-bounds"), DataError, "declared range for column 'x'"),
     "decimal commas": (lambda: long(frame(x=["1,5", "2", "3,25", "4"])), DataError, "'x' holds numbers with a decimal comma"),

@@ -20,15 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskveil.errors import OptionError
+from taskveil.privacy import guarantees
 from taskveil.privacy.events import CappedEvent, Charge, Event, GaussianEvent, UncertifiedEvent, ZeroEvent
-from taskveil.privacy.guarantees import (
-    check_delta,
-    gaussian_delta,
-    gaussian_epsilon,
-    rdp_to_delta,
-    rdp_to_epsilon,
-    zcdp_to_epsilon,
-)
 
 C = TypeVar("C")
 SMALLEST_DELTA = 1e-15
@@ -85,7 +78,7 @@ class Accountant(ABC, Generic[C]):
 
     def epsilon(self, charges: Iterable[Charge], delta: float) -> float:
         """Smallest epsilon certified for all charges together; infinite where one is uncertified."""
-        delta = check_delta(delta)
+        delta = guarantees.check_delta(delta)
         merged = merge(charges)
         if not merged:
             return 0.0
@@ -147,10 +140,10 @@ class ExactGaussian(Additive):
         return np.array([1 / event.noise_multiplier**2])
 
     def read_epsilon(self, curve: FloatArray, delta: float) -> float:
-        return gaussian_epsilon(delta, math.sqrt(float(curve[0])))
+        return guarantees.gaussian_epsilon(delta, math.sqrt(float(curve[0])))
 
     def read_delta(self, curve: FloatArray, epsilon: float) -> float:
-        return gaussian_delta(epsilon, math.sqrt(float(curve[0])))
+        return guarantees.gaussian_delta(epsilon, math.sqrt(float(curve[0])))
 
 
 class PureSum(Additive):
@@ -180,7 +173,7 @@ class Zcdp(Additive):
         return np.array([event.zcdp()])
 
     def read_epsilon(self, curve: FloatArray, delta: float) -> float:
-        return zcdp_to_epsilon(float(curve[0]), delta)
+        return guarantees.zcdp_to_epsilon(float(curve[0]), delta)
 
 
 def composition_bound(epsilons: Sequence[float] | FloatArray, delta: float) -> float:
@@ -247,7 +240,7 @@ class Rdp(Additive):
         return event.rdp(DEFAULT_ORDERS)
 
     def read_epsilon(self, curve: FloatArray, delta: float) -> float:
-        return rdp_to_epsilon(curve, DEFAULT_ORDERS, delta)
+        return guarantees.rdp_to_epsilon(curve, DEFAULT_ORDERS, delta)
 
     def read_delta(self, curve: FloatArray, epsilon: float) -> float:
-        return rdp_to_delta(curve, np.asarray(DEFAULT_ORDERS), epsilon)
+        return guarantees.rdp_to_delta(curve, np.asarray(DEFAULT_ORDERS), epsilon)

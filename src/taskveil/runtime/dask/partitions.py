@@ -1,6 +1,7 @@
 """`Tasks` of the loop on a cluster: states stay on the workers, sums come back through a tree.
 
-Every result is a function of rows in storage and of public things, so the scheduler computes again what a dead worker held. A
+Every result is a function of rows in storage and of public things, so the scheduler computes again what a dead worker held; coins
+of rows (unit record) come from the system and are then drawn anew, which changes a sum nobody has seen, and no state. A
 round's sums reach the driver once, are charged and noised there, and are forgotten: nothing makes a second release of them.
 """
 

@@ -24,7 +24,7 @@ from taskveil.errors import DataError
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import CHUNK_ROWS, folded, row_chunks, task_label
 from taskveil.tasks.prepare.disguise import DAYS, disguise
-from taskveil.tasks.prepare.facts import BUCKETS, Fact
+from taskveil.tasks.prepare.facts import BUCKETS, Fact, left_out
 from taskveil.tasks.public_bounds import PublicBounds
 
 if TYPE_CHECKING:
@@ -157,20 +157,16 @@ def _check_text(column: pd.Series, name: str) -> None:
         unique = [v for v in pd.unique(column) if not pd.isna(v)]
     except TypeError:  # lists, tables
         raise DataError(
-            f"column {name!r} holds objects that are neither numbers nor text; expected one of them, or {_left_out(name)}."
+            f"column {name!r} holds objects that are neither numbers nor text; expected one of them, or {left_out(name)}."
         ) from None
     if not unique:
-        raise DataError(f"column {name!r} is empty; {_left_out(name)}.")
+        raise DataError(f"column {name!r} is empty; {left_out(name)}.")
     if isinstance(unique[0], complex):
-        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text, or {_left_out(name)}.")
+        raise DataError(f"column {name!r} holds complex numbers; expected real numbers or text, or {left_out(name)}.")
     times = column.dtype.kind in "mM" or isinstance(unique[0], (date, time, timedelta))
     meant = DAYS if times else disguise(column, unique)
     if meant is not None:
-        raise DataError(f"column {name!r} holds {meant}, or {_left_out(name)}.")
-
-
-def _left_out(name: str) -> str:
-    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
+        raise DataError(f"column {name!r} holds {meant}, or {left_out(name)}.")
 
 
 def _dtype(frame: pd.DataFrame, plan: list[_Column]) -> type:

@@ -124,11 +124,21 @@ def check_few_labels(tasks: TaskSet) -> None:
             "alike. If they are different classes, declare them (bounds, classes); positive=LABEL (--positive) takes all forms "
             "of one."
         )
+    if len(tasks.classes) > MANY_LABELS and tasks.classes.dtype.kind in "iuf":
+        raise DataError(
+            f"the target {tasks.target_name!r} holds more than {MANY_LABELS} different numbers, too many to be labels: predict "
+            "it with kind='regression' (--kind; TaskRegressor) and compare by a metric for numbers, or declare classes (bounds)."
+        )
     if len(tasks.classes) > MANY_LABELS:
         raise DataError(
             f"the target {tasks.target_name!r} has more than {MANY_LABELS} different labels: is it a number written as text, a "
             "name, free text? If they are classes, declare them (bounds, classes); positive=LABEL (--positive) takes one."
         )
+
+
+def left_out(name: str) -> str:
+    """What to do with a column that nothing can be learned from."""
+    return f"leave it out (--leave-out {name}; in Python, drop it from the table)"
 
 
 def hashed_in(names: Sequence[str]) -> tuple[str, ...]:

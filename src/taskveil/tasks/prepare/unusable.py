@@ -22,7 +22,7 @@ from taskveil.errors import DataError
 from taskveil.tasks.arguments import some
 from taskveil.tasks.files import MISSING_MARKS
 from taskveil.tasks.grouping import row_chunks
-from taskveil.tasks.prepare.facts import Fact
+from taskveil.tasks.prepare.facts import Fact, left_out
 from taskveil.threads import each
 
 if TYPE_CHECKING:
@@ -37,6 +37,10 @@ SET_ASIDE = (
     "not above zero, or no label at all, and was set aside: it sends nothing and gets the shared or a constant model. Correct "
     "its rows, or fill missing cells with missing= (--missing)"
 )
+IMPOSSIBLE = {
+    "survival": "every row needs a time that is a finite number and not negative, and an event that is 0 or 1 (true or false): 1 "
+    "where it was seen."
+}
 NO_TARGET = "{rows} of its rows have no target and were left out"
 
 
@@ -62,7 +66,7 @@ def missing_targets(y: np.ndarray) -> np.ndarray:
     return missing if missing.ndim == 1 else missing.any(axis=1)
 
 
-def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> None:
+def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None, kind: str = "") -> None:
     """Refuses missing, infinite and huge values, and names their columns."""
     bad = np.zeros(X.shape[1], dtype=bool)
     huge = np.zeros(X.shape[1], dtype=bool)
@@ -77,7 +81,7 @@ def check_values(X: np.ndarray, y: np.ndarray, names: Sequence[str] | None) -> N
                 f"missing= (--missing) fill empty cells"
             )
     if y.dtype.kind == "f" and not (np.isfinite(y).all() and (np.abs(y) <= HUGE).all()):
-        raise DataError("the target has missing, infinite or huge values; every row needs a finite target.")
+        raise DataError(IMPOSSIBLE.get(kind, "the target has missing, infinite or huge values; every row needs a finite target."))
 
 
 def rows_to_keep(
@@ -166,7 +170,7 @@ def fill_missing(
         return X, None
     columns = [names[j] for j in holes]
     if missing == "error":
-        raise DataError(gaps(columns))
+        raise DataError(_refused(X, columns, holes))
     if missing == "drop":
         kept = ~np.isnan(X[:, holes]).any(axis=1)
         if not kept.any():
@@ -181,6 +185,12 @@ def fill_missing(
         else:
             _fill_own_median(X, j, middle, offsets)
     return X, None
+
+
+def _refused(X: np.ndarray, columns: Sequence[str], holes: np.ndarray) -> str:
+    """What is said of columns with holes: one in which there is nothing else cannot be filled, whatever is chosen."""
+    empty = [name for name, j in zip(columns, holes, strict=True) if np.isnan(X[:, j]).all()]
+    return f"column {empty[0]!r} is empty; {left_out(empty[0])}." if empty else gaps(columns)
 
 
 def _fill_middle(X: np.ndarray, j: int, name: str, middle: float | None) -> None:
