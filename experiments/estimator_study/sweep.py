@@ -22,12 +22,13 @@ import numpy as np
 from experiments.estimator_study.baselines import Constant, Pooled, error
 from experiments.estimator_study.default import EPSILONS, TABLES
 from experiments.estimator_study.newcomers import NEWCOMERS
+from experiments.estimator_study.oddities import ODDITIES
 from experiments.estimator_study.strangers import STRANGERS
 
 import taskveil as tv
 from taskveil.errors import TaskveilError
 
-ALL = {**STRANGERS, **NEWCOMERS, **TABLES}
+ALL = {**STRANGERS, **NEWCOMERS, **ODDITIES, **TABLES}
 MEAN, SPLIT, PLAIN = 1.02, 1.05, 1.01
 DELTA = 1e-5
 
@@ -88,7 +89,7 @@ def judged(splits: list[dict[str, float]]) -> tuple[dict[str, float], list[str]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=[*STRANGERS, *NEWCOMERS])
+    parser.add_argument("names", nargs="*", default=[*STRANGERS, *NEWCOMERS, *ODDITIES])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=5000)
     parser.add_argument("--methods", default="together")

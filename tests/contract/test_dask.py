@@ -67,6 +67,14 @@ def test_without_noise_too(name, frame, folder, client):
     bits(here, estimator(name, epsilon=None, runtime="dask", client=client).fit(lazy(folder)))
 
 
+@pytest.mark.parametrize("name", ["dp-aggr", "low-rank"])
+def test_without_noise_tasks_weigh_what_those_of_all_partitions_say(name, frame, folder, client):
+    here = estimator(name, epsilon=None).fit(tv.load_tasks(frame, **COLUMNS))
+    there = estimator(name, epsilon=None, runtime="dask", client=client).fit(lazy(folder))
+    np.testing.assert_allclose(here.coef_, there.coef_.compute(), rtol=1e-6, atol=1e-9)
+    assert here.models_.kept is not None
+
+
 @pytest.mark.parametrize(("name", "more"), [("together", {}), ("mean", {"rounds": 2}), ("pooled", {})])
 def test_records_and_their_coins_too(name, more, frame, folder, client):
     bounds = {"features": {c: [-4, 4] for c in FEATURES}, "target": [-10, 10]}

@@ -6,7 +6,8 @@ much as one row. Few rows may agree with wild scores by chance; that row does no
 
     with noise      weight = P(t > ahead - CAUTION), Student's t of the task's own rows: nobody knows what others found
     without noise   weight = P(true difference < 0), the differences of all tasks being N(mean, variance): what looks good in
-                    few rows is drawn to what all tasks say, both ways
+                    few rows is drawn to what all tasks say, both ways. Tasks differ at least as much as their mean says,
+                    which is taken CAUTION_OF_ALL standard errors to the worse side
 
 A mixture costs less than a wrong choice. Who gave a method options without noise asked for the optimum they state, and has it
 (docs/theory/index.md#shared-or-alone).
@@ -27,6 +28,7 @@ from taskveil.runtime.run import RunRecord
 from taskveil.tasks.block import TaskBlock
 
 CAUTION = 1.0  # standard errors by which sharing must win where noise hides what others found
+CAUTION_OF_ALL = 2.0  # standard errors of the mean of all tasks: with few of them little is known, and they are in what is shared
 OWN_ROWS = 1.0  # what a task's belief in its own model is worth
 LARGEST_LOSS = 1e12  # differences of losses beyond this are as good as this
 
@@ -105,7 +107,8 @@ def weights_among_all(told: Evidence, of_all: np.ndarray) -> np.ndarray:
         return np.zeros(len(told.worse))
     of_row, middle = among / max(free, 1.0), total / tasks
     noise, usual = of_row / (told.rows + OWN_ROWS), of_row * shares / tasks
-    differ = max((squares - tasks * middle**2) / max(tasks - 1.0, 1.0) - usual, 0.0) + 1e-300
+    differ = max((squares - tasks * middle**2) / max(tasks - 1.0, 1.0) - usual, middle**2) + 1e-300
+    middle += CAUTION_OF_ALL * np.sqrt((differ + usual) / tasks)
     drawn = noise / (differ + noise + 1e-300)
     true = (1.0 - drawn) * told.worse + drawn * middle
     doubt = drawn * differ + np.square(drawn) * (differ + usual) / tasks
