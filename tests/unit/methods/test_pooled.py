@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 
 import taskveil as tv
 from taskveil.methods import local, units_of_tasks
+from taskveil.tasks.prepare import scaling
 
 WEIGHTS = np.array([1.0, -0.5, 0.2])
 
@@ -52,6 +53,7 @@ def test_alone_is_not_worse_than_a_constant(rows, rare):
 def test_slopes_from_two_or_three_rows_would_be(rare, monkeypatch):
     """The twin: every task gets a slope, however little its rows tell."""
     monkeypatch.setattr(local, "FEW_ROWS", {"squared": 0.0, "logistic": 0.0})
+    monkeypatch.setattr(scaling, "ROWS_FOR_A_UNIT", 0)
     found, constant = errors_alone(3, rare)
     assert found > 1.02 * constant
 
