@@ -141,7 +141,7 @@ def test_stopping_when_the_last_task_has_converged_is_seen(monkeypatch):
 
 def test_padding_to_the_widest_is_seen(monkeypatch):
     """Up to version 0.1.0: the shape a task is solved in, by the largest task of its block."""
-    setup, sizes = Setup("dp-mtrl"), (2, 2, 2, 2)
+    setup, sizes = Setup("dp-mtrl"), (5, 5, 5, 5)
     assert not moved_by_a_task(setup, "more rows", sizes)
     monkeypatch.setattr(padding, "padded_width", lambda sizes: np.full_like(sizes, sizes.max()))
     assert moved_by_a_task(setup, "more rows", sizes)

@@ -77,4 +77,6 @@ def test_a_summary_does_not_say_that_a_kept_shared_model_was_left():
 
     worse = {"error_alone": 1.0, "error_shared": 1.1}
     assert "learnt alone" not in gain_verdict({"a": {**worse, "kept": "shared"}})
-    assert "each keeps the model it learnt alone" in gain_verdict({"a": {**worse, "kept": "alone"}})
+    assert "the only task keeps the model it learnt alone" in gain_verdict({"a": {**worse, "kept": "alone"}})
+    both = {name: {**worse, "kept": "alone"} for name in "ab"}
+    assert "each keeps the model it learnt alone" in gain_verdict(both)
