@@ -43,7 +43,7 @@ def fitted(client, folder, method="mean", partitions=3, **more):
 # ------------------------------------------------------------------ deaths
 
 
-@pytest.mark.kills
+@pytest.mark.engine  # by itself: with a second cluster in this process Dask cancels what a frame waits for when its worker dies
 @pytest.mark.timeout(600)
 def test_a_worker_killed_while_it_predicts_and_measures_changes_no_model_prediction_or_gain(folder, tmp_path):
     """All that it kept is computed again; models, too, for who saves them then."""
